@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import SyncToAsync
 from django.db import connections
+from django.db.backends.signals import connection_created
 
+from fusion.context import get_current_job
 from fusion.middleware import WorkerMiddleware
 
 if TYPE_CHECKING:
@@ -19,45 +21,49 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fusion.django")
 
-#: On event loops: what still closes connections.
-_closing: set[asyncio.Task[None]] = set()
+#: Ids of the jobs that run in this process.
+_running: set[str] = set()
 
 
 class Connections(WorkerMiddleware):
     """Before and after each job, what is broken or older than CONN_MAX_AGE is closed, and what stays is tried before its next use: a worker may
-    have waited for hours, and the database have been started anew meanwhile."""
+    have waited for hours, and the database have been started anew meanwhile. A transaction that a job has left open is rolled back."""
 
     def around_job(self, job: CurrentJob) -> Iterator[None]:
-        """A coroutine's queries run in a thread that asgiref keeps for it: that is where its connections are."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            renew()
-            open_before = {
-                connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block
-            }
-            try:
-                yield
-            finally:
-                for connection in connections.all(initialized_only=True):
-                    if connection.in_atomic_block and connection.alias not in open_before:
-                        _give_up(connection, job)
-                renew()
-            return
+        """On an event loop there are no connections: a coroutine's queries run in a thread of asgiref's."""
+        renew()
+        open_before = {connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block}
+        _running.add(job.id)
         try:
             yield
         finally:
-            task = loop.create_task(sync_to_async(renew)())
-            _closing.add(task)
-            task.add_done_callback(_closing.discard)
+            _running.discard(job.id)
+            for connection in connections.all(initialized_only=True):
+                if connection.in_atomic_block and connection.alias not in open_before:
+                    opener = _opener_of(connection) or (job.id, job.func_name)
+                    if opener[0] not in _running:
+                        _give_up(connection, *opener)
+            renew()
+            if getattr(shared := SyncToAsync.single_thread_executor, "_threads", True):  # it has run something
+                with suppress(RuntimeError):  # the process ends
+                    shared.submit(_renew_shared)  # behind what this job has there, before what the next ones will
 
 
-def _give_up(connection: BaseDatabaseWrapper, job: CurrentJob) -> None:
+def _renew_shared() -> None:
+    """See to the connections of the thread that all coroutines of this process share. A transaction there is left to a job that runs."""
+    for connection in connections.all(initialized_only=True):
+        opener = _opener_of(connection)
+        if connection.in_atomic_block and opener is not None and opener[0] not in _running:
+            _give_up(connection, *opener)
+    renew()
+
+
+def _give_up(connection: BaseDatabaseWrapper, job_id: str, name: str) -> None:
     """Close a connection whose transaction a job has left open: what later jobs of this process did would be in it, and never be committed."""
     log.warning(
         "job %s (%s) ended with a transaction of %s open, which is rolled back: it entered atomic() and never left it",
-        job.id,
-        job.func_name,
+        job_id,
+        name,
         connection.alias,
     )
     connection.in_atomic_block = connection.closed_in_transaction = False
@@ -67,6 +73,35 @@ def _give_up(connection: BaseDatabaseWrapper, job: CurrentJob) -> None:
 def renew() -> None:
     """See to the connections of this thread; those in a transaction are left alone."""
     for connection in connections.all(initialized_only=True):
-        if connection.connection is not None:
+        if connection.connection is not None and not connection.in_atomic_block:
             connection.health_check_enabled = True
             connection.close_if_unusable_or_obsolete()
+
+
+# -- who opened a transaction
+
+_OPENER = "_fusion_opener"
+
+
+def _opener_of(connection: BaseDatabaseWrapper) -> tuple[str, str] | None:
+    """The job that began the transaction of a connection, its id and its function; None if none did."""
+    return connection.__dict__.get(_OPENER)
+
+
+def _watch(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Have a connection note the job that begins a transaction."""
+    known = connection.__dict__
+    if _OPENER in known:
+        return
+    begin = connection.set_autocommit
+
+    def set_autocommit(autocommit: bool, *args: Any, **kwargs: Any) -> None:
+        job = None if autocommit else get_current_job()
+        known[_OPENER] = None if job is None else (job.id, job.func_name)
+        begin(autocommit, *args, **kwargs)
+
+    known[_OPENER] = None
+    known["set_autocommit"] = set_autocommit
+
+
+connection_created.connect(_watch, dispatch_uid="fusion.contrib.django.connections")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -82,3 +83,35 @@ def tick() -> None:
 
 if os.environ.get("SHOP_TICKS"):
     recurring(every="1s", id="tick")(tick)
+
+
+def write(number: str) -> int:
+    """One more order; returns the thread."""
+    Order.objects.create(number=number, state="written")
+    return threading.get_ident()
+
+
+async def write_later(number: str) -> int:
+    return await sync_to_async(write)(number)
+
+
+def leave_open(number: str) -> int:
+    """An order in a transaction that is entered and never left."""
+    transaction.atomic().__enter__()
+    return write(number)
+
+
+async def leave_open_later(number: str) -> int:
+    return await sync_to_async(leave_open)(number)
+
+
+async def hold_open(number: str, at: str, leave: str) -> int:
+    """A transaction that is held over an await, until the file `leave` is there, and then left in order."""
+    block = transaction.atomic()
+    await sync_to_async(block.__enter__)()
+    thread = await write_later(number)
+    note(at, "in")
+    while not Path(leave).exists():
+        await asyncio.sleep(0.01)
+    await sync_to_async(block.__exit__)(None, None, None)
+    return thread
