@@ -74,13 +74,14 @@ class EmbeddedWorker:
             return self
         if os.name != "posix":
             raise ConfigurationError("a worker needs Linux or macOS: run `fusion start` there; here only enqueue")
-        from fusion.embedded.host_lock import HostLock
+        from fusion.embedded.host_lock import HostLock, WorkerSeats
         from fusion.embedded.keeper import Keeper, guard
 
         place = self._place()
         with guard:
             if self._own_keeper is None:
-                self._keeper = Keeper(place, HostLock(self._shared(place)))
+                shared = self._shared(place)
+                self._keeper = Keeper(place, HostLock(shared), WorkerSeats(shared))
                 self._keeper.start()
         return self
 

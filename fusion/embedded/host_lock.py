@@ -115,6 +115,35 @@ class HostLock:
             self._fd = -1
 
 
+class WorkerSeats:
+    """Places for living workers of one host. A worker has its place until its process ends, whoever has started it and is gone by then.
+
+    There are two: while one worker finishes its jobs, the next one may take others.
+    """
+
+    COUNT = 2
+
+    def __init__(self, name: str) -> None:
+        """`name`: as that of the HostLock. ConfigurationError as `runtime_directory`."""
+        digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+        self._paths = [runtime_directory() / f"{digest}.{number}.seat" for number in range(self.COUNT)]
+
+    def take(self) -> int | None:
+        """Take a free place: the descriptor that the worker is to inherit, which has it until its last copy is closed. None if there is none."""
+        runtime_directory()
+        for path in self._paths:
+            fd = open_own(path, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(fd), os.stat(path)):
+                    os.utime(fd)
+                    return fd
+            except (BlockingIOError, FileNotFoundError):
+                pass  # taken, or its file was removed meanwhile
+            os.close(fd)
+        return None
+
+
 def _read(fd: int, at: int) -> int:
     text = os.pread(fd, _WIDTH, at).strip(b"\0\n ")
     return int(text) if text.isdigit() else 0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from fusion.embedded.host_lock import HostLock
+from fusion.embedded.host_lock import HostLock, WorkerSeats
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.child_process import Child, cause_of, named
@@ -31,6 +31,8 @@ _CHECK, _SOON = 1.0, 0.05
 _HEALTHY = 10.0
 #: Seconds after the first bad end until the next start, and at most; and from one start to the next in any case.
 _FIRST_PAUSE, _LONGEST_PAUSE, _BETWEEN_STARTS = 0.5, 30.0, 1.0
+#: A worker that was told so ends warm.
+_WARM = ("stop", "SIGTERM")
 #: Seconds from QUIT to KILL.
 _QUIT_LIMIT = 10.0
 
@@ -47,10 +49,13 @@ class WorkerPlace:
 
 
 class Keeper:
-    """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker is told to end."""
+    """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker is told to end.
 
-    def __init__(self, place: WorkerPlace, lock: HostLock) -> None:
-        self._place, self._lock = place, lock
+    A worker that ends has jobs to finish and may outlive several keepers: it has a seat of its own, and there are two (`WorkerSeats`).
+    """
+
+    def __init__(self, place: WorkerPlace, lock: HostLock, seats: WorkerSeats) -> None:
+        self._place, self._lock, self._seats = place, lock, seats
         #: The process whose keeper this is. After a fork the child has none: its threads did not come along.
         self.pid = os.getpid()
         self._loop = Loop()
@@ -136,22 +141,24 @@ class Keeper:
             self._look_after(self._child, now)
         if self._stop_by is not None:
             self._release(self._stop_by)
-        elif self._child is None:
-            if now >= self._start_at:
-                self._fill(now)
-            self._pause = min(_CHECK, max(0.0, self._start_at - now))
         elif heir := self._lock.heir():
             log.info("process %d, which this one started, gets the worker", heir)
             self._poll, self._start_at = _POLL_BEHIND_HEIR, now + _POLL_BEHIND_HEIR
             self._release(inf)
+        elif self._child is None:
+            if now >= self._start_at:
+                self._fill(now)
+            self._pause = min(_CHECK, max(0.0, self._start_at - now))
 
     def _release(self, stop_by: float) -> None:
         """Have the worker take no more jobs, and let another process start one."""
-        if self._child is not None:
-            self._child.release(stop_by)
-            if self._child.told == "stop":
-                self._child.stop_by = min(self._child.stop_by, stop_by)
-            self._pause = min(self._pause, max(0.0, self._child.stop_by - time.monotonic()))
+        if (child := self._child) is not None:
+            if not (child.ready or child.told):  # it has no job, and reads its line only once it has loaded everything
+                child.signal(signal.SIGTERM, stop_by)
+            child.release(stop_by)
+            if child.told in _WARM:
+                child.stop_by = min(child.stop_by, stop_by)
+            self._pause = min(self._pause, max(0.0, child.stop_by - time.monotonic()))
         self._unlock()
 
     def _fill(self, now: float) -> None:
@@ -166,6 +173,11 @@ class Keeper:
                     self._stands_by, self._start_at = None, now + _SETTLE
                     return
             child = self._start_child()
+            if child is None:
+                self._stand_by(
+                    now, "seats", logging.INFO, "two workers of this host have not ended yet; the next one waits for a place"
+                )
+                return
         except (OSError, ConfigurationError) as error:
             self._unlock()  # another process may be able to
             self._stand_by(now, str(error), logging.ERROR, "a worker can't be started: %s")
@@ -182,10 +194,18 @@ class Keeper:
         with guard:
             self._lock.release()
 
-    def _start_child(self) -> Child:
+    def _start_child(self) -> Child | None:
+        """Start a worker; None if there is no place for one."""
         place = self._place
         with guard:
-            self._child = child = Child("worker", place.command, place.patience, own_group=True, environment=place.environment)
+            if (seat := self._seats.take()) is None:
+                return None
+            try:
+                self._child = child = Child(
+                    "worker", place.command, place.patience, own_group=True, environment=place.environment, inherits=(seat,)
+                )
+            finally:
+                os.close(seat)  # the worker has it now
         return child
 
     def _stand_by(self, now: float, why: object, level: int, text: str) -> None:
@@ -201,7 +221,7 @@ class Keeper:
         if code is not None:
             self._on_exit(child, code, now)
         elif now > child.stop_by:
-            number = signal.SIGQUIT if child.told == "stop" else signal.SIGKILL
+            number = signal.SIGQUIT if child.told in _WARM else signal.SIGKILL
             log.warning("%s has not ended in time: %s", child, number.name)
             child.signal(number, now + _QUIT_LIMIT)
         elif now - child.heard > self._place.hang_timeout and child.told != "SIGKILL":
@@ -221,7 +241,7 @@ class Keeper:
             self._child = None
             child.close()
         # Whoever else reaps all children of this process, as gunicorn's master does, keeps the exit code to himself: we get 0.
-        clean = code == 0 and (child.ready or bool(child.told))
+        clean = (code == 0 and (child.ready or bool(child.told))) or (code == -signal.SIGTERM and child.told == "SIGTERM")
         if clean or (child.ready_at is not None and now - child.ready_at > _HEALTHY):
             self._backoff.reset()
         pause = 0.0 if clean else self._backoff.next()

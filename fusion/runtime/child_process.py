@@ -45,11 +45,12 @@ class Child:
         *,
         own_group: bool = False,
         environment: Mapping[str, str] | None = None,
+        inherits: Sequence[int] = (),
     ) -> None:
         """Start `command`. OSError if that can't be done.
 
         `label`: its name in the log. `patience`: seconds it may take for a warm end once its parent is gone. `own_group`: a signal to the
-        process group of this process does not reach it. `environment`: this process's own, if none is given.
+        process group of this process does not reach it. `environment`: this process's own, if none is given. `inherits`: descriptors.
         """
         self.label = label
         self.name = self.incarnation = ""
@@ -71,7 +72,7 @@ class Child:
                 self._process = subprocess.Popen(
                     command,
                     env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(theirs.fileno(), *inherits),
                     stdin=subprocess.DEVNULL,
                     # in a process that was started without them these numbers are something else's by now
                     stdout=None if sys.__stdout__ else subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fusion import EmbeddedWorker
 from fusion.embedded import keeper as module
-from fusion.embedded.host_lock import HostLock
+from fusion.embedded.host_lock import HostLock, WorkerSeats
 from fusion.embedded.keeper import Keeper, guard
 from fusion.runtime.backoff import Backoff
 
@@ -43,7 +43,7 @@ def main(seconds: float) -> None:
     logging.disable(logging.CRITICAL)
     vars(module)["_BETWEEN_STARTS"] = 0.0
     place = replace(EmbeddedWorker("s", tasks=["tests.jobs.basic"])._place(), command=["/bin/false"])
-    keeper = Keeper(place, HostLock("forks"))
+    keeper = Keeper(place, HostLock("forks"), WorkerSeats("forks"))
     keeper._backoff = Backoff(0.0, 0.0)
     with guard:
         keeper.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion.embedded.host_lock import HostLock, runtime_directory
+from fusion.embedded.host_lock import HostLock, WorkerSeats, runtime_directory
 from fusion.exceptions import ConfigurationError
 
 OTHER = """
@@ -146,3 +146,24 @@ def test_a_link_in_place_of_the_file_is_not_followed(temporary: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         lock.acquire()
     assert not (temporary / "target").exists()
+
+
+def test_two_workers_have_a_seat_each_until_they_end_whoever_started_them() -> None:
+    seats, workers = WorkerSeats("a"), []
+    for _ in range(WorkerSeats.COUNT):
+        seat = seats.take()
+        assert seat is not None
+        workers.append(subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=(seat,)))
+        os.close(seat)  # as a keeper does, and as the kernel does for one that is killed
+    assert seats.take() is None and WorkerSeats("a").take() is None
+    other = WorkerSeats("b").take()
+    assert other is not None
+    os.close(other)
+    workers[0].kill()
+    workers[0].wait()
+    seat = seats.take()
+    assert seat is not None
+    os.close(seat)
+    for worker in workers:
+        worker.kill()
+        worker.communicate()

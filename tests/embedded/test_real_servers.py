@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,3 +120,29 @@ def test_django_runserver_with_its_two_processes(sites: Sites, conn: redis.Redis
     os.killpg(site.pid, signal.SIGINT)
     site.wait()
     site.nothing_left()
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_hups_in_quick_succession_leave_two_workers_at_most_and_one_soon(
+    gunicorn: Callable[..., Site], conn: redis.Redis, busy: bool
+) -> None:
+    """One that ends and one that takes jobs: however many HUPs there were, the others are not started."""
+    site = gunicorn("--graceful-timeout", "1")
+    one_worker(site, conn, 1)
+    most, queue = 0, Queue("s", conn)
+    for _ in range(5):
+        if busy:
+            queue.enqueue("tests.jobs.basic.sleep", 8)
+        until = time.monotonic() + 0.2
+        site.signal(signal.SIGHUP)
+        while time.monotonic() < until:
+            most = max(most, len(site.workers()))
+    job, began = queue.enqueue("tests.jobs.basic.noop", at_front=True), time.monotonic()
+    while status_of(conn, job.id) != "finished":
+        most = max(most, len(site.workers()))
+        assert time.monotonic() < began + 40, site.output
+    took = time.monotonic() - began
+    print(f"{most} at once, a job after {took:.1f} s")
+    assert most <= 2, site.output
+    assert took < 20, site.output
+    one_worker(site, conn, 2)
