@@ -5,6 +5,7 @@
 - `peers`: all contenders in all columns, and plots.
 - `ab OLD NEW`: two versions of Fusion.
 - `instructions`: the server's instructions for each script at its largest call, by valgrind.
+- `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
 - `page`: rewrite what the documents quote of saved results.
 
 `python -m benchmarks.figures.limits`: what concurrency keys cost.
@@ -67,6 +68,10 @@ def main() -> int:
         from benchmarks.instructions.command import main as instructions
 
         return instructions(arguments)
+    if command == "trips":
+        from benchmarks.trips import main as trips
+
+        return trips(arguments)
     if command == "page":
         from benchmarks.figures import page
 

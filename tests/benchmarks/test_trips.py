@@ -1,0 +1,28 @@
+"""`python -m benchmarks trips` follows real calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import trips
+
+#: Files, functions and moves of one call at most: a little over what they are. Lower them as the code gets shorter.
+MOST = {"enqueue": (28, 58, 40), "GET": (34, 165, 225)}
+
+
+@pytest.mark.parametrize("call", sorted(MOST))
+def test_a_call_goes_no_further_than_it_did(call: str, redis_url: str) -> None:
+    follow = next(follow for name, follow in trips.TRIPS.items() if name.split()[0] == call)
+    row = follow(redis_url).row()
+    print(call, row)
+    assert all(found <= most for found, most in zip(row, MOST[call], strict=True)), row
+    assert all(found > most / 3 for found, most in zip(row, MOST[call], strict=True)), (
+        f"it is lower now, so the bound is to be: {row}"
+    )
+
+
+@pytest.mark.long
+def test_a_job_in_a_worker(redis_url: str) -> None:
+    files, functions, moves = trips.of_worker(redis_url).row()
+    print(files, functions, moves)
+    assert 35 < files <= 75 and 140 < functions <= 340 and 180 < moves <= 800
