@@ -17,7 +17,8 @@ from typing import Any
 
 import redis
 
-from fusion import Job, Queue, Retry, Scheduler, __version__
+from fusion import Batch, Job, Queue, Retry, Scheduler, __version__
+from fusion.audit import AuditedChange
 from fusion.runtime.redis_link import RedisLink
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings, use_settings
@@ -29,6 +30,8 @@ from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.limit_broker import LimitBroker
+from fusion.trash import Trash
 from tests.kit.hands import Hand, expire_lease, fields_of, may_reap, now_ms
 from tests.kit.servers import SpawnedServer
 from tests.upgrade import golden
@@ -187,6 +190,34 @@ class Maker:
             {"pid": 7, "hostname": "golden", "fusion": __version__, "app": "golden", "version": "1.2"},
         )
 
+    def bound(self) -> None:
+        """Jobs that are bound to something: to parents, a key, a batch, a unique name, a queue's limits; in the trash, and stopped."""
+        bound = Queue("bound", self.conn)
+        bound.set_max_length(1000)
+        LimitBroker(self.conn).set_limit("key:golden", {"limit": 1})
+        self.add(bound, "parent", "queued", "finished")
+        self.add(bound, "child", "deferred", "finished", depends_on="parent")
+        self.add(bound, "parent-fails", "queued", "failed", BOOM)
+        self.add(bound, "child-of-failed", "deferred", "failed", depends_on="parent-fails")
+        for number in range(3):
+            self.add(bound, f"keyed-{number}", "queued" if not number else "blocked", "finished", concurrency_key="key:golden")
+        self.add(bound, "fair", "queued", "finished", fair_key="customer-7")
+        self.add(bound, "unique", "queued", "finished", unique="once")
+        batch = Batch(id="golden-batch", name="golden", queue=bound, on_complete=TOLD)
+        with batch:
+            for number in range(2):
+                batch.enqueue(ECHO, f"member-{number}", job_id=f"member-{number}", result_ttl=LONG, failure_ttl=LONG)
+                self.jobs[f"member-{number}"] = ("queued", "finished")
+        thrown = Queue("thrown", self.conn)
+        thrown.enqueue(ECHO, "thrown", job_id="thrown", ttl=LONG)
+        Trash(self.conn).empty_queue("thrown")
+        work = Queue("work", self.conn)
+        self.add(work, "stopped", "stopped", "stopped")
+        claimed = self.hand.take()
+        self.broker.stop("stopped")
+        self.hand.tell(claimed, "stopped", reason="stopped by golden")
+        AuditedChange(self.conn, "golden", "pause", "paused", ["paused"]).done(1)
+
     def events(self) -> None:
         events = EventBroker(self.conn)
         self.broker.log_event([LogLine("log", "a line of a program", "finished", "work", "SMS_OTP", dropped=1)], "golden")
@@ -213,6 +244,7 @@ class Maker:
         self.started()
         self.callbacks()
         self.kinds()
+        self.bound()
         self.cron()
         self.events()
         for job_id in self.jobs:
@@ -222,7 +254,7 @@ class Maker:
             self.broker.deregister(hand, fields_of_worker(self.conn, hand))
         self.conn.hset("rq:dropped", "failed", 3)
         may_reap(self.conn)
-        self.broker.pause("paused")
+        self.broker.pause("paused", by="golden", reason="the provider is down")
         self.broker.suspend()
         for job_id, (status, _) in self.jobs.items():
             assert fields_of(self.conn, job_id).get("status", "") == status, job_id
