@@ -114,6 +114,6 @@ def _worker(worker: WorkerInfo, max_age: float) -> dict[str, object]:
 
 def _state(worker: WorkerInfo, max_age: float) -> str:
     """The state that all pages show, but dead by the age that was asked for."""
-    from fusion.documents.processes import state_of
+    from fusion.views.worker import state_of
 
     return state_of(replace(worker, alive=worker.silent <= max_age))

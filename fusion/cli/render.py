@@ -12,10 +12,9 @@ from fusion.cli import bounds, marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import folded, room, table
-from fusion.documents import processes
-from fusion.documents.processes import UNLOADED, state_of
 from fusion.kernel.program import WRITTEN
 from fusion.kernel.timeutil import to_iso
+from fusion.views.worker import UNLOADED, state_of
 
 if TYPE_CHECKING:
     from fusion.doctor.verdict import Verdict
@@ -316,6 +315,10 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
     """One JSON document; a part that was not asked for is null."""
+    from fusion.views.base import to_json
+    from fusion.views.scheduler import SchedulerView
+    from fusion.views.worker import WorkerView
+
     totals = snapshot.totals
     return {
         "schema": SCHEMA,
@@ -334,10 +337,10 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "sinks": None if snapshot.sinks is None else [bounds.sink(one) for one in snapshot.sinks],
         "callbacks": snapshot.callbacks and asdict(snapshot.callbacks),
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
-        "workers": None if snapshot.workers is None else [processes.worker(worker, snapshot.at) for worker in snapshot.workers],
+        "workers": None if snapshot.workers is None else [to_json(WorkerView.of(one, snapshot.at)) for one in snapshot.workers],
         "schedulers": None
         if snapshot.schedulers is None
-        else [processes.scheduler(one, snapshot.at) for one in snapshot.schedulers],
+        else [to_json(SchedulerView.of(one, snapshot.at)) for one in snapshot.schedulers],
         "cron": None if snapshot.cron is None else asdict(snapshot.cron),
     }
 

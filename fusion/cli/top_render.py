@@ -13,8 +13,9 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import cut, table
 from fusion.cli.times import told
 from fusion.documents.moment import failed, running
-from fusion.documents.processes import UNLOADED, state_of
 from fusion.kernel.timeutil import to_iso
+from fusion.views.base import to_json
+from fusion.views.worker import UNLOADED, WorkerView, state_of
 
 if TYPE_CHECKING:
     from fusion.jobs.moment import FailedJob, RunningJob
@@ -228,10 +229,7 @@ def document(reading: Reading) -> dict[str, Any]:
             }
             for queue in reading.queues
         ],
-        "workers": [
-            {"name": one.name, "state": state_of(one), "queues": list(one.queues), "jobs": list(one.jobs), "silent": one.silent}
-            for one in reading.workers
-        ],
+        "workers": [to_json(WorkerView.of(one, reading.at)) for one in reading.workers],
         "running": [running(job, reading.at) for job in reading.jobs],
         "last_failed": [failed(job) for job in reading.failed or ()],
         "broken": list(reading.broken),

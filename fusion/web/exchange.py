@@ -12,6 +12,7 @@ from fusion.exceptions import DeserializationError
 from fusion.kernel import defaults, program
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.serializers import JSONSerializer
+from fusion.views.base import NOBODY, View, to_json
 
 if TYPE_CHECKING:
     from fusion.audit import AuditedChange
@@ -184,6 +185,13 @@ class Response:
         """An answer whose body is this document."""
         body = json.dumps(document, allow_nan=False).encode() + b"\n"
         return cls(status, body, {"Content-Type": "application/json", **(headers or {})}, document)
+
+    @classmethod
+    def view(
+        cls, shown: View, status: int = 200, headers: Mapping[str, str] | None = None, scopes: frozenset[str] = NOBODY
+    ) -> Response:
+        """An answer whose body is this view. `scopes`: of who asked for its details and may see them."""
+        return cls.json(to_json(shown, scopes), status, headers)
 
     @classmethod
     def of(cls, error: HttpError) -> Response:

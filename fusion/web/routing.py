@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fusion.views.base import View
 from fusion.web.exchange import HttpError, Request, Response, listed
 
 Handler = Callable[[Request], Response]
@@ -41,7 +42,8 @@ class Route:
     `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a
     parameter `after` or `offset`.
 
-    For the reference alone: `params` of the query; the names of the schemas (`schemas.py`) of the `body` it takes and of its `answer`.
+    For the reference alone: `params` of the query; the name of the schema (`schemas.py`) of the `body` it takes; the view
+    that it answers with, or the name of a schema.
     """
 
     method: str
@@ -51,7 +53,7 @@ class Route:
     action: str
     params: tuple[Param, ...] = ()
     body: str | None = None
-    answer: str | None = None
+    answer: type[View] | str | None = None
     by_queue: bool = False
     rows: str | None = None
     slashes: bool = False
@@ -61,6 +63,11 @@ class Route:
             raise ValueError(f"route {self.path}: scope {self.scope!r}; use one of {', '.join(SCOPES)}, or None")
         if self.scope is None and self.method not in SAFE:
             raise ValueError(f"route {self.method} {self.path} changes something: give it a scope")
+
+    @property
+    def answers(self) -> str:
+        """The name of the schema of its answer."""
+        return self.answer if isinstance(self.answer, str) else self.answer.SCHEMA if self.answer else "Anything"
 
     @property
     def changes(self) -> bool:

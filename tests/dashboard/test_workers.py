@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import redis
 
-from fusion.documents.processes import state_of
 from fusion.store.access import inspector_of
 from fusion.store.write.broker import Broker
+from fusion.views.worker import state_of
 from tests.dashboard.browser import Browser, audited, path_of
 from tests.kit.hands import Hand, put
 from tests.web.strangers import Caller

@@ -117,7 +117,7 @@ def test_a_worker_is_told_to_stop(conn: redis.Redis) -> None:
     listening = conn.pubsub(ignore_subscribe_messages=True)
     listening.subscribe("rq:pubsub:worker.1")
     assert listening.get_message(timeout=5) is None, "the subscription itself"
-    assert Caller(conn).ask("POST", "/api/v1/workers/worker.1/stop").json == {"name": "worker.1", "told": "shutdown"}
+    assert Caller(conn).ask("POST", "/api/v1/workers/worker.1/stop").json == {"name": "worker.1", "command": "shutdown"}
     message = listening.get_message(timeout=5)
     assert message is not None
     assert message["data"] == b'{"command": "shutdown"}'

@@ -11,7 +11,6 @@ from redis import Redis
 from fusion.doctor.look import Look
 from fusion.doctor.verdict import CHECKS, examine, of, verdict
 from fusion.documents import events, moment, scheduled, times
-from fusion.documents.processes import scheduler
 from fusion.jobs.moment import failed_jobs, running_jobs
 from fusion.settings import get_settings
 from fusion.store.access import (
@@ -24,6 +23,8 @@ from fusion.store.access import (
     limit_inspector_of,
 )
 from fusion.store.read.tolerant import forgiving, in_words
+from fusion.views.base import to_json
+from fusion.views.scheduler import SchedulerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
 from fusion.web.mending import finding_view, verdict_view
@@ -79,7 +80,7 @@ class Fleet:
             "keyless": [one.document() for one in totals.keyless],
             "callback_errors": errors and {"count": errors.count, "job_id": errors.job_id, "at": times.iso(errors.at)},
             "callbacks": asdict(callback_inspector_of(looking).counts()),
-            "schedulers": [scheduler(one, at) for one in cron.schedulers()],
+            "schedulers": [to_json(SchedulerView.of(one, at)) for one in cron.schedulers()],
             "cron": {
                 "entries": len(entries),
                 "paused": sum(one.paused is not None for one in entries),

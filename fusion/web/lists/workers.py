@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any
 
 from redis import Redis
 
-from fusion.documents import processes
 from fusion.kernel.scope import Scope
 from fusion.runtime.commands import QUIET, SHUTDOWN, UNQUIET
 from fusion.store.access import broker_of, glance_of, inspector_of
 from fusion.store.read.inspector import WorkerInfo
 from fusion.store.read.tolerant import forgiving
+from fusion.views.worker import WorkersView, WorkerToldView, WorkerView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, paging
 
@@ -34,12 +32,20 @@ class Workers:
         path = "/api/v1/workers/{name}"
         return [
             Route(
-                "GET", "/api/v1/workers", self.listed, "read", "workers", _PAGING, answer="Workers", by_queue=True, rows="workers"
+                "GET",
+                "/api/v1/workers",
+                self.listed,
+                "read",
+                "workers",
+                _PAGING,
+                answer=WorkersView,
+                by_queue=True,
+                rows="workers",
             ),
-            Route("GET", path, self.one, "read", "worker", answer="Worker", by_queue=True),
-            Route("POST", f"{path}/quiet", self.quiet, "admin", "worker_quiet", answer="WorkerTold", by_queue=True),
-            Route("POST", f"{path}/unquiet", self.unquiet, "admin", "worker_unquiet", answer="WorkerTold", by_queue=True),
-            Route("POST", f"{path}/stop", self.stop, "admin", "worker_stop", answer="WorkerTold", by_queue=True),
+            Route("GET", path, self.one, "read", "worker", answer=WorkerView, by_queue=True),
+            Route("POST", f"{path}/quiet", self.quiet, "admin", "worker_quiet", answer=WorkerToldView, by_queue=True),
+            Route("POST", f"{path}/unquiet", self.unquiet, "admin", "worker_unquiet", answer=WorkerToldView, by_queue=True),
+            Route("POST", f"{path}/stop", self.stop, "admin", "worker_stop", answer=WorkerToldView, by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -53,11 +59,12 @@ class Workers:
         else:
             seen = [one for one in inspector.workers(names[:_LOOKED_AT]) if serves_only(one, request.scope)]
             found, total = seen[offset : offset + limit], len(seen)
-        return Response.json({"workers": [worker(one, at) for one in found], "total": total, "offset": offset})
+        workers = [WorkerView.of(one, at) for one in found]
+        return Response.view(WorkersView(workers=workers, total=total, offset=offset))
 
     def one(self, request: Request) -> Response:
         """Show one worker and what it runs."""
-        return Response.json(worker(self._found(request), inspector_of(self._connection).now()))
+        return Response.view(WorkerView.of(self._found(request), inspector_of(self._connection).now()))
 
     def quiet(self, request: Request) -> Response:
         """Have a worker take no more jobs; what it runs goes on."""
@@ -76,7 +83,7 @@ class Workers:
         name = self._found(request).name
         if not broker_of(self._connection).command(name, json.dumps({"command": command})):
             raise HttpError(409, "wrong_state", "this worker does not listen just now; try again, or see whether it is alive")
-        return Response.json({"name": name, "told": command})
+        return Response.view(WorkerToldView(name=name, command=command))
 
     def _found(self, request: Request) -> WorkerInfo:
         looking, _ = forgiving(self._connection)
@@ -84,11 +91,6 @@ class Workers:
             if serves_only(one, request.scope):
                 return one
         raise HttpError(404, "no_such_worker", "there is no worker of this name; GET /api/v1/workers lists them")
-
-
-def worker(one: WorkerInfo, at: datetime) -> dict[str, Any]:
-    """A worker, with its version and how much memory it uses."""
-    return {**processes.worker(one, at), "version": one.version or None, "memory": one.memory}
 
 
 def serves_only(one: WorkerInfo, scope: Scope) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import fusion
+from fusion.views.base import View, definition, within
 from fusion.web.exchange import Request, Response
 from fusion.web.export import MOST, ROWS
 from fusion.web.openapi.schemas import SCHEMAS
@@ -47,6 +48,7 @@ class OpenApi:
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The API as OpenAPI 3.1 has it."""
+    routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -61,13 +63,23 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": {**SCHEMAS, **_of_views(routes)},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "Made by `server token`."}},
             "responses": {
                 "Error": {"description": "What was wrong.", "content": {"application/json": {"schema": ref("Error")}}},
             },
         },
     }
+
+
+def _of_views(routes: Iterable[Route]) -> dict[str, Schema]:
+    """The schemas of the views that answers consist of."""
+    kinds: dict[str, type[View]] = {}
+    for route in routes:
+        for kind in within(route.answer):
+            if kinds.setdefault(kind.SCHEMA, kind) is not kind or kind.SCHEMA in SCHEMAS:
+                raise ValueError(f"two schemas have the name {kind.SCHEMA}")
+    return {name: definition(kind) for name, kind in kinds.items()}
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -125,7 +137,7 @@ def _in_query(param: Param) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": ref(route.answer or "Anything")}}
+    content: dict[str, Any] = {"application/json": {"schema": ref(route.answers)}}
     if route.rows:
         content |= {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson")}
     told = {"description": "Done.", "content": content}

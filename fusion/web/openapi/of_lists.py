@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fusion.views.base import schema
+from fusion.views.scheduler import SchedulerView
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -51,40 +53,6 @@ _ENTRY = fields(
     overlapped=WHOLE,
 )
 
-_WORKER = fields(
-    name=TEXT,
-    state=TEXT,
-    alive=FLAG,
-    quiet=FLAG,
-    throttled=none_or(TEXT),
-    unloaded=none_or(TEXT),
-    queues=some(TEXT),
-    current_job=none_or(TEXT),
-    jobs=some(TEXT),
-    hostname=TEXT,
-    pid=WHOLE,
-    birth=none_or(TIME),
-    last_heartbeat=none_or(TIME),
-    heartbeat_age=none_or(NUMBER),
-    successful_jobs=WHOLE,
-    failed_jobs=WHOLE,
-    working_seconds=NUMBER,
-    version=none_or(TEXT),
-    memory=none_or(WHOLE),
-)
-
-_SCHEDULER = fields(
-    name=TEXT,
-    alive=FLAG,
-    hostname=TEXT,
-    pid=WHOLE,
-    app=TEXT,
-    version=TEXT,
-    birth=none_or(TIME),
-    last_heartbeat=none_or(TIME),
-    heartbeat_age=none_or(NUMBER),
-)
-
 _CALLBACK = fields(
     id=TEXT,
     status=one_of("waiting", "retrying", "failed", "delivered", "canceled"),
@@ -128,9 +96,6 @@ SCHEMAS: dict[str, Schema] = {
     "CronRemoved": fields(id=TEXT, removed=FLAG, declared_by=none_or(TEXT)),
     "Force": fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})),
     "CronPaused": fields(id=TEXT, paused=FLAG),
-    "Worker": _WORKER,
-    "Workers": fields(workers=some(ref("Worker")), total=WHOLE, offset=WHOLE),
-    "WorkerTold": fields(name=TEXT, told=TEXT),
     "Callback": _CALLBACK,
     "Callbacks": fields(
         callbacks=some(ref("Callback")),
@@ -163,7 +128,7 @@ SCHEMAS: dict[str, Schema] = {
         keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
         callback_errors=none_or(fields(count=WHOLE, job_id=TEXT, at=none_or(TIME))),
         callbacks=by_name(WHOLE),
-        schedulers=some(_SCHEDULER),
+        schedulers=some(schema(SchedulerView)),
         cron=fields(entries=WHOLE, paused=WHOLE, errors=WHOLE),
         broken=some(TEXT),
     ),

@@ -1,0 +1,240 @@
+"""Views: one dataclass for each thing that is shown. Its JSON and its JSON Schema follow from its fields.
+
+Every field declares what it holds: `public`, `masked`, `details` or `stored`. A class with a field that does not is refused when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field
+from datetime import datetime
+from inspect import get_annotations
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from fusion.kernel.timeutil import to_iso
+
+_Class = TypeVar("_Class", bound=type)
+_KEY = "fusion.view"
+_REF = "#/components/schemas/"
+_PLAIN: dict[Any, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    datetime: {"type": "string", "format": "date-time"},
+    Any: {},
+}
+_SCALARS = frozenset({str, int, float, bool, NoneType})
+#: For answers that show no details.
+NOBODY: frozenset[str] = frozenset()
+#: For the command line: who runs it reads Redis anyway.
+EVERYONE: frozenset[str] = frozenset({"read", "operate", "admin"})
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: The value of a field that is left out of this answer.
+ABSENT: Any = _Absent()
+
+
+class Unmasked(str):
+    """A text that a masked field shows as it is, to the scopes in the field's `unless`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is known of one field of a view. `name`: as JSON spells it. `meaning`: one sentence. `unit`: of a number, empty if it counts.
+
+    `how`: masks the value. `scopes`: who sees details, or sees a masked field unmasked; empty: anybody.
+    """
+
+    attribute: str
+    name: str
+    holds: Literal["public", "masked", "details", "stored"]
+    meaning: str
+    unit: str
+    how: Callable[[Any], Any] | None
+    scopes: frozenset[str]
+    optional: bool
+
+
+class View:
+    """The base of all views."""
+
+    __slots__ = ()
+    #: All fields, by the order of their declaration.
+    FIELDS: ClassVar[tuple[Shown, ...]] = ()
+    #: The name of its schema in OpenAPI; empty: it stands inside the schemas of others.
+    SCHEMA: ClassVar[str] = ""
+
+
+def public(meaning: str, *, unit: str = "", name: str = "", optional: bool = False) -> Any:
+    """Declare a field that anybody sees who may see the thing: an id, a name, a state, a time, a count."""
+    return _declared("public", meaning, unit, name, optional=optional)
+
+
+def masked(meaning: str, how: Callable[[Any], Any], *, unless: Iterable[str] = (), name: str = "", optional: bool = False) -> Any:
+    """Declare a field whose value is replaced by `how(value)`. Those with a scope of `unless` see an `Unmasked` text as it is."""
+    return _declared("masked", meaning, "", name, how=how, scopes=unless, optional=optional)
+
+
+def details(
+    meaning: str, *, scopes: Iterable[str] = ("operate",), how: Callable[[Any], Any] | None = None, unit: str = "", name: str = ""
+) -> Any:
+    """Declare a field that only these scopes see. It is missing for all others, and where nobody asked for it."""
+    return _declared("details", meaning, unit, name, how=how, scopes=scopes, optional=True)
+
+
+def stored(meaning: str) -> Any:
+    """Declare a field that is never shown."""
+    return _declared("stored", meaning, "", "", optional=True)
+
+
+def _declared(
+    holds: str,
+    meaning: str,
+    unit: str,
+    name: str,
+    *,
+    how: Callable[[Any], Any] | None = None,
+    scopes: Iterable[str] = (),
+    optional: bool = False,
+) -> Any:
+    if not meaning.endswith("."):
+        raise TypeError(f"{meaning!r}: say what the field means, in a sentence")
+    facts = {"name": name, "holds": holds, "meaning": meaning, "unit": unit, "how": how, "scopes": frozenset(scopes)}
+    return field(default=ABSENT if optional else MISSING, metadata={_KEY: facts | {"optional": optional}})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(public, masked, details, stored))
+def view(cls: _Class) -> _Class:
+    """Make a view that has a schema of its own in OpenAPI, named like the class without `View`. TypeError for a field that declares nothing."""
+    made: _Class = _made(cls, cls.__name__.removesuffix("View"))
+    return made
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(public, masked, details, stored))
+def part(cls: _Class) -> _Class:
+    """Make a view that stands only inside others."""
+    made: _Class = _made(cls, "")
+    return made
+
+
+def _made(cls: Any, name: str) -> Any:
+    own = []
+    for attribute, kind in get_annotations(cls).items():
+        declared = cls.__dict__.get(attribute)
+        if str(kind).startswith("ClassVar"):
+            continue
+        if not isinstance(declared, Field) or _KEY not in declared.metadata:
+            raise TypeError(f"{cls.__name__}.{attribute}: declare what it holds with public, masked, details or stored")
+        facts = dict(declared.metadata[_KEY])
+        own.append(Shown(attribute=attribute, **(facts | {"name": facts["name"] or attribute})))
+    cls.FIELDS = (*(one for one in cls.FIELDS if one.attribute not in {new.attribute for new in own}), *own)
+    cls.SCHEMA = name
+    hidden = tuple((one.attribute, one.how) for one in cls.FIELDS if one.how is not None)
+    if hidden:
+        cls.__post_init__ = _masking(hidden)
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+def _masking(hidden: tuple[tuple[str, Callable[[Any], Any]], ...]) -> Callable[[Any], None]:
+    """Mask when the view is made: nobody who holds it sees the rest."""
+
+    def mask(self: Any) -> None:
+        for attribute, how in hidden:
+            value = getattr(self, attribute)
+            if value is not None and value is not ABSENT and not isinstance(value, Unmasked):
+                object.__setattr__(self, attribute, how(value))
+
+    return mask
+
+
+def to_json(value: Any, scopes: frozenset[str] = NOBODY) -> Any:
+    """Return a view, or a value in one, as JSON shows it. `scopes`: of who asked for details and may see them."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is datetime:
+        return to_iso(value)
+    if issubclass(kind, View):
+        return {one.name: shown for one in kind.FIELDS if (shown := _shown(value, one, scopes)) is not ABSENT}
+    if isinstance(value, Mapping):
+        return {str(name): to_json(one, scopes) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(one, scopes) for one in value]
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{kind.__name__} has no form in JSON")
+
+
+def _shown(of: View, one: Shown, scopes: frozenset[str]) -> Any:
+    value = getattr(of, one.attribute)
+    if value is ABSENT or one.holds == "stored" or (one.holds == "details" and not one.scopes & scopes):
+        return ABSENT
+    if type(value) is Unmasked and one.holds == "masked" and one.how is not None and not one.scopes & scopes:
+        return one.how(str(value))
+    return to_json(value, scopes)
+
+
+def schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of the type of a field; of a view that has a name, a reference to it."""
+    if isinstance(kind, type) and issubclass(kind, View):
+        return {"$ref": _REF + kind.SCHEMA} if kind.SCHEMA else definition(kind)
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (UnionType, Union):
+        kinds = [schema(arg) for arg in args if arg is not NoneType]
+        if NoneType not in args:
+            return {"anyOf": kinds}
+        if len(kinds) == 1 and isinstance(kinds[0].get("type"), str) and "enum" not in kinds[0]:
+            return {**kinds[0], "type": [kinds[0]["type"], "null"]}
+        return {"anyOf": [*kinds, {"type": "null"}]}
+    if origin is Literal:
+        return {"type": "string", "enum": list(args)}
+    if origin in (list, tuple):
+        return {"type": "array", "items": schema(args[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema(args[1])}
+    return dict(_PLAIN[kind])
+
+
+def definition(kind: type[View]) -> dict[str, Any]:
+    """Return the JSON Schema of a view: its fields and no others."""
+    hints, shown = get_type_hints(kind), [one for one in kind.FIELDS if one.holds != "stored"]
+    return {
+        "type": "object",
+        "properties": {one.name: schema(hints[one.attribute]) | {"description": described(one)} for one in shown},
+        "required": sorted(one.name for one in shown if not one.optional),
+        "additionalProperties": False,
+    }
+
+
+def described(one: Shown) -> str:
+    """Return the meaning of a field, with its unit and with who sees it."""
+    unit = f" In {one.unit}." if one.unit else ""
+    who = f" Only for {' and '.join(sorted(one.scopes))}." if one.holds == "details" else ""
+    return one.meaning + unit + who
+
+
+def within(kind: Any) -> Iterator[type[View]]:
+    """Yield the views that have a name and that a type mentions, itself included."""
+    if not (isinstance(kind, type) and issubclass(kind, View)):
+        for arg in get_args(kind):
+            yield from within(arg)
+        return
+    if kind.SCHEMA:
+        yield kind
+    hints = get_type_hints(kind)
+    for one in kind.FIELDS:
+        yield from within(hints[one.attribute])
+
+
+def age(at: datetime, moment: datetime | None) -> float | None:
+    """Return the seconds from a moment until `at`, never less than 0: two clocks never agree to the millisecond."""
+    return None if moment is None else max(0.0, (at - moment).total_seconds())

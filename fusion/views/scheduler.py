@@ -1,0 +1,43 @@
+"""A scheduler, as all places show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from fusion.views.base import View, age, part, public
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from fusion.store.read.cron_inspector import SchedulerInfo
+
+
+@part
+class SchedulerView(View):
+    """A scheduler that is registered, be it alive or dead."""
+
+    name: str = public("Its name.")
+    alive: bool = public("Whether its heartbeat is younger than its lease.")
+    hostname: str = public("The host that it runs on.")
+    pid: int = public("Its process id.")
+    app: str = public("The app whose cron entries it declares.")
+    version: str = public("The version of that app.")
+    birth: datetime | None = public("When it started.")
+    last_heartbeat: datetime | None = public("When it last wrote that it lives.")
+    heartbeat_age: float | None = public("How long ago that was.", unit="seconds")
+
+    @classmethod
+    def of(cls, one: SchedulerInfo, at: datetime) -> Self:
+        """Make the view of a scheduler as it is at this time."""
+        return cls(
+            name=one.name,
+            alive=one.alive,
+            hostname=one.hostname,
+            pid=one.pid,
+            app=one.app,
+            version=one.version,
+            birth=one.birth,
+            last_heartbeat=one.last_heartbeat,
+            heartbeat_age=age(at, one.last_heartbeat),
+        )
