@@ -1,4 +1,4 @@
-"""What bounds a queue, in words and as JSON: a pause, how many jobs may wait in it, and how long; what keys hold back in it."""
+"""What bounds a queue, in words: a pause, how many jobs may wait in it, and how long; what keys hold back in it."""
 
 from __future__ import annotations
 
@@ -121,16 +121,6 @@ def sink(one: SinkInfo) -> dict[str, Any]:
         "failing": one.failing_since is not None,
         "parked": one.parked,
         "dropped": one.dropped,
-    }
-
-
-def document(queue: QueueInfo, at: datetime) -> dict[str, Any]:
-    """The same as JSON shows it."""
-    return {
-        "paused": queue.paused,
-        "pause": queue.pause and queue.pause.document(at),
-        "max_queue_length": queue.max_length,
-        "queue_timeout": queue.timeout,
     }
 
 

@@ -112,7 +112,10 @@ def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -
         parts = [keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK)]
         infos = [info for part in parts for info in inspector.limits(part) if info is not None]
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "offset": offset, "keys": [info.document() for info in infos]}))
+        from fusion.views.base import to_json
+        from fusion.views.limit import KeyView
+
+        echo(json.dumps({"schema": SCHEMA, "offset": offset, "keys": [to_json(KeyView.of(info)) for info in infos]}))
     elif infos:
         echo("\n".join(render.listing(infos, at)))
         if len(infos) == limit:
@@ -136,7 +139,10 @@ def show(cli: Cli, keys: tuple[str, ...], as_json: bool) -> None:
 
     infos, at = _found(cli, keys), cli.inspector.now()
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "keys": [info.document() for info in infos]}))
+        from fusion.views.base import to_json
+        from fusion.views.limit import KeyView
+
+        echo(json.dumps({"schema": SCHEMA, "keys": [to_json(KeyView.of(info)) for info in infos]}))
     else:
         echo("\n\n".join("\n".join(render.account(info, at, prog())) for info in infos))
 

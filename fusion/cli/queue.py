@@ -65,7 +65,11 @@ def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
     listed = names.known(chosen, inspector.queue_names()) if chosen else inspector.bounded()
     infos = inspector.queues(listed)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "queues": [document(info) for info in infos]}))
+        from fusion.views.base import to_json
+        from fusion.views.queue import QueueView
+
+        at = inspector.now()
+        echo(json.dumps({"schema": SCHEMA, "queues": [to_json(QueueView.of(info, at)) for info in infos]}))
     elif infos:
         header = ("QUEUE", "LIMIT", "RATE", "BURST", "MAX WAIT", "MAX LENGTH", "TIMEOUT")
         echo("\n".join(table(header, [(info.name, *_cells(info)) for info in infos])))
@@ -130,24 +134,9 @@ def set_bounds(cli: Cli, queue: str, yes: bool, burst: int | None, **given: Any)
 _TITLES = ("limit", "rate", "burst", "max wait", "max length", "timeout")
 
 
-def document(info: QueueInfo) -> dict[str, Any]:
-    """The same as JSON shows it; times in seconds."""
-    bounds = info.bounds
-    return {
-        "name": info.name,
-        "limit": bounds.limit,
-        "rate": bounds.rate and str(bounds.rate),
-        "burst": bounds.rate and bounds.rate.burst,
-        "max_wait": bounds.max_wait,
-        "max_length": info.max_length,
-        "timeout": info.timeout,
-    }
-
-
 def _cells(info: QueueInfo) -> tuple[str, ...]:
-    shown = document(info)
-    return tuple(
-        "-" if value is None else f"{value:g} s" if name in ("max_wait", "timeout") else str(value)
-        for name, value in shown.items()
-        if name != "name"
-    )
+    bounds = info.bounds
+    counts = (bounds.limit, bounds.rate, bounds.rate and bounds.rate.burst, info.max_length)
+    limit, rate, burst, length = ("-" if value is None else str(value) for value in counts)
+    wait, timeout = ("-" if value is None else f"{value:g} s" for value in (bounds.max_wait, info.timeout))
+    return limit, rate, burst, wait, length, timeout

@@ -316,6 +316,8 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
 def document(snapshot: Snapshot) -> dict[str, Any]:
     """One JSON document; a part that was not asked for is null."""
     from fusion.views.base import to_json
+    from fusion.views.limit import KeyView
+    from fusion.views.queue import KeylessView
     from fusion.views.scheduler import SchedulerView
     from fusion.views.worker import WorkerView
 
@@ -328,15 +330,15 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "scheduled": totals.scheduled,
         "dropped": totals.dropped,
         "callback_errors": callback_errors(totals.callback_errors),
-        "keyless": [one.document() for one in totals.keyless],
+        "keyless": [to_json(KeylessView.of(one)) for one in totals.keyless],
         "broken": list(snapshot.broken),
         "verdict": snapshot.verdict and snapshot.verdict.document(),
         "blocked": [{**asdict(one), "since": marks.iso(one.since)} for one in snapshot.blocked],
-        "stuck": [one.document() for one in snapshot.stuck],
+        "stuck": [to_json(KeyView.of(one)) for one in snapshot.stuck],
         "held": sum(one.count for one in snapshot.blocked if one.kind == "held"),
         "sinks": None if snapshot.sinks is None else [bounds.sink(one) for one in snapshot.sinks],
         "callbacks": snapshot.callbacks and asdict(snapshot.callbacks),
-        "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
+        "queues": None if snapshot.queues is None else [_queue(snapshot, one) for one in snapshot.queues],
         "workers": None if snapshot.workers is None else [to_json(WorkerView.of(one, snapshot.at)) for one in snapshot.workers],
         "schedulers": None
         if snapshot.schedulers is None
@@ -345,29 +347,8 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "count": queue.count,
-        "high": queue.high,
-        "moderate": queue.moderate,
-        "low": queue.low,
-        "inbox": queue.inbox,
-        "oldest": marks.iso(queue.oldest),
-        "oldest_age": marks.age(snapshot.at, queue.oldest),
-        "started": queue.started,
-        "finished": queue.finished,
-        "deferred": queue.deferred,
-        "canceled": queue.canceled,
-        "stopped": queue.stopped,
-        "blocked": queue.blocked,
-        **bounds.document(queue, snapshot.at),
-        "rq": queue.rq,
-        "limit": queue.bounds.limit,
-        "rate": queue.bounds.rate and str(queue.bounds.rate),
-        "burst": queue.bounds.rate and queue.bounds.rate.burst,
-        "max_wait": queue.bounds.max_wait,
-        "held_back_until": marks.iso(queue.bounds.held_back),
-        "rate_limited": queue.bounds.closed,
-        "per_minute": asdict(flow) if (flow := snapshot.flows.get(queue.name)) else None,
-    }
+def _queue(snapshot: Snapshot, queue: QueueInfo) -> Any:
+    from fusion.views.base import to_json
+    from fusion.views.queue import QueueListedView, flow_of
+
+    return to_json(QueueListedView.of(queue, snapshot.at, per_minute=flow_of(snapshot.flows.get(queue.name))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -13,7 +13,7 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
-from fusion.kernel.timeutil import parse_seconds, to_iso
+from fusion.kernel.timeutil import parse_seconds
 
 _EXAMPLE = (
     "run_worker.py stats\n  run_worker.py stats sms --since 6h --watch\n  run_worker.py stats --function tasks.sms.sendSMS --json"
@@ -47,7 +47,7 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
     if queue is not None:
         names.check(queue)
 
-    found = gather(cli, queue, key, function, span)
+    found = gather(cli, queue, key, function, span, whole=not as_json)
     if as_json:
         echo(json.dumps({"schema": 1, **found}))
     else:
@@ -56,21 +56,29 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
         echo(stats_render.text(found))
 
 
-def gather(cli: Cli, queue: str | None, key: str | None, function: str | None, since: float) -> dict[str, Any]:
-    """Everything to be shown, as JSON shows it. A usage error for what is not there."""
+def gather(
+    cli: Cli, queue: str | None, key: str | None, function: str | None, since: float, *, whole: bool = False
+) -> dict[str, Any]:
+    """Everything to be shown, as JSON shows it; `whole`: with steps in which nothing was. A usage error for what is not there."""
+    from fusion.views.base import to_json
+    from fusion.views.queue import FunctionStatsView, QueueStatsView, history_of, seconds_of
+
     inspector = cli.onlooker
     if key is not None:
         return _key(cli, key)
     if function is not None:
         if function not in (known := inspector.history_names("function")):
             raise click.UsageError(f"nothing was seen of {function!r}; {_some(known, 'functions')}")
-        return {"function": function, **_history(inspector.history("function", function, since))}
+        steps = inspector.history("function", function, since)
+        history = history_of(steps, whole=whole)
+        return cast(dict[str, Any], to_json(FunctionStatsView(function=function, history=history, seconds=seconds_of(steps))))
     existing = inspector.queue_names()
     if queue is None:
-        return {"queues": [_queue(inspector, name) for name in existing]}
+        return {"queues": [to_json(QueueStatsView.of_stats(inspector.stats(name))) for name in existing]}
     if queue not in existing:
         raise click.UsageError(f"no job was ever enqueued to {queue!r}; `{prog()} info` shows the queues that there are")
-    return {**_queue(inspector, queue), **_history(inspector.history("queue", queue, since))}
+    steps = inspector.history("queue", queue, since)
+    return cast(dict[str, Any], to_json(QueueStatsView.of_stats(inspector.stats(queue), steps, whole=whole)))
 
 
 def _key(cli: Cli, key: str) -> dict[str, Any]:
@@ -81,39 +89,10 @@ def _key(cli: Cli, key: str) -> dict[str, Any]:
         raise click.UsageError(
             f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` shows those there are"
         )
-    return found.document()
+    from fusion.views.base import to_json
+    from fusion.views.limit import KeyStatsView
 
-
-def _queue(inspector: Any, name: str) -> dict[str, Any]:
-    found = inspector.stats(name)
-    return {
-        "queue": name,
-        "queue_length": found.queue_length,
-        "queued_count": found.queued_count,
-        "active_count": found.active_count,
-        "max_concurrent": found.max_concurrent,
-        "oldest_enqueued_at": found.oldest_enqueued_at and to_iso(found.oldest_enqueued_at),
-        "last_updated": to_iso(found.last_updated),
-        **found.counters.document(),
-        "total_base": found.totals["base"],
-        "by_priority": {str(priority): dict(counts) for priority, counts in sorted(found.counters.by_priority.items())},
-    }
-
-
-def _history(steps: Any) -> dict[str, Any]:
-    from fusion.store.read.totals import summary
-
-    return {
-        "history": [
-            {
-                "at": to_iso(step.at),
-                **{name: step.counts[name] for name in ("completed", "failed", "retried")},
-                "waiting": step.waiting(),
-            }
-            for step in steps
-        ],
-        "seconds": {str(priority): times for priority, times in summary(steps).items()},
-    }
+    return cast(dict[str, Any], to_json(KeyStatsView.of_stats(found)))
 
 
 def _some(known: list[str], what: str) -> str:

@@ -13,7 +13,6 @@ from fusion.store.read.totals import WENT_OUT
 _BARS = " ▁▂▃▄▅▆▇█"
 #: Columns of a sparkline.
 _WIDTH = 60
-_PRIORITIES = {"0": "LOW", "1": "MODERATE", "2": "HIGH"}
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -22,13 +21,14 @@ def text(found: Mapping[str, Any]) -> str:
         rows: list[tuple[str, ...]] = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
         rows += [
             (
-                shown(q["queue"]),
+                shown(q["name"]),
                 *(str(q[name]) for name in ("queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")),
             )
             for q in found["queues"]
         ]
         return "\n".join(_table(rows)) if found["queues"] else "no job was ever enqueued"
-    lines = [" ".join(f"{what} {shown(found[what])}" for what in ("queue", "key", "function") if what in found)]
+    titles = {"name": "queue", "key": "key", "function": "function"}
+    lines = [" ".join(f"{title} {shown(found[what])}" for what, title in titles.items() if what in found)]
     if "active_count" in found:
         lines += _counters(found)
     if "history" in found:
@@ -77,7 +77,7 @@ def _seconds(seconds: Mapping[str, Mapping[str, Mapping[str, float | None]]]) ->
     rows: list[tuple[str, ...]] = [("", "wait p50", "p95", "p99", "run p50", "p95", "p99")]
     for priority, times in seconds.items():
         cells = [_time(times.get(what, {}).get(share)) for what in ("wait", "run") for share in ("p50", "p95", "p99")]
-        rows.append((_PRIORITIES.get(priority, priority), *cells))
+        rows.append((priority.upper(), *cells))
     return [f"  {line}" for line in _table(rows)] if len(rows) > 1 else []
 
 

@@ -15,6 +15,7 @@ from fusion.cli.times import told
 from fusion.documents.moment import failed, running
 from fusion.kernel.timeutil import to_iso
 from fusion.views.base import to_json
+from fusion.views.queue import QueueStatsView
 from fusion.views.worker import UNLOADED, WorkerView, state_of
 
 if TYPE_CHECKING:
@@ -215,20 +216,7 @@ def document(reading: Reading) -> dict[str, Any]:
         "held": reading.held,
         "queue_count": reading.queue_count,
         "worker_count": reading.worker_count,
-        "queues": [
-            {
-                "name": queue.name,
-                "high": queue.high,
-                "moderate": queue.moderate + queue.inbox,
-                "low": queue.low,
-                "oldest_age": marks.age(reading.at, queue.oldest),
-                "started": queue.started,
-                "blocked": queue.blocked,
-                "paused": queue.paused,
-                **reading.counters[queue.name].document(),
-            }
-            for queue in reading.queues
-        ],
+        "queues": [to_json(QueueStatsView.counted(queue, reading.counters[queue.name], reading.at)) for queue in reading.queues],
         "workers": [to_json(WorkerView.of(one, reading.at)) for one in reading.workers],
         "running": [running(job, reading.at) for job in reading.jobs],
         "last_failed": [failed(job) for job in reading.failed or ()],

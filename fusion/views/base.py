@@ -67,7 +67,6 @@ class Shown:
 class View:
     """The base of all views."""
 
-    __slots__ = ()
     #: All fields, by the order of their declaration.
     FIELDS: ClassVar[tuple[Shown, ...]] = ()
     #: The name of its schema in OpenAPI; empty: it stands inside the schemas of others.
@@ -136,12 +135,13 @@ def _made(cls: Any, name: str) -> Any:
             raise TypeError(f"{cls.__name__}.{attribute}: declare what it holds with public, masked, details or stored")
         facts = dict(declared.metadata[_KEY])
         own.append(Shown(attribute=attribute, **(facts | {"name": facts["name"] or attribute})))
-    cls.FIELDS = (*(one for one in cls.FIELDS if one.attribute not in {new.attribute for new in own}), *own)
+    fields = {one.attribute: one for base in reversed(cls.__mro__[1:]) for one in base.__dict__.get("FIELDS", ())}
+    cls.FIELDS = tuple((fields | {one.attribute: one for one in own}).values())
     cls.SCHEMA = name
     hidden = tuple((one.attribute, one.how) for one in cls.FIELDS if one.how is not None)
     if hidden:
         cls.__post_init__ = _masking(hidden)
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def _masking(hidden: tuple[tuple[str, Callable[[Any], Any]], ...]) -> Callable[[Any], None]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from redis import Redis
 
-from fusion.kernel.timeutil import to_iso
 from fusion.store.access import glance_of, inspector_of
-from fusion.store.layout.history import COUNTS, OTHER, percentile
+from fusion.store.layout.history import OTHER
 from fusion.store.read.tolerant import forgiving
-from fusion.store.read.totals import Step, summary
+from fusion.views.queue import FleetStepView, HistoryView, seconds_of
 from fusion.web.calls import read_since
 from fusion.web.exchange import Request, Response
 from fusion.web.routing import Param, Route
 
 #: Queues that are added up: the busiest. Each has a key of some thousand fields for an hour.
 MOST = 50
-#: Names of the classes, by their least priority.
-_CLASSES = ("low", "moderate", "high")
 _SINCE = (Param("since", "Of so long: by minute up to 1d, else by hour up to 30d.", default="1h"),)
 
 
@@ -32,7 +27,15 @@ class History:
         """What is answered where."""
         return [
             Route(
-                "GET", "/api/v1/history", self.history, "read", "history", _SINCE, answer="History", by_queue=True, rows="history"
+                "GET",
+                "/api/v1/history",
+                self.history,
+                "read",
+                "history",
+                _SINCE,
+                answer=HistoryView,
+                by_queue=True,
+                rows="history",
             )
         ]
 
@@ -47,13 +50,5 @@ class History:
             flows = dict(zip(names, glance_of(looking).flows(names), strict=True))
             chosen = sorted(names, key=lambda name: -(flow.went if (flow := flows[name]) else 0.0))[:MOST]
         steps = inspector.history_of(chosen, since)
-        seconds = {str(priority): times for priority, times in summary(steps).items()}
-        return Response.json(
-            {"queues": len(chosen), "of": len(names), "history": [_step(one) for one in steps], "seconds": seconds}
-        )
-
-
-def _step(step: Step) -> dict[str, Any]:
-    """A step; of the wait the p95 of each class in seconds, null where nothing of it ended."""
-    p95 = {name: percentile(step.waits[of], 0.95) if of in step.waits else None for of, name in enumerate(_CLASSES)}
-    return {"at": to_iso(step.at), **{name: step.counts[name] for name in COUNTS}, "wait_p95": p95}
+        past = [FleetStepView.of(one) for one in steps]
+        return Response.view(HistoryView(queues=len(chosen), of=len(names), history=past, seconds=seconds_of(steps)))

@@ -14,6 +14,7 @@ from fusion.store.access import limit_broker_of, limit_inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.limit_inspector import LimitInfo
 from fusion.store.read.tolerant import forgiving
+from fusion.views.limit import KeyStatsView, KeysView, KeyView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
@@ -35,13 +36,13 @@ class ConcurrencyKeys:
         """What is answered where. The verb stands last, since a key may have a `/` in it."""
         path = "/api/v1/keys/{key}"
         return [
-            Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer="Keys", rows="keys"),
-            Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer="KeyStats"),
-            Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "function_stats", answer="KeyStats"),
-            Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body="KeyLimit", answer="Key"),
-            Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body="Pause", answer="Key"),
-            Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer="Key"),
-            Route("POST", f"{path}/release", self.release, "admin", "key_release", body="JobId", answer="Key"),
+            Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer=KeysView, rows="keys"),
+            Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer=KeyStatsView),
+            Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "function_stats", answer=KeyStatsView),
+            Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body="KeyLimit", answer=KeyView),
+            Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body="Pause", answer=KeyView),
+            Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer=KeyView),
+            Route("POST", f"{path}/release", self.release, "admin", "key_release", body="JobId", answer=KeyView),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -56,7 +57,7 @@ class ConcurrencyKeys:
             keys = inspector.limit_keys(offset, limit) if limit else []
             parts = [keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK)]
             found = [info for part in parts for info in inspector.limits(part) if info is not None]
-        return Response.json({"keys": [info.document() for info in found], "offset": offset})
+        return Response.view(KeysView(keys=[KeyView.of(info) for info in found], offset=offset))
 
     def key_stats(self, request: Request) -> Response:
         """Show one concurrency key: its limit, its slots, how many wait and what became of its jobs. The key of a function is its name."""
@@ -65,7 +66,7 @@ class ConcurrencyKeys:
         if found is None:
             check_sound(request, broken)
             raise _missing()
-        return Response.json(found.document())
+        return Response.view(KeyStatsView.of_stats(found))
 
     def limit(self, request: Request) -> Response:
         """Let so many jobs of a key run at once, or start in a time, whatever they say; null takes it back."""
@@ -128,7 +129,7 @@ class ConcurrencyKeys:
         (info,) = limit_inspector_of(self._connection).limits([key])
         if info is None:
             raise _missing()
-        return Response.json(info.document())
+        return Response.view(KeyView.of(info))
 
 
 def _known(body: Mapping[str, Any], *fields: str) -> None:

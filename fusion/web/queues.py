@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from redis import Redis
 
 from fusion.store.access import broker_of, glance_of, inspector_of
 from fusion.store.read.tolerant import forgiving
 from fusion.trash import Trash
+from fusion.views.base import ABSENT
+from fusion.views.queue import (
+    EmptiedView,
+    KeylessView,
+    PauseView,
+    QueueListedView,
+    QueueNowView,
+    QueueStatsView,
+    QueuesView,
+    QueueView,
+    ResumedView,
+    flow_of,
+    history_of,
+    seconds_of,
+)
 from fusion.web.calls import read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.routing import Param, Route, paging
-from fusion.web.views import history_view, queue_view
 from fusion.web.within import check_sound, told
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
@@ -42,12 +54,20 @@ class Queues:
                 "read",
                 "queues",
                 (*_PAGING, _DEPTHS),
-                answer="Queues",
+                answer=QueuesView,
                 by_queue=True,
                 rows="queues",
             ),
             Route(
-                "GET", "/api/v1/queues/{name}", self.one, "read", "queue", _SINCE, answer="QueueNow", by_queue=True, slashes=True
+                "GET",
+                "/api/v1/queues/{name}",
+                self.one,
+                "read",
+                "queue",
+                _SINCE,
+                answer=QueueNowView,
+                by_queue=True,
+                slashes=True,
             ),
             Route(
                 "GET",
@@ -56,7 +76,7 @@ class Queues:
                 "read",
                 "stats",
                 _SINCE,
-                answer="QueueStats",
+                answer=QueueStatsView,
                 by_queue=True,
                 slashes=True,
             ),
@@ -67,7 +87,7 @@ class Queues:
                 "admin",
                 "pause",
                 body="Pause",
-                answer="Queue",
+                answer=QueueView,
                 by_queue=True,
                 slashes=True,
             ),
@@ -77,7 +97,7 @@ class Queues:
                 self.resume,
                 "admin",
                 "resume",
-                answer="Resumed",
+                answer=ResumedView,
                 by_queue=True,
                 slashes=True,
             ),
@@ -88,7 +108,7 @@ class Queues:
                 "admin",
                 "empty",
                 body="Purge",
-                answer="Emptied",
+                answer=EmptiedView,
                 by_queue=True,
                 slashes=True,
             ),
@@ -104,17 +124,15 @@ class Queues:
         page = names[offset : offset + limit]
         moment = inspector.now()
         flows, since = glance_of(looking).flows(page), args.get("since")
-        shown = [
-            {**queue_view(info, moment), "per_minute": flow and asdict(flow)}
-            for info, flow in zip(inspector.queues(page), flows, strict=True)
+        infos = inspector.queues(page)
+        depths = inspector.depths(page, min(read_since(since), 86400)) if since and page else [ABSENT] * len(page)
+        queues = [
+            QueueListedView.of(info, moment, per_minute=flow_of(flow), depths=depth)
+            for info, flow, depth in zip(infos, flows, depths, strict=True)
         ]
-        if since and page:
-            for view, depths in zip(shown, inspector.depths(page, min(read_since(since), 86400)), strict=True):
-                view["depths"] = depths
-        keyless = [one.document() for one in inspector.keyless()] if request.scope.all else []  # of no queue
-        return Response.json(
-            {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": told(request.scope, broken)}
-        )
+        keyless = [KeylessView.of(one) for one in inspector.keyless()] if request.scope.all else []  # of no queue
+        broken_keys = told(request.scope, broken)
+        return Response.view(QueuesView(queues=queues, total=len(names), offset=offset, keyless=keyless, broken=broken_keys))
 
     def one(self, request: Request) -> Response:
         """Show one queue: how deep it is, how fast it moves, and how deep and how old its jobs were in the last hour, or `since`."""
@@ -125,8 +143,9 @@ class Queues:
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         (info,), (flow,) = inspector.queues([name]), glance_of(looking).flows([name])
-        history = history_view(inspector.history("queue", name, read_since(request.args().get("since", "1h"))))
-        return Response.json({**queue_view(info, inspector.now()), "per_minute": flow and asdict(flow), **history})
+        steps = inspector.history("queue", name, read_since(request.args().get("since", "1h")))
+        past = {"history": history_of(steps), "seconds": seconds_of(steps)}
+        return Response.view(QueueNowView.of(info, inspector.now(), per_minute=flow_of(flow), **past))
 
     def stats(self, request: Request) -> Response:
         """Show one queue."""
@@ -137,10 +156,9 @@ class Queues:
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         stats = inspector.stats(name)
-        view = queue_view(stats.info, stats.last_updated) | stats.counters.document()
-        if since := request.args().get("since"):
-            view |= history_view(inspector.history("queue", name, read_since(since)))
-        return Response.json(view)
+        since = request.args().get("since")
+        steps = inspector.history("queue", name, read_since(since)) if since else None
+        return Response.view(QueueStatsView.of_stats(stats, steps))
 
     def pause(self, request: Request) -> Response:
         """Let no job of a queue be started, for a time or until `resume`."""
@@ -148,13 +166,14 @@ class Queues:
         by = request.actor.name if request.actor else ""
         broker_of(self._connection).pause(queue, wish.duration, by=by, reason=wish.reason)
         (info,) = inspector_of(self._connection).queues([queue])
-        return Response.json(queue_view(info, inspector_of(self._connection).now()))
+        return Response.view(QueueView.of(info, inspector_of(self._connection).now()))
 
     def resume(self, request: Request) -> Response:
         """Start its jobs again; tells of the pause that is over, null if there was none."""
         queue = self._known(request)
         was = broker_of(self._connection).unpause(queue)
-        return Response.json({"name": queue, "paused": False, "was": was and was.document(inspector_of(self._connection).now())})
+        over = PauseView.of(was, inspector_of(self._connection).now()) if was else None
+        return Response.view(ResumedView(name=queue, paused=False, was=over))
 
     def empty(self, request: Request) -> Response:
         """Delete all jobs that wait in a queue; the trash keeps them for an hour, unless `purge`. `more`: jobs are left, as it took long; send the
@@ -164,7 +183,7 @@ class Queues:
         thrown = Trash(self._connection).empty_queue(queue, purge=purge, seconds=_EMPTYING)
         if request.entry:
             request.entry.changed(thrown.deleted)
-        return Response.json({"name": queue, "deleted": thrown.deleted, "kept": thrown.kept, "more": thrown.more})
+        return Response.view(EmptiedView(name=queue, deleted=thrown.deleted, kept=thrown.kept, more=thrown.more))
 
     def _known(self, request: Request) -> str:
         name = request.target = request.params["name"]

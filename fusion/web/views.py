@@ -11,8 +11,6 @@ from fusion.jobs.sheet import Sheet
 from fusion.jobs.sheet_document import document
 from fusion.kernel.compression import plain
 from fusion.kernel.timeutil import to_iso
-from fusion.store.read.inspector import QueueInfo
-from fusion.store.read.totals import Step, summary
 
 #: Bytes of a result or a reason that are shown.
 CUT = 4096
@@ -57,46 +55,6 @@ def _cut(raw: bytes | None) -> dict[str, Any] | None:
     if raw is None:
         return None
     return {"text": raw[:CUT].decode("utf-8", "replace"), "bytes": len(raw), "cut": len(raw) > CUT}
-
-
-def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
-    """A queue as far as there is something to count."""
-    return {
-        "name": info.name,
-        "queue_length": info.length,
-        "queued_count": info.count,
-        "active_count": info.started,
-        "max_concurrent": info.bounds.limit,
-        "rate": info.bounds.rate and str(info.bounds.rate),
-        "rate_limited": info.bounds.closed,
-        "oldest_enqueued_at": _iso(info.oldest),
-        "oldest_by_priority": {name: _iso(at) for name, at in zip(("low", "moderate", "high"), info.heads, strict=True)},
-        "by_priority": {"high": info.high, "moderate": info.moderate, "low": info.low},
-        "inbox": info.inbox,
-        "finished_count": info.finished,
-        "canceled_count": info.canceled,
-        "stopped_count": info.stopped,
-        "blocked_count": info.blocked,
-        "paused": info.paused,
-        "pause": info.pause and info.pause.document(now),
-        "max_queue_length": info.max_length,
-        "queue_timeout": info.timeout,
-        "problem": info.error or None,
-        "last_updated": _iso(now),
-    }
-
-
-def history_view(steps: list[Step]) -> dict[str, Any]:
-    """Steps that have something to tell (`waiting`: the most that waited, and longest, by priority), and percentiles of wait and run over
-    them all, in seconds."""
-    return {
-        "history": [
-            {"at": to_iso(step.at), **step.counts, **({"waiting": step.waiting()} if step.depths else {})}
-            for step in steps
-            if step.counts or step.depths
-        ],
-        "seconds": {str(priority): times for priority, times in summary(steps).items()},
-    }
 
 
 def _iso(moment: datetime | None) -> str | None:

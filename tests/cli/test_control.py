@@ -103,7 +103,7 @@ def test_info_names_a_full_queue(invoke: Invoke, conn: redis.Redis) -> None:
     queue.enqueue("tasks.sms.sendSMS")
     assert "The queue sms is full: 2 of 2 wait, enqueues are refused (max_queue_length)" in invoke("info").stdout
     (shown,) = json.loads(invoke("info", "--json").stdout)["queues"]
-    assert (shown["max_queue_length"], shown["queue_timeout"], shown["blocked"]) == (2, None, 0)
+    assert (shown["max_queue_length"], shown["queue_timeout"], shown["blocked_count"]) == (2, None, 0)
 
 
 def test_pause_of_an_unknown_queue_pauses_nothing(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:

@@ -124,7 +124,7 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
         *parts,
     }
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest_enqueued_at"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
     assert json.loads(invoke("info", "--json", "-Q").stdout)["workers"] is None
 

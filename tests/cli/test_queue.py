@@ -12,7 +12,7 @@ from fusion import Queue
 from tests.cli.conftest import Invoke
 
 SMS = "tasks.sms.sendSMS"
-NONE = {"limit": None, "rate": None, "burst": None, "max_wait": None, "max_length": None, "timeout": None}
+NONE = {"max_concurrent": None, "rate": None, "burst": None, "max_wait": None, "max_queue_length": None, "queue_timeout": None}
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def used(conn: redis.Redis) -> redis.Redis:
 
 
 def shown(invoke: Invoke, *queues: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(invoke("queue", "show", *queues, "--json").stdout)["queues"]
-    return found
+    found = json.loads(invoke("queue", "show", *queues, "--json").stdout)["queues"]
+    return [{name: one[name] for name in ("name", *NONE)} for one in found]
 
 
 def test_what_is_set_is_shown_and_taken_back(invoke: Invoke, used: redis.Redis) -> None:
@@ -35,7 +35,15 @@ def test_what_is_set_is_shown_and_taken_back(invoke: Invoke, used: redis.Redis) 
     assert told == "sms: limit 20, rate 100/60s, burst 5, max wait 300 s, max length 1000, timeout 90 s\n"
     assert used.hget("rq:gates", "sms") == b"limit=20 rate=100/60000/5 max_wait=300000 max_length=1000 timeout=90000"
     assert shown(invoke) == [
-        {"name": "sms", "limit": 20, "rate": "100/60s", "burst": 5, "max_wait": 300, "max_length": 1000, "timeout": 90}
+        {
+            "name": "sms",
+            "max_concurrent": 20,
+            "rate": "100/60s",
+            "burst": 5,
+            "max_wait": 300,
+            "max_queue_length": 1000,
+            "queue_timeout": 90,
+        }
     ]
     lines = [line.split() for line in invoke("queue", "show", "*").stdout.splitlines()]
     assert lines[1:] == [["email", "-", "-", "-", "-", "-", "-"], ["sms", "20", "100/60s", "5", "300", "s", "1000", "90", "s"]]

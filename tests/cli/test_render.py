@@ -189,33 +189,35 @@ def test_the_document() -> None:
     }
     assert document["queues"][0] == {
         "name": "sms",
-        "count": 6,
-        "high": 3,
-        "moderate": 2,
-        "low": 1,
+        "queue_length": 6,
+        "queued_count": 6,
+        "blocked_count": 0,
+        "active_count": 4,
+        "by_priority": {"high": 3, "moderate": 2, "low": 1},
         "inbox": 0,
-        "oldest": "2026-01-31T11:58:30.000000Z",
+        "oldest_enqueued_at": "2026-01-31T11:58:30.000000Z",
         "oldest_age": 90.0,
-        "started": 4,
-        "finished": 5,
-        "deferred": 6,
-        "canceled": 7,
-        "stopped": 0,
-        "blocked": 0,
+        "oldest_by_priority": {"high": None, "moderate": None, "low": None},
+        "finished_count": 5,
+        "deferred_count": 6,
+        "canceled_count": 7,
+        "stopped_count": 0,
+        "rq_count": None,
         "paused": False,
         "pause": None,
-        "max_queue_length": None,
-        "queue_timeout": None,
-        "rq": None,
-        "limit": 20,
+        "max_concurrent": 20,
         "rate": "10/s",
         "burst": 3,
-        "max_wait": 300.0,
-        "held_back_until": "2026-01-31T09:30:00.000000Z",
         "rate_limited": True,
+        "held_back_until": "2026-01-31T09:30:00.000000Z",
+        "max_wait": 300.0,
+        "max_queue_length": None,
+        "queue_timeout": None,
+        "problem": None,
+        "last_updated": "2026-01-31T12:00:00.000000Z",
         "per_minute": None,
     }
-    assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None
+    assert document["queues"][1]["oldest_enqueued_at"] is document["queues"][1]["oldest_age"] is None
     assert document["workers"] == [
         {
             "name": "web1.7",
@@ -235,6 +237,8 @@ def test_the_document() -> None:
             "successful_jobs": 10,
             "failed_jobs": 2,
             "working_seconds": 1.5,
+            "version": None,
+            "memory": None,
         }
     ]
 

@@ -33,7 +33,7 @@ def test_a_queue(invoke: Invoke) -> None:
     document = json.loads(invoke("stats", "sms", "--json", "--since", "2d").output)
     assert (document["total_enqueued"], document["total_completed"], document["queue_length"]) == (3, 1, 2)
     assert sum(step["completed"] for step in document["history"]) == 1
-    assert 0.05 < document["seconds"]["2"]["wait"]["p50"] <= 0.1
+    assert 0.05 < document["seconds"]["high"]["wait"]["p50"] <= 0.1
 
 
 def test_a_hundred_priorities_are_three_rows(invoke: Invoke, broker: Broker, conn: redis.Redis) -> None:
@@ -47,8 +47,8 @@ def test_a_hundred_priorities_are_three_rows(invoke: Invoke, broker: Broker, con
     lines = invoke("stats", "mail").stdout.splitlines()
     assert [line.split()[0] for line in lines[-3:]] == ["HIGH", "MODERATE", "LOW"] and "wait p50" in lines[-4]
     document = json.loads(invoke("stats", "mail", "--json").stdout)
-    assert document["by_priority"] == {"0": {"enqueued": 1}, "1": {"enqueued": 1}, "2": {"enqueued": 100}}
-    assert [*document["seconds"]] == ["2", "1", "0"] and sum(step["completed"] for step in document["history"]) == 102
+    assert document["totals_by_priority"] == {"low": {"enqueued": 1}, "moderate": {"enqueued": 1}, "high": {"enqueued": 100}}
+    assert [*document["seconds"]] == ["high", "moderate", "low"] and sum(step["completed"] for step in document["history"]) == 102
 
 
 @pytest.mark.usefixtures("seen")

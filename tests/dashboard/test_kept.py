@@ -161,18 +161,18 @@ def test_a_concurrency_key_is_paused_bounded_and_its_slots_are_released(
     assert "use a text like 100/60s" in client.press(client.get(path), "Set", rate="x").text
     assert "it goes by what its jobs say" in client.press(client.get(path), "Set").text
     client.press(client.get(path), "Release")
-    assert "j0" not in [one["job_id"] for one in _holders(conn, key)]
+    assert "j0" not in _holders(conn, key)
     assert {action for _, action, *_ in changes(conn)} == {"limit_pause", "limit_resume", "limit_set", "limit_release"}
     assert reader.send(path.replace("/limits/", "/limit/") + "/pause").status == 403
     assert "No key is stuck" in client.get("/limits?stuck=1").text
 
 
-def _holders(conn: redis.Redis, key: str) -> list[dict[str, str]]:
+def _holders(conn: redis.Redis, key: str) -> list[str]:
     from fusion.store.read.limit_inspector import LimitInspector
 
     (found,) = LimitInspector(conn).limits([key])
     assert found is not None
-    return list(found.document()["holders"])
+    return [one.job_id for one in found.holders]
 
 
 def test_the_audit_is_filtered_and_goes_on(client: Browser, conn: redis.Redis) -> None:

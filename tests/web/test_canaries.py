@@ -106,6 +106,7 @@ def plant(conn: redis.Redis) -> None:
     Job(f"{MARKER}-kept", {}, conn).delete()
     for key, fields in HASHES.items():
         conn.hset(key, mapping={field: mark(key.split(":")[1], field) for field in fields})
+    conn.hset(f"rq:worker:{MARKER}-worker.1", "lease_ms", 3_600_000)  # it lives, however slow this machine is
     for one in deliveries(conn, MARKER):
         conn.hset(
             f"rq:job:{one}", mapping={field: mark("delivery", field) for field in ("answer", "secret", "headers", "reason")}

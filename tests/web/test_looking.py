@@ -150,7 +150,8 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
     broker.pause("sms", 60, by="billing", reason="the provider is down")
     broker.set_gate("sms", {"max_length": 100, "timeout": 5000, "limit": 20, "rate": "100/60000/5"})
     shown = _get(service, tokens, "/api/v1/queues/sms/stats").json
-    updated, pause = shown.pop("last_updated"), shown.pop("pause")
+    updated, pause, age = shown.pop("last_updated"), shown.pop("pause"), shown.pop("oldest_age")
+    assert 0 < age < 60
     assert (pause.pop("by"), pause.pop("reason")) == ("billing", "the provider is down")
     assert shown["oldest_enqueued_at"] < pause.pop("since") <= updated < pause.pop("until")
     assert pause == {}
@@ -161,7 +162,10 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "active_count": 1,
         "max_concurrent": 20,
         "rate": "100/60s",
+        "burst": 5,
         "rate_limited": False,
+        "held_back_until": None,
+        "max_wait": None,
         "oldest_enqueued_at": conn.hget("rq:job:p0-0", "created_at").decode(),
         "oldest_by_priority": {
             name: conn.hget(f"rq:job:{job}", "created_at").decode()
@@ -170,9 +174,13 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "by_priority": {"high": 1, "moderate": 2, "low": 2},
         "inbox": 0,
         "finished_count": 0,
+        "deferred_count": 0,
         "canceled_count": 1,
         "stopped_count": 0,
         "blocked_count": 0,
+        "rq_count": None,
+        "total_base": 0,
+        "totals_by_priority": {"low": {"enqueued": 3, "canceled": 1}, "moderate": {"enqueued": 2}, "high": {"enqueued": 2}},
         "paused": True,
         "max_queue_length": 100,
         "queue_timeout": 5.0,
@@ -193,7 +201,8 @@ def test_queues_come_by_page(service: ServerProcess, tokens: Tokens, conn: redis
     alone = _get(service, tokens, "/api/v1/queues/q0/stats").json
     listed = every["queues"][0]
     assert listed.pop("per_minute") is None, "nobody has sampled it"
-    assert {**listed, **_counters(enqueued=1), "last_updated": alone["last_updated"]} == alone
+    counted = {**_counters(enqueued=1), "total_base": 0, "totals_by_priority": {"moderate": {"enqueued": 1}}}
+    assert {**listed, **counted, "last_updated": alone["last_updated"], "oldest_age": alone["oldest_age"]} == alone
 
 
 def _counters(**counted: int) -> dict[str, int]:
@@ -206,7 +215,7 @@ def test_the_history_of_a_queue(service: ServerProcess, tokens: Tokens, conn: re
     Broker(conn).note_history("host.1", 1, {("queue", "sms"): [(0, "2:completed", 3), (0, "2:r0", 3)]})
     shown = _get(service, tokens, "/api/v1/queues/sms/stats?since=1h").json
     assert [step["completed"] for step in shown["history"]] == [3]
-    assert 0 < shown["seconds"]["2"]["run"]["p99"] <= 0.01
+    assert 0 < shown["seconds"]["high"]["run"]["p99"] <= 0.01
     assert _get(service, tokens, "/api/v1/queues/sms/stats?since=soon").status == 422
 
 

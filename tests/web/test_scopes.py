@@ -25,6 +25,7 @@ from tests.web.strangers import MARKER, OWN, TASK, Caller, deliveries, settle, s
 ROUTES = Api(cast(Any, None), ()).routes()
 #: What differs between two looks at the same.
 CLOCKS = {
+    "oldest_age",
     "last_updated",
     "heartbeat_age",
     "last_heartbeat",

@@ -62,8 +62,7 @@ def failures(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def times_of(seconds: Mapping[str, Any], what: str) -> list[tuple[str, Mapping[str, float | None]]]:
     """p50, p95 and p99 of `wait` or `run` by priority."""
-    names = {"0": "low", "1": "moderate", "2": "high"}
-    return [(names.get(priority, priority), times[what]) for priority, times in seconds.items() if what in times]
+    return [(priority, times[what]) for priority, times in seconds.items() if what in times]
 
 
 def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

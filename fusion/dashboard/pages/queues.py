@@ -45,7 +45,7 @@ def queue(view: View) -> dict[str, Any]:
         "spans": list(SPANS),
         "queries": [(state, f"{term('queue', now['name'])} state:{state}") for state in _STATES],
         "known": bool(rows),
-        "depths": {name: spread(rows, step, partial(_depth, str(2 - at)), max) for at, name in enumerate(CLASSES)},
+        "depths": {name: spread(rows, step, partial(_depth, name), max) for name in CLASSES},
         "ended": {
             what: spread(whole(rows, step, time.time()), step, partial(_count, what), sum) for what in ("failed", "completed")
         },
@@ -77,8 +77,8 @@ def spread(
     return [joined(found[start : start + size]) for start in range(0, len(found), size)]
 
 
-def _depth(number: str, row: Mapping[str, Any]) -> float:
-    return float(row.get("waiting", {}).get(number, {}).get("depth", 0))
+def _depth(name: str, row: Mapping[str, Any]) -> float:
+    return float(row.get("waiting", {}).get(name, {}).get("depth", 0))
 
 
 def _count(what: str, row: Mapping[str, Any]) -> float:

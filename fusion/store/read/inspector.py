@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fusion.kernel.timeutil import from_iso, to_iso
+from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import moment
@@ -38,10 +38,6 @@ class Keyless:
     function: str
     count: int
     at: datetime
-
-    def document(self) -> dict[str, Any]:
-        """The same as JSON shows it."""
-        return {"function": self.function, "count": self.count, "at": to_iso(self.at)}
 
 
 @dataclass(frozen=True, slots=True)

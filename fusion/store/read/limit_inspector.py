@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fusion.kernel.timeutil import from_iso, to_iso
+from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.limits import Limit, read_limit
@@ -61,43 +61,10 @@ class LimitInfo:
         """Jobs that wait, for their turn or for a slot."""
         return self.queued + self.blocked
 
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `limit list`, `limit show`, GET /api/v1/keys/<key>/stats."""
-        limit = self.limit
-        until = None if math.isinf(limit.paused_until) else to_iso(moment(limit.paused_until))
-        pause = {
-            "since": limit.paused_since or None,
-            "until": until,
-            "by": limit.paused_by or None,
-            "reason": limit.paused_why or None,
-        }
-        return {
-            "key": limit.key,
-            "max_concurrent": limit.max_concurrent,
-            "pinned": limit.pinned,
-            "rate": limit.rate and str(limit.rate),
-            "rate_pinned": limit.rate_pinned,
-            "queue_length": self.queue_length,
-            "oldest_enqueued_at": self.oldest and to_iso(self.oldest),
-            "active_count": self.active,
-            "held_count": self.held,
-            "blocked_count": self.blocked,
-            "paused": self.paused,
-            "pause": pause if self.paused else None,
-            "held_back_until": self.held_back and to_iso(self.held_back),
-            "stuck": self.stuck,
-            "last_used": to_iso(self.last_used),
-            "holders": [
-                {
-                    "job_id": one.job_id,
-                    "queue": one.queue,
-                    "status": one.status,
-                    "started": one.started,
-                    "since": one.since and to_iso(one.since),
-                }
-                for one in self.holders
-            ],
-        }
+    @property
+    def paused_until(self) -> datetime | None:
+        """When its pause ends by itself; None for never."""
+        return None if math.isinf(self.limit.paused_until) else moment(self.limit.paused_until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +99,6 @@ class KeyStats(Totals):
     def oldest_enqueued_at(self) -> datetime | None:
         """When the job was enqueued that has waited longest, by the head of each priority."""
         return self.info.oldest
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `stats --key`, GET /api/v1/keys/<key>/stats."""
-        return {**self.info.document(), **self.counters.document(), "last_updated": to_iso(self.last_updated)}
 
 
 class LimitInspector(InspectorBase):

@@ -32,10 +32,6 @@ class Counters:
         """Jobs that came in and did not go out: queued, scheduled, blocked, running."""
         return sum(self.totals[name] for name in CAME_IN) - sum(self.totals[name] for name in WENT_OUT)
 
-    def document(self) -> dict[str, int]:
-        """The counters as JSON shows them."""
-        return {f"total_{name}": self.totals[name] for name in (*CAME_IN[:2], *WENT_OUT)}
-
 
 def read_counters(row: Mapping[Any, Any]) -> Counters:
     """Sum the fields of a hash of counters; those that are none of them are passed over."""
@@ -147,10 +143,6 @@ class Step:
         for priority in range(CLASSES):
             if depth := int(words[2 * priority]):
                 self.depths[priority], self.ages[priority] = depth, int(words[2 * priority + 1])
-
-    def waiting(self) -> dict[str, dict[str, int]]:
-        """What was sampled, as JSON shows it: by priority `depth`, and `oldest` in seconds."""
-        return {str(one): {"depth": self.depths[one], "oldest": self.ages[one]} for one in sorted(self.depths, reverse=True)}
 
 
 def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:

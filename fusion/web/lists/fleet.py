@@ -24,6 +24,8 @@ from fusion.store.access import (
 )
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.views.base import to_json
+from fusion.views.limit import KeyView
+from fusion.views.queue import KeylessView
 from fusion.views.scheduler import SchedulerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
@@ -76,8 +78,8 @@ class Fleet:
             "dropped": totals.dropped,
             "held": sum(one.count for one in blocked if one.kind == "held"),
             "blocked": [{**asdict(one), "since": times.iso(one.since)} for one in blocked],
-            "stuck": [one.document() for one in stuck],
-            "keyless": [one.document() for one in totals.keyless],
+            "stuck": [to_json(KeyView.of(one)) for one in stuck],
+            "keyless": [to_json(KeylessView.of(one)) for one in totals.keyless],
             "callback_errors": errors and {"count": errors.count, "job_id": errors.job_id, "at": times.iso(errors.at)},
             "callbacks": asdict(callback_inspector_of(looking).counts()),
             "schedulers": [to_json(SchedulerView.of(one, at)) for one in cron.schedulers()],

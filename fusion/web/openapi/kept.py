@@ -32,7 +32,6 @@ _DELETED = fields(
 
 SCHEMAS: dict[str, Schema] = {
     "Purge": fields(purge=maybe({"type": "boolean", "description": "For good, not into the trash."})),
-    "Emptied": fields(name=TEXT, deleted=WHOLE, kept=WHOLE, more=FLAG),
     "Trash": fields(jobs=some(_DELETED), offset=WHOLE, total=none_or(WHOLE), bytes=none_or(WHOLE)),
     "Purged": fields(purged=WHOLE),
     "Restored": fields(job_id=TEXT, restored=FLAG, status=TEXT, queue=TEXT),

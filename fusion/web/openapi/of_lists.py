@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fusion.views.base import schema
+from fusion.views.limit import KeyView
+from fusion.views.queue import KeylessView
 from fusion.views.scheduler import SchedulerView
 from fusion.web.openapi.shapes import (
     ANYTHING,
@@ -107,7 +109,6 @@ SCHEMAS: dict[str, Schema] = {
         gone=maybe(WHOLE),
     ),
     "CallbackRetried": fields(id=TEXT, retried=FLAG),
-    "Keys": fields(keys=some(ref("Key")), offset=WHOLE),
     "KeyLimit": fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))),
     "JobId": fields(job_id=TEXT),
     "Suspend": fields(duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until they are resumed."})),
@@ -124,8 +125,8 @@ SCHEMAS: dict[str, Schema] = {
         dropped=by_name(WHOLE),
         held=WHOLE,
         blocked=some(fields(kind=TEXT, queue=TEXT, task=TEXT, count=WHOLE, since=none_or(TIME), why=TEXT)),
-        stuck=some(ref("Key")),
-        keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
+        stuck=some(schema(KeyView)),
+        keyless=some(schema(KeylessView)),
         callback_errors=none_or(fields(count=WHOLE, job_id=TEXT, at=none_or(TIME))),
         callbacks=by_name(WHOLE),
         schedulers=some(schema(SchedulerView)),
@@ -149,20 +150,6 @@ SCHEMAS: dict[str, Schema] = {
             )
         ),
         last_failed=some(fields(id=TEXT, queue=TEXT, function=TEXT, error=TEXT, at=none_or(TIME))),
-    ),
-    "History": fields(
-        queues=WHOLE,
-        of=WHOLE,
-        history=some(
-            fields(
-                at=TIME,
-                completed=WHOLE,
-                failed=WHOLE,
-                retried=WHOLE,
-                wait_p95=fields(high=none_or(NUMBER), moderate=none_or(NUMBER), low=none_or(NUMBER)),
-            )
-        ),
-        seconds=by_name(ANYTHING),
     ),
     "RedisServer": fields(
         at=TIME,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
-from fusion.store.read.totals import CAME_IN, WENT_OUT
 from fusion.web.openapi import bulk, kept, more, of_lists, sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
@@ -14,7 +13,6 @@ from fusion.web.openapi.shapes import (
     WHOLE,
     Schema,
     also,
-    by_name,
     fields,
     maybe,
     none_or,
@@ -23,10 +21,7 @@ from fusion.web.openapi.shapes import (
     some,
 )
 
-_TOTALS = fields(**{f"total_{name}": WHOLE for name in (*CAME_IN[:2], *WENT_OUT)})
 _CUT = none_or(fields(text=TEXT, bytes=WHOLE, cut=FLAG))
-_PAUSE = none_or(fields(since=none_or(TIME), until=none_or(TIME), by=none_or(TEXT), reason=none_or(TEXT)))
-
 _JOB = fields(
     id=TEXT,
     status=TEXT,
@@ -56,51 +51,6 @@ _JOB = fields(
     ),
 )
 
-_QUEUE = fields(
-    name=TEXT,
-    queue_length=WHOLE,
-    queued_count=WHOLE,
-    active_count=WHOLE,
-    max_concurrent=none_or(WHOLE),
-    rate=none_or(TEXT),
-    rate_limited=FLAG,
-    oldest_enqueued_at=none_or(TIME),
-    oldest_by_priority=fields(high=none_or(TIME), moderate=none_or(TIME), low=none_or(TIME)),
-    by_priority=fields(high=WHOLE, moderate=WHOLE, low=WHOLE),
-    inbox=WHOLE,
-    finished_count=WHOLE,
-    canceled_count=WHOLE,
-    stopped_count=WHOLE,
-    blocked_count=WHOLE,
-    paused=FLAG,
-    pause=_PAUSE,
-    max_queue_length=none_or(WHOLE),
-    queue_timeout=none_or(NUMBER),
-    problem=none_or(TEXT),
-    last_updated=TIME,
-)
-
-_FLOW = none_or(fields(came=NUMBER, went=NUMBER, failed=NUMBER))
-_HISTORY = {"history": maybe(some(ANYTHING)), "seconds": maybe(by_name(ANYTHING))}
-
-KEY = fields(
-    key=TEXT,
-    max_concurrent=none_or(WHOLE),
-    pinned=FLAG,
-    rate=none_or(TEXT),
-    rate_pinned=FLAG,
-    queue_length=WHOLE,
-    oldest_enqueued_at=none_or(TIME),
-    active_count=WHOLE,
-    held_count=WHOLE,
-    blocked_count=WHOLE,
-    paused=FLAG,
-    pause=_PAUSE,
-    held_back_until=none_or(TIME),
-    stuck=FLAG,
-    last_used=TIME,
-    holders=some(fields(job_id=TEXT, queue=TEXT, status=TEXT, started=FLAG, since=none_or(TIME))),
-)
 
 _BATCH = fields(
     id=TEXT,
@@ -172,23 +122,9 @@ SCHEMAS: dict[str, Schema] = {
         cut=FLAG,
     ),
     "Stopped": fields(job_id=TEXT, status=TEXT, pending=FLAG),
-    "Queue": _QUEUE,
-    "Queues": fields(
-        queues=some(ref("QueueListed")),
-        total=WHOLE,
-        offset=WHOLE,
-        keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
-        broken=some(TEXT),
-    ),
-    "QueueListed": also(_QUEUE, fields(per_minute=_FLOW, depths=maybe(some(none_or(WHOLE))))),
-    "QueueNow": also(_QUEUE, fields(per_minute=_FLOW, history=some(ANYTHING), seconds=by_name(ANYTHING))),
-    "QueueStats": also(_QUEUE, _TOTALS, fields(**_HISTORY)),
     "Pause": fields(
         duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until it is resumed."}), reason=maybe(none_or(TEXT))
     ),
-    "Resumed": fields(name=TEXT, paused=FLAG, was=_PAUSE),
-    "Key": KEY,
-    "KeyStats": also(KEY, _TOTALS, fields(last_updated=TIME)),
     "Batch": _BATCH,
     "Batches": fields(batches=some(ref("Batch")), total=WHOLE, offset=WHOLE),
     "BatchWithMembers": also(_BATCH, fields(members=some(fields(id=TEXT, status=none_or(TEXT))), offset=WHOLE)),

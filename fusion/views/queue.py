@@ -1,0 +1,363 @@
+"""A queue, as all places show it, in four sizes: as such, in a list, with its history, with its lifetime counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fusion.views.base import ABSENT, View, age, part, public, view
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from fusion.store.layout.pauses import Pause
+    from fusion.store.read.glance import Flow
+    from fusion.store.read.inspector import Keyless
+    from fusion.store.read.queue_inspector import QueueInfo
+    from fusion.store.read.totals import Counters, QueueStats, Step
+
+#: The classes of priority, from the lowest.
+CLASSES = ("low", "moderate", "high")
+
+
+@part
+class PauseView(View):
+    """Why nothing of a queue, or of a key, is started."""
+
+    since: datetime | None = public("When it was paused.")
+    until: datetime | None = public("When it ends by itself; null for never.")
+    by: str | None = public("Who paused it.")
+    reason: str | None = public("Why, as they said.")
+
+    @classmethod
+    def of(cls, pause: Pause, at: datetime) -> Self:
+        """Make the view of a pause as it is at this time."""
+        until = None if pause.left is None else at + timedelta(seconds=pause.left)
+        return cls(since=pause.since, until=until, by=pause.by or None, reason=pause.reason or None)
+
+
+@part
+class FlowView(View):
+    """How fast a queue moves, in jobs a minute."""
+
+    came: float = public("Jobs that came in.", unit="jobs a minute")
+    went: float = public("Jobs that went out, however they ended.", unit="jobs a minute")
+    failed: float = public("Of these, jobs that failed.", unit="jobs a minute")
+
+
+@part
+class CountsView(View):
+    """Waiting jobs of each class of priority."""
+
+    high: int = public("Priority 2 and above.")
+    moderate: int = public("Priority 1.")
+    low: int = public("Priority 0.")
+
+
+@part
+class OldestView(View):
+    """When the first job of each class of priority was enqueued."""
+
+    high: datetime | None = public("Priority 2 and above.")
+    moderate: datetime | None = public("Priority 1.")
+    low: datetime | None = public("Priority 0.")
+
+
+@view
+class QueueView(View):
+    """A queue at one moment."""
+
+    name: str = public("Its name.")
+    queue_length: int = public("Jobs that wait in it, blocked ones included.")
+    queued_count: int = public("Of these, jobs that wait for their turn alone.")
+    blocked_count: int = public("Of these, jobs that wait for something else: a slot of their key, a worker that can run them.")
+    active_count: int = public("Jobs that run.")
+    by_priority: CountsView = public("Jobs that wait for their turn, by class of priority; without those in the inbox.")
+    inbox: int = public("Jobs in its LIST, which no worker has looked at yet.")
+    oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
+    oldest_age: float | None = public("How long that job has waited.", unit="seconds")
+    oldest_by_priority: OldestView = public("The same for each class of priority.")
+    finished_count: int = public("Finished jobs that are kept.")
+    deferred_count: int = public("Jobs that wait for other jobs.")
+    canceled_count: int = public("Canceled jobs that are kept.")
+    stopped_count: int = public("Stopped jobs that are kept.")
+    rq_count: int | None = public("Jobs of stock RQ in a LIST of the same key; null if there is no such LIST.")
+    paused: bool = public("Whether none of its jobs is started.")
+    pause: PauseView | None = public("What is known of the pause.")
+    max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.")
+    rate: str | None = public("How many of its jobs may start in a time, like `100/60s`.")
+    burst: int | None = public("How many of these may start at once after a rest.")
+    rate_limited: bool = public("Whether its jobs wait for its rate now, or for a task that holds it back.")
+    held_back_until: datetime | None = public("Until when a task holds it back.")
+    max_wait: float | None = public("After how long a job of a lower priority is next.", unit="seconds")
+    max_queue_length: int | None = public("How many jobs may wait in it; null: as the settings of who enqueues say.")
+    queue_timeout: float | None = public("After how long a job without a ttl expires.", unit="seconds")
+    problem: str | None = public("Which of its keys is broken.")
+    last_updated: datetime = public("When this was read, by Redis's clock.")
+
+    @classmethod
+    def of(cls, info: QueueInfo, at: datetime, **more: Any) -> Self:
+        """Make the view of a queue as it is at this time. `more`: the fields of a larger size."""
+        bounds, low_to_high = info.bounds, info.heads
+        return cls(
+            name=info.name,
+            queue_length=info.length,
+            queued_count=info.count,
+            blocked_count=info.blocked,
+            active_count=info.started,
+            by_priority=CountsView(high=info.high, moderate=info.moderate, low=info.low),
+            inbox=info.inbox,
+            oldest_enqueued_at=info.oldest,
+            oldest_age=age(at, info.oldest),
+            oldest_by_priority=OldestView(**dict(zip(CLASSES, low_to_high, strict=True))),
+            finished_count=info.finished,
+            deferred_count=info.deferred,
+            canceled_count=info.canceled,
+            stopped_count=info.stopped,
+            rq_count=info.rq,
+            paused=info.paused,
+            pause=PauseView.of(info.pause, at) if info.pause else None,
+            max_concurrent=bounds.limit,
+            rate=str(bounds.rate) if bounds.rate else None,
+            burst=bounds.rate.burst if bounds.rate else None,
+            rate_limited=bounds.closed,
+            held_back_until=bounds.held_back,
+            max_wait=bounds.max_wait,
+            max_queue_length=info.max_length,
+            queue_timeout=info.timeout,
+            problem=info.error or None,
+            last_updated=at,
+            **more,
+        )
+
+
+def flow_of(flow: Flow | None) -> FlowView | None:
+    """Make the view of how fast a queue moves; None where nobody has looked of late."""
+    return FlowView(came=flow.came, went=flow.went, failed=flow.failed) if flow else None
+
+
+@view
+class QueueListedView(QueueView):
+    """A queue as lists show it."""
+
+    per_minute: FlowView | None = public("How fast it moves; null where no worker has looked of late.")
+    depths: list[int | None] = public("How many waited at most, step by step, the last one last.", optional=True)
+
+
+# -- what became of jobs
+
+
+@part
+class TotalsView(View):
+    """Lifetime counters."""
+
+    total_enqueued: int = public("Jobs that came in, ever.")
+    total_requeued: int = public("Ended jobs that were put back, ever.")
+    total_completed: int = public("Jobs that finished, ever.")
+    total_failed: int = public("Jobs that failed, ever.")
+    total_expired: int = public("Jobs whose time to be started was over, ever.")
+    total_discarded: int = public("Jobs that were dropped, ever.")
+    total_canceled: int = public("Jobs that were canceled, ever.")
+    total_stopped: int = public("Jobs that were stopped, ever.")
+    total_deleted: int = public("Jobs that were deleted, ever.")
+
+
+def totals_of(counters: Counters) -> dict[str, int]:
+    """Take the fields of `TotalsView` from counters."""
+    return {one.attribute: counters.totals[one.attribute.removeprefix("total_")] for one in TotalsView.FIELDS}
+
+
+@part
+class WaitingView(View):
+    """What was sampled of the waiting jobs of a class of priority."""
+
+    depth: int = public("How many waited at most.")
+    oldest: int = public("How long one had waited at most.", unit="seconds")
+
+
+@part
+class HistoryStepView(View):
+    """A minute or an hour."""
+
+    at: datetime = public("When it began.")
+    completed: int = public("Jobs that finished in it.")
+    failed: int = public("Jobs that failed in it.")
+    retried: int = public("Runs in it that failed and are tried again.")
+    waiting: dict[str, WaitingView] = public("By class of priority, as far as anything waited.")
+
+    @classmethod
+    def of(cls, step: Step) -> Self:
+        """Make the view of a step."""
+        waiting = {CLASSES[one]: WaitingView(depth=step.depths[one], oldest=step.ages[one]) for one in sorted(step.depths)[::-1]}
+        counts = step.counts
+        return cls(at=step.at, completed=counts["completed"], failed=counts["failed"], retried=counts["retried"], waiting=waiting)
+
+
+@part
+class QuantilesView(View):
+    """Of a time that jobs took."""
+
+    p50: float | None = public("Half of them took at most so long.", unit="seconds")
+    p95: float | None = public("95 % took at most so long.", unit="seconds")
+    p99: float | None = public("99 % took at most so long.", unit="seconds")
+
+
+@part
+class SecondsView(View):
+    """How long jobs of a class of priority that ended had waited, and ran."""
+
+    wait: QuantilesView = public("From when they were queued to when they started.", optional=True)
+    run: QuantilesView = public("From when they started to when they ended.", optional=True)
+
+
+def seconds_of(steps: list[Step]) -> dict[str, SecondsView]:
+    """Sum up how long jobs waited and ran, by class of priority."""
+    from fusion.store.read.totals import summary
+
+    return {
+        CLASSES[priority]: SecondsView(**{what: QuantilesView(**shares) for what, shares in times.items()})
+        for priority, times in summary(steps).items()
+    }
+
+
+def history_of(steps: Iterable[Step], *, whole: bool = False) -> list[HistoryStepView]:
+    """Make the views of these steps: of those in which something was, or, `whole`, of all."""
+    return [HistoryStepView.of(step) for step in steps if whole or step.counts or step.depths]
+
+
+@view
+class QueueNowView(QueueView):
+    """A queue with how it was before."""
+
+    per_minute: FlowView | None = public("How fast it moves; null where no worker has looked of late.")
+    history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
+    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.")
+
+
+@view
+class QueueStatsView(QueueView, TotalsView):
+    """A queue with its lifetime counters."""
+
+    total_base: int = public("Jobs that were there when counting began.")
+    totals_by_priority: dict[str, dict[str, int]] = public("The same counters by class of priority, those over 0.")
+    history: list[HistoryStepView] = public("Steps in which something was, the oldest first.", optional=True)
+    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.", optional=True)
+
+    @classmethod
+    def of_stats(cls, stats: QueueStats, steps: list[Step] | None = None, *, whole: bool = False) -> Self:
+        """Make the view of a queue and of the steps that were asked for."""
+        return cls.counted(stats.info, stats.counters, stats.last_updated, steps, whole=whole)
+
+    @classmethod
+    def counted(
+        cls, info: QueueInfo, counters: Counters, at: datetime, steps: list[Step] | None = None, *, whole: bool = False
+    ) -> Self:
+        """Make the view of a queue and its counters."""
+        return cls.of(
+            info,
+            at,
+            **totals_of(counters),
+            total_base=counters.totals["base"],
+            totals_by_priority={CLASSES[one]: dict(counts) for one, counts in sorted(counters.by_priority.items())},
+            history=ABSENT if steps is None else history_of(steps, whole=whole),
+            seconds=ABSENT if steps is None else seconds_of(steps),
+        )
+
+
+@view
+class FunctionStatsView(View):
+    """What became of the jobs of a function."""
+
+    function: str = public("Its dotted path.")
+    history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
+    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.")
+
+
+@part
+class KeylessView(View):
+    """Jobs of a function that ran without the concurrency key that it declares."""
+
+    function: str = public("Its dotted path.")
+    count: int = public("How many.")
+    at: datetime = public("When the last one ran.")
+
+    @classmethod
+    def of(cls, one: Keyless) -> Self:
+        """Make the view."""
+        return cls(function=one.function, count=one.count, at=one.at)
+
+
+# -- answers
+
+
+@view
+class QueuesView(View):
+    """A page of queues."""
+
+    queues: list[QueueListedView] = public("By name.")
+    total: int = public("How many there are in all.")
+    offset: int = public("How many were left out before these.")
+    keyless: list[KeylessView] = public("Functions whose jobs ran without the concurrency key that they declare.")
+    broken: list[str] = public("What could not be read.")
+
+
+@view
+class ResumedView(View):
+    """A queue that is no longer paused."""
+
+    name: str = public("The queue.")
+    paused: bool = public("False.")
+    was: PauseView | None = public("The pause that is over; null if there was none.")
+
+
+@view
+class EmptiedView(View):
+    """What emptying a queue came to."""
+
+    name: str = public("The queue.")
+    deleted: int = public("Jobs that were deleted.")
+    kept: int = public("Of these, jobs that the trash keeps.")
+    more: bool = public("Whether jobs are left, as it took long.")
+
+
+# -- all queues together
+
+
+@part
+class WaitP95View(View):
+    """Of each class of priority, how long 95 % of the jobs had waited at most."""
+
+    high: float | None = public("Priority 2 and above.", unit="seconds")
+    moderate: float | None = public("Priority 1.", unit="seconds")
+    low: float | None = public("Priority 0.", unit="seconds")
+
+
+@part
+class FleetStepView(View):
+    """A minute or an hour, of all queues."""
+
+    at: datetime = public("When it began.")
+    completed: int = public("Jobs that finished in it.")
+    failed: int = public("Jobs that failed in it.")
+    retried: int = public("Runs in it that failed and are tried again.")
+    wait_p95: WaitP95View = public("How long 95 % of the jobs had waited at most.")
+
+    @classmethod
+    def of(cls, step: Step) -> Self:
+        """Make the view of a step."""
+        from fusion.store.layout.history import percentile
+
+        p95 = {name: percentile(step.waits[n], 0.95) if n in step.waits else None for n, name in enumerate(CLASSES)}
+        counts, wait = step.counts, WaitP95View(**p95)
+        return cls(at=step.at, completed=counts["completed"], failed=counts["failed"], retried=counts["retried"], wait_p95=wait)
+
+
+@view
+class HistoryView(View):
+    """What became of the jobs of all queues."""
+
+    queues: int = public("Queues that are added up.")
+    of: int = public("Queues that there are.")
+    history: list[FleetStepView] = public("All steps, the oldest first.")
+    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.")
