@@ -11,6 +11,7 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.server import serve, serving_options
 from fusion.cli.worker import start_embedded
+from fusion.settings.flags import DASHBOARD
 
 
 @click.command(
@@ -20,7 +21,7 @@ from fusion.cli.worker import start_embedded
 )
 @click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs.")
 @click.option("--read-only", is_flag=True, help="Only show; refuse every change, whoever asks.")
-@serving_options
+@serving_options(DASHBOARD)
 @shared_options
 def dashboard(cli: Cli, embedded: bool, read_only: bool, **given: Any) -> None:
     """Serve the dashboard.

@@ -22,7 +22,6 @@ LOGGING = (
     click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
     click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
     click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
-    click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 PID = click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")

@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.logs import long_running, set_up_logging
+from fusion.cli.setting_flags import given_settings, setting_flags
 from fusion.cli.worker import level_of, pid_file, start_embedded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _common(function: Callable[..., Any]) -> Callable[..., Any]:
-    options = (
-        click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port."),
-        click.option("--probe-host", metavar="HOST", help="At which address.  [default: 127.0.0.1]"),
-        click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
-    )
-    function = long_running(function)
-    for option in reversed(options):
-        function = option(function)
-    return function
+from fusion.settings.flags import RELAY
 
 
 @command(
     example="run_worker.py relay -c instance\n  run_worker.py relay --events-file events.jsonl\n"
     "  FUSION_ELASTICSEARCH_URL=https://localhost:9200 run_worker.py relay"
 )
-@click.option("--events-file", metavar="FILE", help="Append events to FILE, a JSON object per line.")
-@click.option("--events-log", is_flag=True, default=None, help="Write events to the log.")
-@click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]")
-@click.option("--lease", metavar="SECONDS", help="Silent for so long, others deliver what it holds.  [default: 15]")
-@_common
+@setting_flags(RELAY)
+@click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs.")
+@long_running
 @shared_options
 def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     """Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks.
@@ -48,7 +33,7 @@ def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
     if embedded:
         cli.url = start_embedded(cli)
-    settings = cli.load(**given)
+    settings = cli.load(**given_settings(RELAY, given))
     set_up_logging(settings, level, log_format, date_format)
     from fusion.courier import Courier
     from fusion.kernel import titles

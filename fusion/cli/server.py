@@ -19,10 +19,12 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.logs import long_running, set_up_logging
 from fusion.cli.output import echo
+from fusion.cli.setting_flags import given_settings, setting_flags
 from fusion.cli.worker import level_of, pid_file
 from fusion.exceptions import ConfigurationError, OptionError
-from fusion.kernel import defaults, titles
+from fusion.kernel import titles
 from fusion.kernel.timeutil import now, parse_moment, parse_seconds, to_delay
+from fusion.settings.flags import DASHBOARD, SERVER
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -34,28 +36,12 @@ if TYPE_CHECKING:
     from fusion.web.waitress_server import WebServer
 
 
-def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that serves HTTP."""
-    command = long_running(command)
-    for option in reversed(
-        (
-            click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]"),
-            click.option("--port", metavar="PORT", help=f"0 for any free one.  [default: {defaults.SERVER_PORT}]"),
-            click.option("--tokens", metavar="FILE", help="Who may ask what; `server token` writes it."),
-            click.option(
-                "--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address."
-            ),
-            click.option(
-                "--allowed-host",
-                multiple=True,
-                metavar="NAME",
-                help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
-            ),
-            click.option("--threads", metavar="N", help=f"Requests at a time.  [default: {defaults.SERVER_THREADS}]"),
-        )
-    ):
-        command = option(command)
-    return command
+def serving_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a command that serves HTTP."""
+    no_auth = click.option(
+        "--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address."
+    )
+    return lambda command: setting_flags(name)(no_auth(long_running(command)))
 
 
 @click.group(
@@ -64,17 +50,8 @@ def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
     epilog="\b\nExamples:\n  run_worker.py server token web --scope operate --file tokens.txt\n"
     "  run_worker.py server --tokens tokens.txt --host 0.0.0.0 --allowed-host fusion.example.com\n  run_worker.py server --no-auth",
 )
-@click.option(
-    "--cors-origin",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Let pages of this origin ask, like https://apps.example.com. Repeatable.  [default: none]",
-)
-@click.option(
-    "--tasks", multiple=True, metavar="MODULE", help="Also let callers enqueue functions of MODULE and below. Repeatable."
-)
 @click.option("--dashboard", is_flag=True, help="Serve the dashboard too, at /; a token opens it for 12 hours.")
-@serving_options
+@serving_options(SERVER)
 @shared_options
 def server(cli: Cli, **given: Any) -> None:
     """Serve the HTTP API: enqueue, put back, look at jobs and queues.
@@ -89,14 +66,7 @@ def server(cli: Cli, **given: Any) -> None:
 def serve(
     cli: Cli,
     *,
-    host: str | None,
-    port: str | None,
-    tokens: str | None,
     no_auth: bool,
-    allowed_host: tuple[str, ...],
-    cors_origin: tuple[str, ...] = (),
-    tasks: tuple[str, ...] = (),
-    threads: str | None,
     pid: str | None,
     dashboard: bool,
     api: bool = True,
@@ -105,14 +75,7 @@ def serve(
 ) -> int:
     """Serve the API, the dashboard or both until INT or TERM; returns the exit code. `read_only`: of the dashboard."""
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
-    flags = {**given, "server_host": host, "server_port": port, "server_tokens_file": tokens, "server_threads": threads}
-    if allowed_host:
-        flags["server_allowed_hosts"] = names.split(allowed_host)
-    if cors_origin:
-        flags["server_cors_origins"] = names.split(cors_origin)
-    if tasks:
-        flags["more_tasks"] = tuple(names.split(tasks))
-    settings = cli.load(**flags)
+    settings = cli.load(**given_settings(SERVER if api else DASHBOARD, given))
     set_up_logging(settings, level, log_format, date_format)
     host = settings.server_host
     family, address = _resolve(host, settings.server_port)
@@ -132,7 +95,7 @@ def serve(
 
     if not settings.debuggable:
         close_to_others()
-    titles.show("HTTP server at", host, port)
+    titles.show("HTTP server at", host, settings.server_port)
     listener = _listen(family, address, host)
     connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
     try:

@@ -13,42 +13,34 @@ from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.relay import relay
-from fusion.cli.scheduler import declaring_flags, scheduler
+from fusion.cli.scheduler import scheduler
+from fusion.cli.setting_flags import given_settings, own_flags, setting_flags
 from fusion.cli.worker import WorkerPlan, pid_file, prepare, worker
-from fusion.kernel import defaults, titles
+from fusion.kernel import titles
 from fusion.kernel.importing import task_modules
 from fusion.runtime.child_process import Kind
+from fusion.settings.flags import RELAY, SCHEDULER, START
 
 #: Of the flags that both have, those that mean the supervisor; a scheduler or relay beside workers also needs a name of its own.
 _NOT_HANDED_ON = {"pid", "embedded", "probe_port"}
-_NOT_FOR_OTHERS = {*_NOT_HANDED_ON, "probe_host", "name"}
 
 
 @command(
     example="run_worker.py start -n 4 --customq all\n  run_worker.py start -n 2 -c instance --customq sms,email --slots 4 --max-jobs 10000"
 )
 @click.option("-n", "--num-workers", type=click.IntRange(1, 256), default=1, metavar="N", help="Workers.  [default: 1]")
-@click.option(
-    "--shutdown-timeout",
-    metavar="SECONDS",
-    help=f"What they get to finish their jobs when told to stop.  [default: {defaults.SHUTDOWN_TIMEOUT:g}]",
-)
 @click.option("--name", metavar="NAME", help="Their name; the second is NAME.1.  [default: host.pid]")
 @click.option("--pid", metavar="FILE", help="Write the supervisor's process id to FILE while it runs.")
 @click.option("--no-scheduler", is_flag=True, help="No scheduler beside the workers.")
-@declaring_flags
+@setting_flags(START)
 @shared_options
 def start(
     cli: Cli,
     num_workers: int,
-    shutdown_timeout: str | None,
     name: str | None,
     pid: str | None,
     embedded: bool,
     no_scheduler: bool,
-    schedule: tuple[str, ...],
-    app: str | None,
-    app_version: str | None,
     **given: Any,
 ) -> None:
     """Run several workers and a scheduler unattended: what dies is replaced.
@@ -59,10 +51,11 @@ def start(
     other, each only once its successor is ready.
     """
     context = click.get_current_context()
-    planning = as_typed(context, scheduler, _NOT_FOR_OTHERS)
-    telling = as_typed(context, relay, _NOT_FOR_OTHERS)
-    cli.load(app=app, app_version=app_version)  # a wrong one is told here, not by the scheduler
-    plan = prepare(cli, embedded, name=name, shutdown_timeout=shutdown_timeout, **given)
+    not_for_others = {*_NOT_HANDED_ON, *own_flags(SCHEDULER, RELAY)}
+    planning = as_typed(context, scheduler, not_for_others)
+    telling = as_typed(context, relay, not_for_others)
+    own = given_settings(START, given)
+    plan = prepare(cli, embedded, own, name=name, **given)
     hand_on_url(cli.url)
     workers = [("worker", as_typed(context, worker, _NOT_HANDED_ON))]
     if len(plan.by_executor) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -19,8 +19,10 @@ from fusion.cli.context import prog as program_name
 from fusion.cli.hints import command
 from fusion.cli.logs import LOGGING, PID, QUIET, set_up_logging
 from fusion.cli.output import echo
+from fusion.cli.setting_flags import given_settings, own_flags, setting_flags
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults, titles
+from fusion.settings.flags import RELAY, WORKER
 from fusion.store.embedded.own_files import read_own, reason, write_own
 from fusion.store.layout.names import is_pattern
 
@@ -28,41 +30,18 @@ if TYPE_CHECKING:
     from fusion.settings import Settings
 
 
-#: Flags that are settings of the same name.
-_SETTINGS = (
-    *(
-        "name",
-        "slots",
-        "horses",
-        "threads",
-        "concurrency",
-        "neighbour_grace",
-        "max_jobs_per_horse",
-        "max_horse_rss",
-        "claim_ahead",
-        "preload",
-        "lease",
-        "worker_ttl",
-        "maintenance_interval",
-        "reap_interval",
-    ),
-    *("reserve_high", "max_job_memory", "memory_throttle", "probe_port", "probe_host", "log_json"),
-    *("max_jobs", "max_idle_time", "max_age", "max_memory"),
-)
-
-
-#: Of the flags that a relay has too, those that are the worker's own.
-_NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
-
-
+#: Flags, other than settings', that are about this process alone.
+_OWN = {"pid", "embedded"}
 #: Those that --reload has done for the worker that it starts.
-_NOT_FOR_RELOADED = {"reload", "pid", "embedded"}
-#: Of the worker's flags, those that the worker for its jobs on probation does without.
-_NOT_FOR_PROBATION = {
-    *(*_NOT_FOR_RELAY, "burst", "slots", "executor", "horses", "threads", "concurrency", "reserve_high", "no_relay", "probation"),
+_NOT_FOR_RELOADED = {"reload", *_OWN}
+#: The settings of the worker for jobs on probation, whatever those of its parent are. It ends after some seconds without a job.
+_PROBATION: dict[str, Any] = {
+    **dict.fromkeys(("name", "horses", "threads", "concurrency", "probe_port", "max_jobs", "max_age")),
+    "slots": 1,
+    "executor": "process",
+    "reserve_high": 0,
+    "max_idle_time": 5.0,
 }
-#: Seconds without a job after which that one ends.
-_IDLE_PROBATION = 5.0
 
 
 @dataclass(frozen=True)
@@ -82,79 +61,7 @@ class WorkerPlan:
 _RUNNING = (
     click.option("--customq", multiple=True, metavar="NAMES", help="More queues, with commas between them; repeatable."),
     click.option("-b", "--burst", is_flag=True, help="End when the queues are empty."),
-    click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]"),
-    click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
-    click.option(
-        "--executor",
-        multiple=True,
-        metavar="[QUEUE=]NAME",
-        help="What jobs run in, or those of QUEUE: process, one each; pool, warm ones, one job after another; thread or asyncio, many jobs at "
-        "once in one. Repeatable.  [default: process; with --horses pool]",
-    ),
-    click.option(
-        "--horses",
-        metavar="N|auto",
-        help="Warm processes that run one job after another, in place of one process per job. "
-        "A task can read the arguments of jobs that wait in its process.",
-    ),
-    click.option("--threads", metavar="N", help=f"Jobs that a process of thread runs at once.  [default: {defaults.THREADS}]"),
-    click.option(
-        "--concurrency", metavar="N", help=f"Jobs that a process of asyncio runs at once.  [default: {defaults.CONCURRENCY}]"
-    ),
-    click.option(
-        "--neighbour-grace",
-        metavar="SECONDS",
-        help=f"How long jobs go on whose process is killed for another in it.  [default: {defaults.NEIGHBOUR_GRACE:g}]",
-    ),
-    click.option(
-        "--max-jobs-per-horse",
-        metavar="N",
-        help=f"A warm process ends after N jobs for each it runs at once; 0: never.  [default: {defaults.MAX_JOBS_PER_HORSE}]",
-    ),
-    click.option("--max-horse-rss", metavar="SIZE", help="... or after a job that took more memory at its peak, like 200m."),
-    click.option(
-        "--claim-ahead", metavar="MS", help=f"Work that may wait in a warm process; 0: none.  [default: {defaults.CLAIM_AHEAD}]"
-    ),
-    click.option(
-        "--order",
-        type=click.Choice(["listed", "round-robin"]),
-        help="Of queues with jobs of one class: the first named first, or in turns.  [default: listed, if QUEUES names them]",
-    ),
-    click.option("--reserve-high", metavar="N", help="Slots kept free for HIGH jobs.  [default: 0]"),
-    click.option(
-        "--tasks", multiple=True, metavar="MODULE", help="Also run functions of MODULE and below; '*' for any. Repeatable."
-    ),
-    click.option(
-        "--preload", type=click.Choice(["auto", "strict", "off"]), help="Import task modules once, before the jobs come."
-    ),
-    click.option(
-        "-S", "--serializer", type=click.Choice(["json", "pickle"]), help="pickle: run RQ's jobs too; trust your producers."
-    ),
-    click.option(
-        "--adopt-rq", multiple=True, metavar="QUEUE", help="Run what stock RQ's producers enqueue to QUEUE, too. Repeatable."
-    ),
-    click.option("--results-ttl", metavar="SECONDS", help=f"How long results are kept.  [default: {defaults.RESULT_TTL}]"),
-    click.option(
-        "--lease", metavar="SECONDS", help=f"A worker silent for so long has lost its jobs.  [default: {defaults.LEASE:g}]"
-    ),
-    click.option("--worker-ttl", metavar="SECONDS", help=f"How long its entry outlives it.  [default: {defaults.WORKER_TTL}]"),
-    click.option(
-        "--maintenance-interval", metavar="SECONDS", help=f"Between clean-ups.  [default: {defaults.MAINTENANCE_INTERVAL:g}]"
-    ),
-    click.option("--reap-interval", metavar="SECONDS", hidden=True),
-    click.option("--max-jobs", metavar="N", help="End after N jobs; `start` then starts a fresh one, as for the next three."),
-    click.option("--max-idle-time", metavar="SECONDS", help="End after so long without a job."),
-    click.option("--max-job-memory", metavar="MIB", help="Kill a job whose processes hold more than this."),
-    click.option(
-        "--memory-throttle",
-        is_flag=True,
-        default=None,
-        help="Take no jobs while memory is scarce (MEMORY_THROTTLE_THRESHOLD ...).",
-    ),
-    click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port."),
-    click.option("--probe-host", metavar="HOST", help=f"At which address.  [default: {defaults.PROBE_HOST}]"),
-    click.option("--max-age", metavar="SECONDS", help="End after so long; up to a tenth less, so that not all end at once."),
-    click.option("--max-memory", metavar="MIB", help="End when it and its fork server, jobs apart, use more."),
+    setting_flags(WORKER),
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
     click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
     click.option("--probation", is_flag=True, hidden=True),
@@ -247,23 +154,26 @@ def _relay() -> list[str]:
     context = click.get_current_context()
     root = context.find_root()
     relay = root.command.get_command(root, "relay") if isinstance(root.command, click.Group) else None
-    typed = as_typed(context, relay, _NOT_FOR_RELAY) if relay else []
+    typed = as_typed(context, relay, {*_OWN, *own_flags(RELAY)}) if relay else []
     return [*program(), "relay", *typed]
 
 
 def _probation() -> list[str]:
     """The command line of the worker that runs this one's jobs on probation."""
     context = click.get_current_context()
-    return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, _NOT_FOR_PROBATION)]
+    without = {*_OWN, *_PROBATION, *own_flags(WORKER), "burst", "no_relay", "probation"}
+    return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, without)]
 
 
-def prepare(cli: Cli, embedded: bool, **given: Any) -> WorkerPlan:
-    """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up."""
+def prepare(cli: Cli, embedded: bool, more: Mapping[str, Any] | None = None, **given: Any) -> WorkerPlan:
+    """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up. `more`: settings
+    besides those of a worker's flags."""
     level = level_of(cli, given)
     if embedded:
         cli.url = start_embedded(cli)
-    plan = plan_worker(cli, **given)
-    set_up_logging(plan.settings, level, given["log_format"], given["date_format"])
+    log_format, date_format = given.pop("log_format"), given.pop("date_format")
+    plan = plan_worker(cli, more=more, **given)
+    set_up_logging(plan.settings, level, log_format, date_format)
     return plan
 
 
@@ -273,28 +183,23 @@ def plan_worker(
     queues: tuple[str, ...],
     customq: tuple[str, ...],
     burst: bool,
-    tasks: tuple[str, ...],
-    adopt_rq: tuple[str, ...],
-    serializer: str | None,
-    results_ttl: str | None,
+    executor: tuple[str, ...],
     disable_job_desc_logging: bool,
     no_relay: bool,
     probation: bool,
+    more: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> WorkerPlan:
     """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
-    flags = {name: given[name] for name in _SETTINGS}
-    flags |= {"result_ttl": results_ttl, "serializer": serializer, "shutdown_timeout": given.get("shutdown_timeout")}
-    if serializer == "pickle":
+    flags = {**given_settings(WORKER, given), **(more or {})}
+    for name in flags["adopt_rq"] or ():
+        names.check(name)
+    if flags["serializer"] == "pickle":
         flags["allow_pickle"] = True
-    if tasks:
-        flags["more_tasks"] = tuple(names.split(tasks))
-    if adopt_rq:
-        flags["adopt_rq"] = tuple(names.check(name) for name in names.split(adopt_rq))
-    flags["order"] = given["order"]
-    executor = executors.read(given["executor"])
-    flags["executor"] = executor.all
-    flags = executors.of_some(executor, flags)
+    sizes = {name: flags[name] for name in executors.OF_SIZE}
+    typed_executor = executors.read(executor)
+    flags["executor"] = typed_executor.all
+    flags = executors.of_some(typed_executor, flags)
     settings = cli.load(**flags)
     typed = [*queues, *names.split(customq)]
     if not typed:
@@ -304,9 +209,9 @@ def plan_worker(
     served = names.expand_all(typed, settings.queues)
     # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
-    by_executor = executors.groups(executor, settings, served)
+    by_executor = executors.groups(typed_executor, settings, served)
     if [*by_executor] != [settings.executor]:  # what was said for queues is right for each of their workers, too
-        given_sizes = {**flags, **{name: given[name] for name in executors.OF_SIZE}}
+        given_sizes = {**flags, **sizes}
         checked = [cli.load(**executors.fitting(kind, given_sizes)) for kind in by_executor]
         if len(checked) == 1:
             settings, flags = checked[0], executors.fitting(next(iter(by_executor)), given_sizes)
@@ -315,18 +220,7 @@ def plan_worker(
     if not probation:
         executors.check_interpreter(by_executor)
     else:
-        settings = replace(
-            settings,
-            name=None,
-            slots=1,
-            executor="process",
-            horses=None,
-            threads=None,
-            concurrency=None,
-            reserve_high=0,
-            probe_port=None,
-        )
-        settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
+        settings = replace(settings, **_PROBATION)
     return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation, by_executor)
 
 

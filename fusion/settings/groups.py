@@ -9,6 +9,7 @@ from typing import Any
 
 from fusion.kernel import defaults
 from fusion.settings import readers
+from fusion.settings.flags import RELAY, SCHEDULER, SERVER, START, WORKER, Flag, switch
 from fusion.settings.readers import setting as _setting
 
 
@@ -75,63 +76,143 @@ class WorkerSettings:
     queues: tuple[str, ...] = _setting(defaults.QUEUES, readers.names)
     #: Name of the worker, scheduler or relay; `.1`, `.2` ... is appended if another that is alive has it.
     name: str | None = _setting(
-        None, readers.matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
+        None,
+        readers.matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -"),
+        flags=Flag("Its name.", "NAME", of=(WORKER, SCHEDULER, RELAY), short="-n", default="host.pid", own=True),
     )
     #: Jobs that one worker runs at a time.
-    slots: int = _setting(1, readers.whole(1, readers.SLOTS))
+    slots: int = _setting(1, readers.whole(1, readers.SLOTS), flags=Flag("Jobs it runs at a time."))
     #: What jobs run in: `process`, one of its own for each; `pool`, warm processes that run one after another; `thread` and
     #: `asyncio`, processes that run many at once, in threads or as coroutines. With `horses` and no word here it is `pool`, else `process`.
-    executor: str | None = _setting(None, readers.executor)
+    executor: str | None = _setting(
+        None,
+        readers.executor,
+        flags=Flag(
+            "What jobs run in, or those of QUEUE: process, one each; pool, warm ones, one job after another; thread or asyncio, many jobs at "
+            "once in one. Repeatable.",
+            "[QUEUE=]NAME",
+            repeated=True,
+            raw=True,
+            default="process; with --horses pool",
+        ),
+    )
     #: What the jobs of some queues run in: `sms=asyncio mail=thread`. `start` has workers of their own for them.
     queue_executors: Mapping[str, str] | None = _setting(None, readers.queue_executors)
     #: Warm processes; in a pool they are the slots. `auto`: one per CPU. Without a number a pool has that, thread and asyncio have one.
-    horses: int | None = _setting(None, readers.horses)
+    horses: int | None = _setting(
+        None,
+        readers.horses,
+        flags=Flag(
+            "Warm processes that run one job after another, in place of one process per job. "
+            "A task can read the arguments of jobs that wait in its process.",
+            "N|auto",
+        ),
+    )
     #: Threads of one process of the executor thread (25 if no number is given).
-    threads: int | None = _setting(None, readers.whole(1, 1000))
+    threads: int | None = _setting(
+        None, readers.whole(1, 1000), flags=Flag("Jobs that a process of thread runs at once.", default=str(defaults.THREADS))
+    )
     #: Coroutines, and plain functions in threads, that one process of asyncio runs at once (200 if no number is given).
-    concurrency: int | None = _setting(None, readers.whole(1, 10_000))
+    concurrency: int | None = _setting(
+        None,
+        readers.whole(1, 10_000),
+        flags=Flag("Jobs that a process of asyncio runs at once.", default=str(defaults.CONCURRENCY)),
+    )
     #: Time for which jobs may go on whose process is to be killed for another job in it.
-    neighbour_grace: float = _setting(defaults.NEIGHBOUR_GRACE, readers.seconds(0))
+    neighbour_grace: float = _setting(
+        defaults.NEIGHBOUR_GRACE,
+        readers.seconds(0),
+        flags=Flag("How long jobs go on whose process is killed for another in it.", "SECONDS"),
+    )
     #: Jobs after which a warm process is replaced, for each that it runs at once; 0 = any number.
-    max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, readers.whole(0))
+    max_jobs_per_horse: int = _setting(
+        defaults.MAX_JOBS_PER_HORSE,
+        readers.whole(0),
+        flags=Flag("A warm process ends after N jobs for each it runs at once; 0: never."),
+    )
     #: Memory at its peak after which a warm process is replaced.
-    max_horse_rss: int | None = _setting(None, readers.size)
+    max_horse_rss: int | None = _setting(
+        None, readers.size, flags=Flag("... or after a job that took more memory at its peak, like 200m.", "SIZE")
+    )
     #: Work that may wait in a warm process behind the job it runs, and that telling and asking Redis may take with it; 0 = none.
-    claim_ahead: int = _setting(defaults.CLAIM_AHEAD, readers.whole(0, 1000), unit="milliseconds")
+    claim_ahead: int = _setting(
+        defaults.CLAIM_AHEAD,
+        readers.whole(0, 1000),
+        unit="milliseconds",
+        flags=Flag("Work that may wait in a warm process; 0: none.", "MS"),
+    )
     #: Queues, wildcards too, whose jobs get a process of their own with warm processes as well.
     isolate_queues: tuple[str, ...] | None = _setting(None, readers.names)
     #: Queues whose key is a LIST of stock RQ's, on a Redis shared with it, and whose jobs this worker takes out of it all the same.
-    adopt_rq: tuple[str, ...] | None = _setting(None, readers.names)
+    adopt_rq: tuple[str, ...] | None = _setting(
+        None,
+        readers.names,
+        flags=Flag("Run what stock RQ's producers enqueue to QUEUE, too. Repeatable.", "QUEUE", repeated=True),
+    )
     #: Among queues whose best jobs are of one class: `listed` serves the first named, `round-robin` lets them take turns.
-    order: str = _setting("round-robin", readers.choice("listed", "round-robin"))
+    order: str = _setting(
+        "round-robin",
+        readers.choice("listed", "round-robin"),
+        flags=Flag(
+            "Of queues with jobs of one class: the first named first, or in turns.",
+            choices=("listed", "round-robin"),
+            default="listed, if QUEUES names them",
+        ),
+    )
     #: Slots kept free for jobs of priority high and above.
-    reserve_high: int = _setting(0, readers.whole(0, 1024))
+    reserve_high: int = _setting(0, readers.whole(0, 1024), flags=Flag("Slots kept free for HIGH jobs."))
     #: Time for which a claimed job stays its worker's without a renewal; renewed every third of it.
-    lease: float = _setting(defaults.LEASE, readers.seconds(0.1))
+    lease: float = _setting(
+        defaults.LEASE,
+        readers.seconds(0.1),
+        flags=(
+            Flag("A worker silent for so long has lost its jobs.", "SECONDS"),
+            Flag("Silent for so long, it counts as dead.", "SECONDS", of=(SCHEDULER,)),
+            Flag(
+                "Silent for so long, others deliver what it holds.", "SECONDS", of=(RELAY,), default=f"{defaults.RELAY_LEASE:g}"
+            ),
+        ),
+    )
     #: Time between two looks for jobs whose lease ran out; one worker of the fleet looks.
-    reap_interval: float = _setting(defaults.REAP_INTERVAL, readers.seconds(0.01))
+    reap_interval: float = _setting(
+        defaults.REAP_INTERVAL, readers.seconds(0.01), flags=Flag("Between two looks for expired leases.", "SECONDS", hidden=True)
+    )
     #: Time that an idle worker waits for a doorbell before it looks by itself.
     idle_wait: float = _setting(defaults.IDLE_WAIT, readers.seconds(0.01, readers.ATTEMPT))
     #: Time between two rounds of cleaning; one worker of the fleet cleans.
-    maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, readers.seconds(0.01))
+    maintenance_interval: float = _setting(
+        defaults.MAINTENANCE_INTERVAL, readers.seconds(0.01), flags=Flag("Between clean-ups.", "SECONDS")
+    )
     #: Time that the import of all task modules may take; doubled after each time it was cut off.
     import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, readers.seconds(0.1))
     #: Jobs after which a worker ends warm and its supervisor starts another.
-    max_jobs: int | None = _setting(None, readers.whole(1))
+    max_jobs: int | None = _setting(
+        None, readers.whole(1), flags=Flag("End after N jobs; `start` then starts a fresh one, as for the next three.")
+    )
     #: Time without a job after which a worker ends warm.
-    max_idle_time: float | None = _setting(None, readers.seconds(0.1))
+    max_idle_time: float | None = _setting(None, readers.seconds(0.1), flags=Flag("End after so long without a job.", "SECONDS"))
     #: Age at which a worker ends warm.
-    max_age: float | None = _setting(None, readers.seconds(0.1))
+    max_age: float | None = _setting(
+        None, readers.seconds(0.1), flags=Flag("End after so long; up to a tenth less, so that not all end at once.", "SECONDS")
+    )
     #: Memory of a worker and its fork server with which the worker ends warm.
-    max_memory: int | None = _setting(None, readers.whole(1), unit="MiB")
+    max_memory: int | None = _setting(
+        None, readers.whole(1), unit="MiB", flags=Flag("End when it and its fork server, jobs apart, use more.", "MIB")
+    )
     #: Memory by which a fork server may grow before a new one takes over.
     forkserver_growth: int = _setting(defaults.FORKSERVER_GROWTH, readers.whole(1), unit="MiB")
     #: Time that the supervisor grants its processes for a warm end.
-    shutdown_timeout: float = _setting(defaults.SHUTDOWN_TIMEOUT, readers.seconds(0))
+    shutdown_timeout: float = _setting(
+        defaults.SHUTDOWN_TIMEOUT,
+        readers.seconds(0),
+        flags=Flag("What they get to finish their jobs when told to stop.", "SECONDS", of=(START,), own=True),
+    )
     #: Silence after which the supervisor kills a process and starts another.
     hang_timeout: float = _setting(defaults.HANG_TIMEOUT, readers.seconds(2))
     #: Time after which the registration of a silent worker expires.
-    worker_ttl: int = _setting(defaults.WORKER_TTL, readers.seconds(1, whole=True))
+    worker_ttl: int = _setting(
+        defaults.WORKER_TTL, readers.seconds(1, whole=True), flags=Flag("How long its entry outlives it.", "SECONDS")
+    )
     #: Lost leases after which a job is a poison pill and fails.
     max_lost: int = _setting(defaults.MAX_LOST, readers.whole(1))
     #: Time for which a job of an unknown or not allowed task waits for a worker that has it before it fails.
@@ -141,33 +222,82 @@ class WorkerSettings:
     queue_gates: Mapping[str, Mapping[str, str | int | None]] | None = _setting(None, readers.gates)
     #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything. `tasks` need not exist, nor be
     #: importable where a flag names others beside it.
-    tasks: tuple[str, ...] = _setting(("tasks",), readers.names)
+    tasks: tuple[str, ...] = _setting(
+        ("tasks",),
+        readers.names,
+        flags=(
+            Flag("Also run functions of MODULE and below; '*' for any. Repeatable.", "MODULE", repeated=True, default=""),
+            Flag(
+                "Also take what tasks in MODULE declare by @recurring. Repeatable.",
+                "MODULE",
+                of=(SCHEDULER,),
+                repeated=True,
+                default="",
+            ),
+            Flag(
+                "Also let callers enqueue functions of MODULE and below. Repeatable.",
+                "MODULE",
+                of=(SERVER,),
+                repeated=True,
+                default="",
+            ),
+        ),
+    )
     #: Let `EmbeddedWorker.start()` start a worker; off for tests, say. Always off inside of workers and their jobs.
     embedded_worker: bool = _setting(True, readers.flag)
     #: Modules that declare cron entries, by `@recurring` or a function `register(scheduler)`; `tasks` may, too.
-    schedule: tuple[str, ...] | None = _setting(None, readers.names)
+    schedule: tuple[str, ...] | None = _setting(
+        None,
+        readers.names,
+        flags=Flag("Store the cron entries that MODULE declares. Repeatable.", "MODULE", of=(SCHEDULER, START), repeated=True),
+    )
     #: Whose declared cron entries these are; each app removes its own alone.
-    app: str = _setting("default", readers.matching(r"[A-Za-z0-9_.-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . -"))
+    app: str = _setting(
+        "default",
+        readers.matching(r"[A-Za-z0-9_.-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . -"),
+        flags=Flag("Whose entries those are.", "NAME", of=(SCHEDULER, START)),
+    )
     #: Version of that app; a higher one removes what it no longer declares.
     app_version: str = _setting(
-        "0", readers.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2")
+        "0",
+        readers.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2"),
+        flags=Flag(
+            "Of the code, like 1.10.2; a higher one removes what it no longer declares.",
+            "VERSION",
+            default="",
+            of=(SCHEDULER, START),
+        ),
     )
     #: Modules that are imported before those of tasks and schedules, by each process that loads these; they allow no tasks.
     setup: tuple[str, ...] | None = _setting(None, readers.names)
     #: Load task modules before forking: `auto`, those that can be; `strict`, all or the worker does not start; `off`, in each job.
-    preload: str = _setting("auto", readers.choice("auto", "strict", "off"))
+    preload: str = _setting(
+        "auto",
+        readers.choice("auto", "strict", "off"),
+        flags=Flag("Import task modules once, before the jobs come.", choices=("auto", "strict", "off"), default=""),
+    )
     #: Function, by dotted path, that the fork server calls before each fork (docs/tasks.md).
     before_fork: str | None = _setting(None, readers.dotted)
     #: Function, by dotted path, that each process calls once it is forked.
     after_fork: str | None = _setting(None, readers.dotted)
     #: Port of the health probes, 0 for any free one.
-    probe_port: int | None = _setting(None, readers.whole(0, 65535))
+    probe_port: int | None = _setting(
+        None,
+        readers.whole(0, 65535),
+        flags=Flag("Answer /livez and /readyz there; 0 for any port.", "PORT", of=(WORKER, SCHEDULER, RELAY), own=True),
+    )
     #: Address at which the probes listen.
-    probe_host: str = _setting(defaults.PROBE_HOST, readers.host)
+    probe_host: str = _setting(
+        defaults.PROBE_HOST, readers.host, flags=Flag("At which address.", "HOST", of=(WORKER, SCHEDULER, RELAY), own=True)
+    )
     #: Memory that one job's processes may hold together before they are killed.
-    max_job_memory: int | None = _setting(None, readers.whole(1), unit="MiB")
+    max_job_memory: int | None = _setting(
+        None, readers.whole(1), unit="MiB", flags=Flag("Kill a job whose processes hold more than this.", "MIB")
+    )
     #: Take no jobs while memory is scarce.
-    memory_throttle: bool = _setting(False, readers.flag)
+    memory_throttle: bool = _setting(
+        False, readers.flag, flags=switch("Take no jobs while memory is scarce (MEMORY_THROTTLE_THRESHOLD ...).")
+    )
     #: Memory in use with which a throttled worker takes no more jobs.
     memory_throttle_threshold: float = _setting(defaults.MEMORY_THROTTLE, readers.percent, env=("MEMORY_THROTTLE_THRESHOLD",))
     #: Memory in use with which it goes on.
@@ -191,7 +321,11 @@ class JobSettings:
     #: Time between the exception of the timeout and the kill of the job's processes.
     timeout_grace: float = _setting(defaults.TIMEOUT_GRACE, readers.seconds(0))
     #: Time for which a result is kept; -1 = for ever.
-    result_ttl: int = _setting(defaults.RESULT_TTL, readers.seconds(0, whole=True, endless=True))
+    result_ttl: int = _setting(
+        defaults.RESULT_TTL,
+        readers.seconds(0, whole=True, endless=True),
+        flags=Flag("How long results are kept.", "SECONDS", name="results-ttl"),
+    )
     #: Time for which a failed job is kept; -1 = for ever.
     failure_ttl: int = _setting(defaults.FAILURE_TTL, readers.seconds(0, whole=True, endless=True))
     #: Failed jobs that are kept; those that would expire first make room.
@@ -215,7 +349,11 @@ class JobSettings:
     #: Size of a job's result, and of its meta, at most.
     max_result: int = _setting(defaults.MAX_RESULT, readers.size)
     #: How arguments are stored.
-    serializer: str = _setting("json", readers.choice("json", "pickle"))
+    serializer: str = _setting(
+        "json",
+        readers.choice("json", "pickle"),
+        flags=Flag("pickle: run RQ's jobs too; trust your producers.", short="-S", choices=("json", "pickle"), default=""),
+    )
     #: Middleware, by dotted path of its class or an instance, the outermost first: hooks of every enqueue and every job (docs/middleware.md).
     middleware: tuple[str, ...] | None = _setting(None, readers.dotted_paths)
     #: Let workers read pickled jobs; whoever can write to Redis can then run any code here.

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Any
 
 from fusion.kernel.timeutil import FURTHEST
+from fusion.settings.flags import Flag
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
@@ -20,10 +21,18 @@ SLOTS, PROCESSES = 16_384, 1024
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
 
 
-def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False, unit: str = "") -> Any:
+def setting(
+    default: Any,
+    read: Callable[[Any], Any],
+    *,
+    env: tuple[str, ...] = (),
+    factory: bool = False,
+    unit: str = "",
+    flags: Flag | tuple[Flag, ...] = (),
+) -> Any:
     """A field of the settings. `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>; `unit` is for
-    docs/settings.md where the reader does not say it. The comment above the field is what that says of it."""
-    metadata = {"read": read, "env": env, "unit": unit}
+    docs/settings.md where the reader does not say it; `flags`: how commands have it. The comment above the field is what that page says of it."""
+    metadata = {"read": read, "env": env, "unit": unit, "flags": flags if isinstance(flags, tuple) else (flags,)}
     return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusion.kernel import defaults
 from fusion.settings import readers
+from fusion.settings.flags import DASHBOARD, RELAY, SCHEDULER, SERVER, WORKER, Flag, switch
 from fusion.settings.readers import setting as _setting
 
 
@@ -46,13 +47,15 @@ class ReportingSettings:
     #: How events tell of arguments and results: `masked`; `full`, which may be an OTP; or `off`.
     events_payload: str = _setting("masked", readers.choice("masked", "full", "off"))
     #: File of JSON lines that events are written to; on when it is set.
-    events_file: str | None = _setting(None, readers.path)
+    events_file: str | None = _setting(
+        None, readers.path, flags=Flag("Append events to FILE, a JSON object per line.", "FILE", of=(RELAY,))
+    )
     #: Size of that file at which a new one is begun.
     events_file_max_bytes: int = _setting(defaults.EVENTS_FILE_BYTES, readers.size)
     #: Old files that are kept.
     events_file_backups: int = _setting(defaults.EVENTS_FILE_BACKUPS, readers.whole(0, 1000))
     #: Write events to the log, logger `fusion.events`.
-    events_log: bool = _setting(False, readers.flag)
+    events_log: bool = _setting(False, readers.flag, flags=switch("Write events to the log.", RELAY))
     #: Elasticsearch that events are written to, one URL or several; on when it is set.
     elasticsearch_url: tuple[str, ...] | None = _setting(None, readers.names, env=("FUSION_ELASTICSEARCH_URLS",))
     #: The classic index, or the alias before its indices (`active-fusion-logs`); not used with the data stream.
@@ -93,20 +96,55 @@ class ReportingSettings:
     elasticsearch_delete_after: int | None = _setting(None, readers.whole(1), unit="days")
 
     #: Address at which the HTTP service listens.
-    server_host: str = _setting(defaults.SERVER_HOST, readers.host)
+    server_host: str = _setting(
+        defaults.SERVER_HOST, readers.host, flags=Flag("Where to listen.", "HOST", of=(SERVER, DASHBOARD), name="host")
+    )
     #: Its port; 0 for any free one.
-    server_port: int = _setting(defaults.SERVER_PORT, readers.whole(0, 65535))
+    server_port: int = _setting(
+        defaults.SERVER_PORT,
+        readers.whole(0, 65535),
+        flags=Flag("0 for any free one.", "PORT", of=(SERVER, DASHBOARD), name="port"),
+    )
     #: File that says who may ask what (docs/http.md); none: nobody may.
-    server_tokens_file: str | None = _setting(None, readers.path)
+    server_tokens_file: str | None = _setting(
+        None,
+        readers.path,
+        flags=Flag("Who may ask what; `server token` writes it.", "FILE", of=(SERVER, DASHBOARD), name="tokens"),
+    )
     #: Host names it answers to besides this machine's own.
-    server_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
+    server_allowed_hosts: tuple[str, ...] | None = _setting(
+        None,
+        readers.names,
+        flags=Flag(
+            "Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
+            "NAME",
+            of=(SERVER, DASHBOARD),
+            name="allowed-host",
+            repeated=True,
+        ),
+    )
     #: Origins whose pages may ask, like `https://apps.example.com`.
-    server_cors_origins: tuple[str, ...] | None = _setting(None, readers.names)
+    server_cors_origins: tuple[str, ...] | None = _setting(
+        None,
+        readers.names,
+        flags=Flag(
+            "Let pages of this origin ask, like https://apps.example.com. Repeatable.",
+            "ORIGIN",
+            of=(SERVER,),
+            name="cors-origin",
+            repeated=True,
+            default="none",
+        ),
+    )
     #: Requests it works on at a time.
-    server_threads: int = _setting(defaults.SERVER_THREADS, readers.whole(1, 256))
+    server_threads: int = _setting(
+        defaults.SERVER_THREADS, readers.whole(1, 256), flags=Flag("Requests at a time.", of=(SERVER, DASHBOARD), name="threads")
+    )
 
     #: Log one JSON object per line instead of text.
-    log_json: bool = _setting(False, readers.flag)
+    log_json: bool = _setting(
+        False, readers.flag, flags=switch("One JSON object per line.", WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD)
+    )
     #: How log lines tell of an error: `class`, and where it was raised; `full`, with its text, which may hold anything a task was given.
     log_errors: str = _setting("class", readers.choice("class", "full"))
     #: Argument of `logging.config.dictConfig`, from the `-c` module.

@@ -92,7 +92,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         if module:
             layers.append(dict(_from_module(_import(module))))
         layers.append(dict(_from_env(env)))
-        layers.append({name: (value, f"flag --{name.replace('_', '-')}") for name, value in flags.items() if value is not None})
+        layers.append({name: (value, f"flag --{_flag_of(name)}") for name, value in flags.items() if value is not None})
         chosen: dict[str, tuple[Any, str]] = {}
         for layer in layers:
             _forget_other_redis(chosen, layer)
@@ -167,6 +167,12 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
 def _settings() -> Iterator[Any]:
     return (item for item in fields(Settings) if "read" in item.metadata)
+
+
+def _flag_of(name: str) -> str:
+    """The long name of a setting's flag."""
+    flags = Settings.__dataclass_fields__[name].metadata.get("flags", ())
+    return next((flag.name for flag in flags if flag.name), name.replace("_", "-"))
 
 
 def _read(name: str, value: Any, origin: str, read: Callable[[Any], Any]) -> Any:
