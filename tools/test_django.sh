@@ -3,7 +3,7 @@
 # VERSIONS="5.2 6.0 6.1" chooses. 6.0 is forced on Python 3.11, where it works; 6.1 needs 3.12, which PYTHON312=/path/to/python names.
 set -eu
 cd "$(dirname "$0")/.."
-tools="pytest>=8.4 pytest-timeout>=2.4 pytest-xdist>=3.8 hypothesis>=6.112 trustme>=1.2 rq>=2.12,<3 sqlalchemy>=2.0.40 psycopg>=3.2 tzdata>=2025.2"
+tools="pytest>=8.4 pytest-timeout>=2.4 pytest-xdist>=3.8 hypothesis>=6.112 trustme>=1.2 rq>=2.12,<3 sqlalchemy[asyncio]>=2.0.40 psycopg>=3.2 tzdata>=2025.2"
 
 say() { printf '==> %s\n' "$*" >&2; }
 is_312() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; }

@@ -61,7 +61,7 @@ class RedisLink:
     - so are data that this process is too old for: nothing is done but to ask again every few seconds whether it may enter.
     """
 
-    def __init__(self, log: logging.Logger, meanwhile: str = "jobs under way go on") -> None:
+    def __init__(self, log: logging.Logger, meanwhile: str = "running jobs go on") -> None:
         """`meanwhile`: what goes on without Redis, for the log."""
         self._log, self._meanwhile = log, meanwhile
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=True)

@@ -73,7 +73,7 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     held = alone.turn(slots=[0] * 12).jobs
     broker.report("host.2", [Report(held[0].id, held[0].execution_id, b'{"done":1}', said="1 of 2")])
     put(broker, "q", "lacking")
-    hand.turn(slots=[0], wishes=ClaimFilter(lacking={"tasks.sms.sendSMS": "E: r"}))
+    hand.turn(slots=[0], claim_filter=ClaimFilter(lacking={"tasks.sms.sendSMS": "E: r"}))
     conn.hset(f"rq:job:{held[0].id}", "lost", 4)
     may_reap(conn)
     expire_lease(conn, "q", *(claimed.id for claimed in held))

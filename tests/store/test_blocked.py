@@ -42,7 +42,7 @@ def hand(broker: Broker, conn: redis.Redis) -> Hand:
 def hold(hand: Hand, *job_ids: str, queue: str = "q", priority: int = 1) -> None:
     """These jobs are blocked for want of their task."""
     put(hand.broker, queue, *job_ids, priority=priority)
-    while not hand.turn(slots=[0], queues=[queue], wishes=LACKS).jobs and hand.broker.connection.zcard(f"rq:queue:{queue}"):
+    while not hand.turn(slots=[0], queues=[queue], claim_filter=LACKS).jobs and hand.broker.connection.zcard(f"rq:queue:{queue}"):
         pass
 
 
@@ -63,7 +63,7 @@ def test_the_others_are_set_aside_without_a_claim(broker: Broker, conn: redis.Re
     put(broker, "q", *names)
     broker.enqueue("q", [_of_other_task("good")], "n")
     turns = 1
-    while not (jobs := hand.turn(slots=[0], wishes=LACKS).jobs):
+    while not (jobs := hand.turn(slots=[0], claim_filter=LACKS).jobs):
         turns += 1
         assert turns < 10, "each sets many aside"
     assert ids(jobs) == ["good"]
@@ -87,7 +87,7 @@ def test_who_has_the_task_takes_them_in_the_order_of_the_queue(broker: Broker, c
     hold(hand, "urgent", queue="r", priority=2)
     other = Hand(broker, "q", "r", name="host.2")
     order = []
-    while jobs := other.turn(slots=[0, 0], wishes=ClaimFilter(sets=(SET, f"held:r:{TASK}"))).jobs:
+    while jobs := other.turn(slots=[0, 0], claim_filter=ClaimFilter(sets=(SET, f"held:r:{TASK}"))).jobs:
         order += ids(jobs)
     assert order == ["urgent", "first", "second", "high", "third"]
     assert not conn.exists("rq:blocked:q") and not conn.exists(f"rq:waits:{SET}")
@@ -99,17 +99,17 @@ def test_only_who_asks_for_them_gets_them(broker: Broker, conn: redis.Redis, han
     hold(hand, "a")
     assert hand.claim() == []
     broker.pause("q")
-    assert hand.turn(slots=[0], wishes=HAS).jobs == []
+    assert hand.turn(slots=[0], claim_filter=HAS).jobs == []
     conn.delete(f"rq:wake:{SET}")
     broker.unpause("q")
     assert conn.llen(f"rq:wake:{SET}") == 1
     broker.suspend()
-    assert hand.turn(slots=[0], wishes=HAS).jobs == []
+    assert hand.turn(slots=[0], claim_filter=HAS).jobs == []
     conn.delete(f"rq:wake:{SET}")
     broker.resume()
     assert conn.llen(f"rq:wake:{SET}") == 1
-    assert hand.turn(slots=[2], wishes=HAS).jobs == [], "a slot for HIGH alone"
-    assert ids(hand.turn(slots=[0], wishes=HAS).jobs) == ["a"]
+    assert hand.turn(slots=[2], claim_filter=HAS).jobs == [], "a slot for HIGH alone"
+    assert ids(hand.turn(slots=[0], claim_filter=HAS).jobs) == ["a"]
 
 
 def test_workers_are_told_of_new_sets_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
@@ -118,21 +118,21 @@ def test_workers_are_told_of_new_sets_once(broker: Broker, conn: redis.Redis, ha
     told = hand.turn(slots=[0]).waits
     assert told is not None and told[1] == [SET]
     known = ClaimFilter(known=told[0])
-    assert hand.turn(slots=[0], wishes=known).waits is None
+    assert hand.turn(slots=[0], claim_filter=known).waits is None
     hold(hand, "b", queue="r")
-    again = hand.turn(slots=[0], wishes=known).waits
+    again = hand.turn(slots=[0], claim_filter=known).waits
     assert again is not None and set(again[1]) == {SET, f"held:r:{TASK}"}
 
 
 def test_a_worker_that_serves_by_a_wildcard_finds_them(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     hold(hand, "a")
-    assert ids(hand.turn(slots=[0], queues=["q*"], wishes=HAS).jobs) == ["a"]
+    assert ids(hand.turn(slots=[0], queues=["q*"], claim_filter=HAS).jobs) == ["a"]
 
 
 @pytest.mark.parametrize("how", ["cancel", "delete", "empty", "ttl", "timeout"])
 def test_ways_out(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
     put(broker, "q", "a", ttl=60)
-    hand.turn(slots=[0], wishes=LACKS)
+    hand.turn(slots=[0], claim_filter=LACKS)
     if how == "cancel":
         assert broker.cancel("a") == "canceled"
     elif how == "delete":
@@ -141,7 +141,7 @@ def test_ways_out(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> No
         assert broker.empty("q") == (1, False)
     elif how == "ttl":
         conn.hset("rq:job:a", "expires_at", 1)
-        assert hand.turn(slots=[0], wishes=HAS).jobs == []
+        assert hand.turn(slots=[0], claim_filter=HAS).jobs == []
     else:
         conn.zadd("rq:blocked:q", {"a": 1})
         conn.hset("rq:reap", "last", 0)
@@ -173,7 +173,7 @@ def test_only_so_many_names_are_listed(broker: Broker, conn: redis.Redis, hand: 
     put(broker, "q", "a", "b")
     hand.tell(hand.take(), "held", reason=WHY, delay=15.0, fields={"task": TASK})
     assert status_of(conn, "a") == "scheduled"
-    assert ids(hand.turn(slots=[0], wishes=LACKS).jobs) == ["b"], "found missing by its process, too"
+    assert ids(hand.turn(slots=[0], claim_filter=LACKS).jobs) == ["b"], "found missing by its process, too"
 
 
 @pytest.mark.parametrize("name", ["no name", "", "x" * 201, "a:b"])
@@ -186,13 +186,13 @@ def test_what_is_no_task_names_no_set(broker: Broker, conn: redis.Redis, hand: H
 
 def test_sets_that_are_empty_are_forgotten(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     hold(hand, "a")
-    hand.turn(slots=[0], wishes=HAS)
+    hand.turn(slots=[0], claim_filter=HAS)
     broker.reap(LEASE, 0)
     assert conn.hexists("rq:waits", SET), "not at once"
     conn.hset("rq:waits", SET, f"{now_ms(conn) - 61_000} x")
     broker.reap(LEASE, 0)
     assert not conn.exists("rq:waits")
-    told = hand.turn(slots=[0], wishes=ClaimFilter(known="1", sets=(SET,))).waits
+    told = hand.turn(slots=[0], claim_filter=ClaimFilter(known="1", sets=(SET,))).waits
     assert told == ("", [])
 
 
@@ -244,7 +244,7 @@ def test_shared_losses_count_up_to_probation(broker: Broker, conn: redis.Redis, 
         assert alone.take().id == "a", "in their order"
         lose(broker, conn, "a")
         assert fields_of(conn, "a")["lost"] == str(lost)
-        assert alone.turn(slots=[0], wishes=ClaimFilter(alone=True)).jobs == []
+        assert alone.turn(slots=[0], claim_filter=ClaimFilter(alone=True)).jobs == []
     assert alone.take().id == "a"
     lose(broker, conn, "a")
     assert status_of(conn, "a") == "failed"
@@ -311,10 +311,10 @@ def test_one_worker_of_a_host_has_the_right(broker: Broker, conn: redis.Redis, h
 def test_who_serves_those_alone_takes_no_others(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
     only = ClaimFilter(sets=("probation:q",), alone=True, only=True)
-    assert hand.turn(slots=[0], wishes=only).jobs == []
+    assert hand.turn(slots=[0], claim_filter=only).jobs == []
     conn.hset("rq:job:a", mapping={"lost": 2, "deliveries": 2})
     assert ids(hand.claim()) == ["b"]
-    (job,) = hand.turn(slots=[0], wishes=only).jobs
+    (job,) = hand.turn(slots=[0], claim_filter=only).jobs
     assert (job.id, job.execution_id[-1]) == ("a", "s")
 
 
@@ -323,6 +323,6 @@ def test_a_broken_set_hides_no_other_work(broker: Broker, conn: redis.Redis, han
     conn.delete(f"rq:waits:{SET}")
     conn.set(f"rq:waits:{SET}", "junk")
     put(broker, "q", "b")
-    turn = hand.turn(slots=[0], wishes=HAS)
+    turn = hand.turn(slots=[0], claim_filter=HAS)
     assert ids(turn.jobs) == ["b"]
     assert [queue for queue, _ in turn.bad] == [SET]

@@ -122,7 +122,7 @@ def _parent_failed_at_promote(conn: redis.Redis, broker: Broker) -> tuple[str, s
 def _held(conn: redis.Redis, broker: Broker) -> tuple[str, str]:
     broker = Broker(conn, FleetConstants(hold_timeout=0))
     put(broker, "q", "a", func="shop.send")
-    Hand(broker, "q").turn(slots=[0], wishes=ClaimFilter(lacking={"shop.send": "no such task"}))
+    Hand(broker, "q").turn(slots=[0], claim_filter=ClaimFilter(lacking={"shop.send": "no such task"}))
     conn.zadd("rq:blocked:q", {"a": 1}, xx=True)
     may_reap(conn)
     broker.reap(LEASE, 0)

@@ -184,9 +184,9 @@ def test_after_a_pause_a_lost_job_arrives_though_it_never_left(conn: redis.Redis
 def test_a_set_of_blocked_jobs_is_left_by_arriving(broker: Broker, calls: Calls) -> None:
     put(broker, "q", "a")
     hand = Hand(broker, "q")
-    hand.turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+    hand.turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
     assert calls() == ["arrive a", "leave a"]
-    assert hand.turn(slots=[0], wishes=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs
+    assert hand.turn(slots=[0], claim_filter=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs
     assert calls() == ["arrive a", "claim a"]
 
 
@@ -229,7 +229,7 @@ def test_a_waiting_job_ends(conn: redis.Redis, broker: Broker, calls: Calls, end
 @pytest.mark.parametrize("end", [_canceled, _expired, _deleted, _emptied])
 def test_a_blocked_job_ends(conn: redis.Redis, broker: Broker, calls: Calls, end: Callable[[redis.Redis, Broker], None]) -> None:
     put(broker, "q", "a", ttl=60)
-    Hand(broker, "q").turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+    Hand(broker, "q").turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
     conn.zadd("rq:expiring", {"a": 1})
     end(conn, broker)
     assert calls() == ["arrive a", "leave a", "end a"]
@@ -239,7 +239,7 @@ def test_one_that_was_held_for_too_long_ends(conn: redis.Redis) -> None:
     with armed(NOTE):
         broker = Broker(conn, FleetConstants(hold_timeout=0))
         put(broker, "q", "a")
-        Hand(broker, "q").turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+        Hand(broker, "q").turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
         may_reap(conn)
         broker.reap(LEASE, 0)
     assert Calls(conn)() == ["arrive a", "leave a", "end a"]

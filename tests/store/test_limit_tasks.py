@@ -22,7 +22,7 @@ def hands(broker: Broker) -> tuple[Hand, Hand]:
     lacks, has = Hand(broker, "q"), Hand(broker, "q", name="host.2")
     give(broker, "q", "a")
     give(broker, "q", "b", "c", data=OTHER)
-    assert lacks.turn(slots=[0], wishes=LACKS).jobs == []
+    assert lacks.turn(slots=[0], claim_filter=LACKS).jobs == []
     return lacks, has
 
 
@@ -40,7 +40,7 @@ def test_it_is_not_handed_on_for_ever(conn: redis.Redis, broker: Broker, hands: 
         for hand, wishes, tells in ((lacks, LACKS, True), (lacks, LACKS, False), (has, HAS, True)):
             mine = running[hand.name]
             ended = [mine.pop() for _ in range(len(mine) * tells)]
-            mine += hand.turn(*map(outcome, ended), slots=[0], wishes=wishes).jobs
+            mine += hand.turn(*map(outcome, ended), slots=[0], claim_filter=wishes).jobs
             order += ids(mine[-1:]) if mine and mine[-1].id not in order else []
             assert faults(conn) == []
     assert order[:3] == ["b", "a", "c"], order
@@ -51,11 +51,11 @@ def test_it_keeps_its_slot_for_a_worker_that_wanted_it_and_not_for_long(
     conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]
 ) -> None:
     lacks, has = hands
-    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
+    (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
     assert holders(conn) == ["b"], "nobody wanted it yet: it hands its slot on"
-    assert has.turn(slots=[0], wishes=HAS).jobs == []
+    assert has.turn(slots=[0], claim_filter=HAS).jobs == []
     assert waiting(conn) == ["a", "c"]
-    assert lacks.turn(outcome(b), slots=[0], wishes=LACKS).jobs == []
+    assert lacks.turn(outcome(b), slots=[0], claim_filter=LACKS).jobs == []
     assert (fields_of(conn, "a")["waits_in"], holders(conn), waiting(conn)) == (HELD, ["a"], ["c"])
     assert faults(conn) == []
     assert audit(conn) == 0
@@ -65,22 +65,22 @@ def test_it_keeps_its_slot_for_a_worker_that_wanted_it_and_not_for_long(
     broker.promote()
     assert (status_of(conn, "a"), holders(conn), waiting(conn)) == ("blocked", ["c"], []), "that worker did not come"
     assert faults(conn) == []
-    (c,) = lacks.turn(slots=[0], wishes=LACKS).jobs
+    (c,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
     lacks.tell(c)
-    assert ids(has.turn(slots=[0], wishes=HAS).jobs) == ["a"]
+    assert ids(has.turn(slots=[0], claim_filter=HAS).jobs) == ["a"]
 
 
 def test_one_that_keeps_a_slot_again_keeps_it_as_long_again(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]) -> None:
     lacks, has = hands
-    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
-    has.turn(slots=[0], wishes=HAS)
-    lacks.turn(outcome(b), slots=[0], wishes=LACKS)
+    (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
+    has.turn(slots=[0], claim_filter=HAS)
+    lacks.turn(outcome(b), slots=[0], claim_filter=LACKS)
     conn.zadd("rq:limits:due", {"k a held": now_ms(conn) + 5_000})
-    (a,) = has.turn(slots=[0], wishes=HAS).jobs
+    (a,) = has.turn(slots=[0], claim_filter=HAS).jobs
     has.tell(a, "held", reason="no such task", fields={"task": TASK})
-    (c,) = lacks.turn(slots=[0], wishes=LACKS).jobs
-    assert has.turn(slots=[0], wishes=HAS).jobs == []
-    assert lacks.turn(outcome(c), slots=[0], wishes=LACKS).jobs == []
+    (c,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
+    assert has.turn(slots=[0], claim_filter=HAS).jobs == []
+    assert lacks.turn(outcome(c), slots=[0], claim_filter=LACKS).jobs == []
     assert (holders(conn), waiting(conn)) == (["a"], [])
     assert (conn.zscore("rq:limits:due", "k a held") or 0) - now_ms(conn) > 29_000, "what is left of the first time is not its"
 
@@ -89,10 +89,10 @@ def test_the_time_of_one_that_has_started_since_takes_no_slot(
     conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]
 ) -> None:
     lacks, has = hands
-    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
-    has.turn(slots=[0], wishes=HAS)
-    lacks.turn(outcome(b), slots=[0], wishes=LACKS)
-    assert ids(has.turn(slots=[0], wishes=HAS).jobs) == ["a"]
+    (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
+    has.turn(slots=[0], claim_filter=HAS)
+    lacks.turn(outcome(b), slots=[0], claim_filter=LACKS)
+    assert ids(has.turn(slots=[0], claim_filter=HAS).jobs) == ["a"]
     conn.zadd("rq:limits:due", {"k a held": 1})
     broker.promote()
     assert (holders(conn), waiting(conn)) == (["a"], ["c"])
@@ -101,8 +101,8 @@ def test_the_time_of_one_that_has_started_since_takes_no_slot(
 
 def test_one_that_ran_gives_way_again_to_a_better_one(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]) -> None:
     lacks, has = hands
-    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
-    has.turn(slots=[0], wishes=HAS)
+    (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
+    has.turn(slots=[0], claim_filter=HAS)
     lacks.tell(b)
     (a,) = has.claim(1)
     give(broker, "q", "high", priority=2)
@@ -114,9 +114,9 @@ def test_one_that_ran_gives_way_again_to_a_better_one(conn: redis.Redis, broker:
 @pytest.mark.parametrize("way", ["cancel", "delete", "dead"])
 def test_whatever_ends_it_hands_its_slot_on(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand], way: str) -> None:
     lacks, has = hands
-    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
-    has.turn(slots=[0], wishes=HAS)
-    lacks.turn(outcome(b), slots=[0], wishes=LACKS)
+    (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
+    has.turn(slots=[0], claim_filter=HAS)
+    lacks.turn(outcome(b), slots=[0], claim_filter=LACKS)
     if way == "dead":  # the last one that knows blocked jobs leaves: they go back to their queue
         broker.deregister(lacks.name, lacks.incarnation)
         broker.deregister(has.name, has.incarnation)

@@ -104,13 +104,13 @@ class Walk:
 
     def lacking(self) -> None:
         self.running += [
-            (self.hands[1], job) for job in self.hands[1].turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no"})).jobs
+            (self.hands[1], job) for job in self.hands[1].turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no"})).jobs
         ]
 
     def having(self) -> None:
         """Who has the task takes from those that wait for it, and may find no slot."""
         wishes = ClaimFilter(sets=tuple(f"held:{queue}:{TASK}" for queue in QUEUES))
-        self.running += [(self.hands[0], job) for job in self.hands[0].turn(slots=[0], wishes=wishes).jobs]
+        self.running += [(self.hands[0], job) for job in self.hands[0].turn(slots=[0], claim_filter=wishes).jobs]
 
     def empty(self) -> None:
         self.broker.empty(self.chance.choice(QUEUES))
@@ -132,8 +132,8 @@ def walk(conn: redis.Redis, seed: int, steps: int) -> None:
             hand.tell(job)
         hand = walked.hands[0]
         sets = tuple(f"held:{queue}:{task}" for queue in QUEUES for task in ("shop.f", TASK))
-        wishes = ClaimFilter(sets=(*hand.wishes.sets, *sets), alone=True)
-        walked.running = [(hand, job) for job in hand.turn(slots=[0] * 5, wishes=wishes).jobs]
+        wishes = ClaimFilter(sets=(*hand.claim_filter.sets, *sets), alone=True)
+        walked.running = [(hand, job) for job in hand.turn(slots=[0] * 5, claim_filter=wishes).jobs]
         if not walked.running and not conn.zcard("rq:scheduler:scheduled_jobs"):
             break
     assert faults(conn) == []

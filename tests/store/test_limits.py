@@ -173,7 +173,7 @@ def _pruned_for_good(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
 
 
 def _held_in_a_claim(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
-    hand.turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+    hand.turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
 
 
 WAYS: dict[str, Callable[[redis.Redis, Broker, Hand], None]] = {
@@ -289,11 +289,11 @@ def test_a_retry_comes_back_in_its_order(conn: redis.Redis, broker: Broker) -> N
 def test_one_that_was_held_needs_a_slot_to_start(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a", "b")
     hand = Hand(broker, "q")
-    hand.turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+    hand.turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
     assert holders(conn) == ["b"]
     b = hand.take()
     other = Hand(broker, "q", name="host.2")
-    assert other.turn(slots=[0], wishes=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs == []
+    assert other.turn(slots=[0], claim_filter=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs == []
     assert (fields_of(conn, "a")["waits_in"], waiting(conn)) == ("limit:k", ["a"])
     assert not conn.exists(f"rq:waits:held:q:{TASK}")
     hand.tell(b)
@@ -303,9 +303,9 @@ def test_one_that_was_held_needs_a_slot_to_start(conn: redis.Redis, broker: Brok
 
 def test_one_that_was_held_starts_from_there_if_a_slot_is_free(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a")
-    Hand(broker, "q").turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no such task"}))
+    Hand(broker, "q").turn(slots=[0], claim_filter=ClaimFilter(lacking={TASK: "no such task"}))
     assert holders(conn) == []
-    assert ids(Hand(broker, "q", name="host.2").turn(slots=[0], wishes=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs) == ["a"]
+    assert ids(Hand(broker, "q", name="host.2").turn(slots=[0], claim_filter=ClaimFilter(sets=(f"held:q:{TASK}",))).jobs) == ["a"]
     assert holders(conn) == ["a"]
     assert faults(conn) == []
 

@@ -250,7 +250,7 @@ def test_jobs_with_a_unique_key_alone_are_claimed_ahead(broker: Broker) -> None:
     for n in range(3):
         offer(broker, f"j{n}", key=f"k{n}")
     hand = Hand(broker, "q")
-    assert [job.id for job in hand.turn(slots=[0, 0], ahead=1, wishes=ClaimFilter()).jobs] == ["j0", "j1"]
+    assert [job.id for job in hand.turn(slots=[0, 0], ahead=1, claim_filter=ClaimFilter()).jobs] == ["j0", "j1"]
 
 
 def test_what_stands_in_the_way_of_a_key_is_named_and_nothing_is_written(conn: redis.Redis, broker: Broker) -> None:

@@ -130,7 +130,7 @@ def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends_and_probes_go_r
     eventually(lambda: get(f"{url}/readyz").status == 200 and healthy(), 20, why="ready again")
     told = [line for line in worker.output.splitlines()[begun:] if "Redis" in line]
     assert len(told) == 2, told
-    assert "Redis is away, jobs under way go on: Redis can't be reached" in told[0]
+    assert "Redis is away, running jobs go on: Redis can't be reached" in told[0]
     assert "Redis is back after" in told[1]
     assert field(jobs.conn, job.id, "deliveries") == "1"
 
