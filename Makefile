@@ -94,13 +94,14 @@ nightly: ## all that .ci/run leaves out, in 100 minutes; goes on where it was; r
 flaky: venv-dev ## the list of flaky tests, and the failures that runs of .ci/run forgave
 	@$(BIN)/python -m tests.kit.flaky
 
-lint: venv-dev ## style, formatting, import layers, file sizes
+lint: venv-dev ## style, formatting, import layers, file sizes, words
 	@failed=0; \
 	$(BIN)/ruff check --output-format concise . || failed=1; \
 	$(BIN)/ruff format --check --output-format concise . || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	$(BIN)/python tools/check_sizes.py || failed=1; \
 	$(BIN)/python -m tools.check_lua || failed=1; \
+	$(BIN)/python tools/check_words.py || failed=1; \
 	exit $$failed
 
 type: venv-dev ## mypy --strict

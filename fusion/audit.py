@@ -40,7 +40,7 @@ class AuditedChange:
         self.count = (self.count or 0) + count
 
     def done(self, count: int | None = None, outcome: str = "ok", **details: object) -> None:
-        """Write down what came of it, once: later calls do nothing."""
+        """Write the result, once: later calls do nothing."""
         if self._ended:
             return
         self._ended = True
@@ -52,7 +52,7 @@ class AuditedChange:
         try:
             self._write(f"{self._nonce}:o", told | self._about() | _told(details))
         except (FusionError, RedisError, OSError) as error:
-            log.warning("audit: what came of %s could not be written: %s", self.action, error)
+            log.warning("audit: the result of %s could not be written: %s", self.action, error)
 
     def asked(self) -> None:
         """Write down that it was asked for. An entry that Redis refuses does not hinder the change, and is logged; raises StoreUnavailable and
@@ -96,7 +96,7 @@ def masked(value: object) -> str:
 def audited(
     connection: Redis, who: str, action: str, target: str = "", queues: Iterable[str] = (), **details: object
 ) -> Iterator[AuditedChange]:
-    """Write down who does what to what: that it was asked for, and at the end of the block what came of it, `ok` or the error. Who is killed
+    """Write who changes what: the request, and at the end of the block its result, `ok` or the error. Who is killed
     in between leaves an entry with no answer. `queues`: what it is about; who may see only some queues sees it if all are theirs. No
     `details` may hold arguments of jobs."""
     entry = AuditedChange(connection, who, action, target, queues, **details)

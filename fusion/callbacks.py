@@ -123,7 +123,7 @@ def _inside(host: str) -> str:
 
 
 def _entry(allowed: str) -> str:
-    """One of the allowed hosts, an address in its usual form. A relay refuses what is none."""
+    """One of the allowed hosts, an address in its usual form. A relay refuses any other."""
     star = "*." if allowed.startswith("*.") else ""
     rest = allowed[len(star) :]
     try:

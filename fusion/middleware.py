@@ -82,7 +82,7 @@ _lock = _thread.RLock()
 
 def register(middleware: Middleware | type[Middleware]) -> Middleware:
     """From now on call it, in this process and those that are forked from it; the first is outermost, those of the setting `middleware` are
-    outside of all. Returns it, made if a class was given; once more of the same does nothing. TypeError for what is none."""
+    outside of all. Returns it, made if a class was given; once more of the same does nothing. TypeError if it is not a middleware."""
     global registered
     made = _made(middleware)
     with _lock:

@@ -170,7 +170,7 @@ class Retry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Retry:
-        """Read the stored form. What a newer version added to it is left out. ValueError or TypeError for what is none."""
+        """Read the stored form. What a newer version added to it is left out. ValueError or TypeError if it is not a policy."""
         found = json.loads(text)
         known = {name: found[name] for name in _STORED if name in found}
         if known.get("place") not in ("keep", "back"):

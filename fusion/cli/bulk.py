@@ -152,7 +152,7 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
 
 
 def _leave(cli: Cli, operation: str, as_json: bool) -> NoReturn:
-    """Say what becomes of it after Ctrl-C; if it was over by then, what came of it."""
+    """Print what happens to it after Ctrl-C, or its result if it is over."""
     from fusion.operations import desk
 
     found = desk.find(cli.connection, operation)
@@ -189,7 +189,7 @@ def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
 
 
 def finish(cli: Cli, found: Operation, as_json: bool) -> None:
-    """Say what came of it, to the audit too. Exit code 1 if it was canceled, or a job was refused."""
+    """Print its result, and write it to the audit. Exit code 1 if it was canceled, or a job was refused."""
     cli.changed(found.done)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))

@@ -38,7 +38,7 @@ class Typed:
 
 
 def read(values: Sequence[str]) -> Typed:
-    """Read the values of the flag. A usage error for what is none."""
+    """Read the values of the flag. A usage error if one is not valid."""
     plain = [value for value in values if "=" not in value]
     if len(plain) > 1:
         raise click.UsageError(

@@ -263,7 +263,7 @@ def _events(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
 
 
 def _log(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
-    """What its task said by `Log`, and what came of it while it ran; where to look for more."""
+    """The lines that its task wrote by `Log`, the events of its run, and where to find more."""
     said = [one for one in known["events"]["entries"] if one["log"]]
     if said:
         yield from table(("LOG AT", "LINE"), [(_moment(one["at"]), one["message"] or "") for one in said])

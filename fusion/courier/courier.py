@@ -159,7 +159,7 @@ class Courier:
                     self._link.retry_at = time.monotonic() + _PAUSE
                 if self._taken or self._gone:  # Redis went away amid them
                     self._consumer.request_turn()
-                # Whatever came of it: a bell whose connection broke must not stay with the loop, which would call it without end.
+                # Also after an error: the loop would call a doorbell whose connection broke again and again.
                 self._consumer.listen([CALLBACKS], self.free_slots().floors)
                 self._loop.run_once(self._timers.pause())
             self._leave()

@@ -105,7 +105,7 @@ def _is_last(day: date, within: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Expression:
-    """Read a cron expression. ValueError for one that is none, that never comes, or that two schedulers could read differently."""
+    """Read a cron expression. ValueError if it is invalid, if it never comes, or that two schedulers could read differently."""
     fields = ALIASES.get(text, text).split()
     if text.startswith("@") and text not in ALIASES:
         more = "; to run at a start, enqueue the job where the service starts" if text == "@reboot" else ""

@@ -65,7 +65,7 @@ def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Seq
                 found.cron(said.expr, said.func, **said.options)
             else:
                 found.every(said.every, said.func, **said.options)
-        except Exception as error:  # of the call itself: an option that is none, a function without a name
+        except Exception as error:  # of the call itself: an unknown option, a function without a name
             name = str(said.options.get("id") or getattr(said.func, "__qualname__", said.func))
             found.faults[name.replace(".", "-").strip("<>")] = str(error) or repr(error)
     return found

@@ -38,7 +38,7 @@ def every(seconds: int) -> str:
 
 @lru_cache(maxsize=512)
 def expressed(expression: str) -> str:
-    """What a cron expression means; empty for one that no sentence of moderate length tells. ValueError for what is none."""
+    """What a cron expression means; empty for one that no sentence of moderate length tells. ValueError if it is invalid."""
     parsed = clock.parse(expression)
     times, days = _times(parsed.times), _days(parsed)
     if times is None or days is None:

@@ -35,7 +35,7 @@ class Sessions:
         self._connection, self._tokens, self._limiter = connection, tokens, limiter or FailureLimiter()
 
     def __call__(self, request: Request) -> Actor:
-        """Who asks; HttpError 401 without a session."""
+        """Return the viewer; HttpError 401 without a session."""
         secret = cookie_of(request, COOKIE)
         known = self._known(digest_of(secret)) if secret else None
         if known is None or (known.expires is not None and known.expires <= now()):
@@ -90,7 +90,7 @@ class Host:
         self._auth, self._actor = auth, actor
 
     def __call__(self, request: Request) -> Actor:
-        """Who asks; HttpError 403 if that is nobody."""
+        """Return the viewer; HttpError 403 if there is none."""
         if self._auth is None:
             raise HttpError(
                 403,

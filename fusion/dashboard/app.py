@@ -42,7 +42,7 @@ _SAID = "fusion_said"
 
 
 class DashboardApp(App):
-    """Pages for people. `authenticate`: who asks; `Sessions` besides have them log in. `tasks`: as `Api` has it, by default the setting."""
+    """Pages for people. `authenticate`: identifies the viewer; `Sessions` let viewers log in. `tasks`: as for `Api`; default: the setting."""
 
     def __init__(
         self,

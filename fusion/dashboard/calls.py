@@ -1,4 +1,4 @@
-"""The HTTP API, called in this process as who asks for a page: no page knows or does more than it would let them."""
+"""Calls the HTTP API in this process with the viewer's rights: a page has exactly the API's permissions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Calls:
 
 
 class _Answer:
-    """One of a GET: made by the first who asks, under its lock."""
+    """The answer to a GET: the first caller makes it, under its lock."""
 
     __slots__ = ("document", "lock", "until")
 

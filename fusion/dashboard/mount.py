@@ -20,7 +20,7 @@ class Dashboard:
     """The dashboard, to be mounted: `.wsgi` under a WSGI application, `.asgi` under an ASGI one.
 
     `auth(request)` says who may do what: an `Actor`, or a scope (`read`, `operate`, `admin`), or None for no access; without it nobody has any.
-    `request.origin` is the WSGI environ or the ASGI scope, where the application keeps its user. `actor(request)`: the name of who asks, for the
+    `request.origin` is the WSGI environ or the ASGI scope, where the application keeps its user. `actor(request)`: the name of the viewer, for the
     audit. `read_only`: nothing can be changed. `url_prefix`: where the application leaves the mount's path in that of the request, like a Django
     view. `links`: names and addresses to stand in the navigation. `tasks`: modules
     of whose functions edited copies may be made; by default the setting.

@@ -47,7 +47,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What came of an action. `to`: the path of the page to go on to, without the prefix; `wrong`: it did not do what was asked."""
+    """The result of an action. `to`: the path of the page to go on to, without the prefix; `wrong`: it did not do what was asked."""
 
     text: str
     to: str = ""
@@ -96,7 +96,7 @@ class View:
         return self.form.get(name, [default])[-1]
 
     def may(self, scope: str) -> bool:
-        """Whether who asks has this scope, and the dashboard changes anything at all."""
+        """True if the viewer has this scope and the dashboard is not read-only."""
         actor = self.request.actor
         return actor is not None and scope in actor.scopes and (scope == "read" or not self._read_only)
 
@@ -115,7 +115,7 @@ class View:
         return self._calls.get(self.request, f"/api/v1{path}", args, kept)
 
     def ask(self, path: str, *, kept: float = KEPT, **args: object) -> Any:
-        """The same; None if who asks may not know it."""
+        """The same; None if the viewer may not see it."""
         try:
             return self.get(path, kept=kept, **args)
         except HttpError as error:

@@ -15,7 +15,7 @@ from fusion.store.embedded.own_files import open_own, reason
 
 #: Seconds between two touches of a file that is locked: what clears /tmp of old files takes those for old that nobody touched for days.
 _TOUCH = 3600.0
-#: The file holds two pids, each in so many bytes: whose lock it is, and who asks for it.
+#: The file holds two pids, each in this many bytes: the holder of the lock, and its heir.
 _WIDTH = 16
 
 

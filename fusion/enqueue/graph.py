@@ -143,7 +143,7 @@ class Course:
         self.step: Step | None = next(self._steps)
 
     def answered(self, answer: Any) -> None:
-        """The step was made, and this is what came of it."""
+        """The step was made, and this is its reply."""
         try:
             self.step = self._steps.send(answer)
         except StopIteration as done:

@@ -1,4 +1,4 @@
-"""One call that enqueues, as middleware sees it: what it is about to write, held back if one wants that, and what came of it."""
+"""The enqueue call that producer middleware sees: middleware may defer it and observe its result."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ class Held:
         return not any("parents" in data.new.fields for data in call.parts[0][1])
 
 
-#: What came of one that was sent: its jobs, or what the call would have raised.
+#: The result of a call that was sent: its jobs, or the error that it would have raised.
 Sent = list[Job] | Exception
 
 

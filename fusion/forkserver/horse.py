@@ -199,7 +199,7 @@ class Channel:
 
 
 def _is_job(packet: bytes) -> bool:
-    """A packet that is none of the worker's words to a job that runs."""
+    """A packet that is not a known message of the worker."""
     return b"stored" not in (frame := unpack(packet[4:])) and b"running" not in frame and bool(frame)
 
 

@@ -24,7 +24,7 @@ _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error
 
 @dataclass(frozen=True, slots=True)
 class FailedFilter:
-    """Which failed jobs; what is None does not matter. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
+    """Which failed jobs; None: any. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
     `_callbacks`, are left out unless `queue` names one.
 
     `error`: the class, dotted or by its last name, or one of its bases, so that `ConnectionError` means all of its kind. `older_than`,

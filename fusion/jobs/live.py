@@ -18,7 +18,7 @@ _FIELDS = ("status", "origin", "seq", "func", "concurrency_key", "fair_key", "en
 
 @dataclass(frozen=True, slots=True)
 class LiveFilter:
-    """A choice of jobs that have not ended; what is None does not matter. The queue and the function may be wildcards (`tasks.sms.*`), the keys
+    """A choice of jobs that have not ended; None: any. The queue and the function may be wildcards (`tasks.sms.*`), the keys
     are whole. Fusion's own queues are left out. `older_than`, `newer_than`: seconds since it was enqueued."""
 
     queue: str | None = None

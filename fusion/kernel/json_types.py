@@ -37,7 +37,7 @@ def _tag(kind: str, value: Any) -> dict[str, Any]:
 #: Where the types of a framework are registered, by the module of the framework that has them; and by their tags.
 _ELSEWHERE = {"django.db.models": "fusion.contrib.django.models"}
 _TAGS = {"model": "django.db.models", "locked": "django.db.models"}
-#: By tag: whether a value is such a one, what makes it plain, what makes it of that again.
+#: By tag: a test of a value, its encoder, its decoder.
 _registered: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 

@@ -76,7 +76,7 @@ def to_progress(done: object, total: object, note: object) -> bytes:
 
 
 def parse_progress(raw: bytes | str | None) -> Progress | None:
-    """Read the stored form; None for what is none."""
+    """Read the stored form; None if it is not one."""
     if not raw or len(raw) > _MOST:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Operations, for who asks for them: begin one, look at them, cancel one."""
+"""Start, list and cancel bulk operations."""
 
 from __future__ import annotations
 

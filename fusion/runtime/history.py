@@ -85,7 +85,7 @@ class History:
             self._tell_at = time.monotonic() + self._every
 
     def _unix(self, text: bytes) -> float:
-        """Unix seconds of a stored time; 0 of what is none. Most times of a call share their second."""
+        """Unix seconds of a stored time; 0 if it is not a time. Most times of a call share their second."""
         if text[:19] != self._second:
             self._second, moment = text[:19], from_iso(text[:19])
             self._came = moment.timestamp() if moment else 0.0

@@ -53,7 +53,7 @@ def _text(item: Any, value: Any) -> str:
         )
         if item.metadata["read"](text) == value:
             return text
-    except (TypeError, ValueError):  # it has no such text, or that is none for the reader
+    except (TypeError, ValueError):  # it has no text form, or the reader refuses that
         pass
     raise ConfigurationError(_cannot(item.name))
 

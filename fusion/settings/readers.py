@@ -284,7 +284,7 @@ _MAKE_KEY = "make one with: python -c \"import secrets; print('k1:' + secrets.to
 
 
 def secret_keys(value: Any) -> tuple[str, ...]:
-    """`id:secret` texts, in one text parted by commas or line ends; `#` begins a line that is none. Messages never hold a secret."""
+    """`id:secret` texts, in one text parted by commas or line ends; `#` begins a comment. Messages never hold a secret."""
     items = re.split(r"[,\n]", value) if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
         raise Invalid("use a list of texts id:secret, or a text with commas between them")

@@ -185,7 +185,7 @@ class App:
 
 
 def check_allowed(route: Route, request: Request) -> None:
-    """403 unless who asks may call this route."""
+    """Raise 403 unless the caller may use this route."""
     if route.scope is not None:
         request.require(route.scope)
     if not (route.by_queue or request.scope.all):

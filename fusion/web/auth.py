@@ -198,7 +198,7 @@ class TokenFile:
 
 
 class Authenticator(Protocol):
-    """Says who asks, or raises HttpError."""
+    """Identifies the caller, or raises HttpError."""
 
     def __call__(self, request: Request) -> Actor: ...
 

@@ -18,7 +18,7 @@ _KEPT = "600"
 
 
 def check_origin_name(origin: str) -> str:
-    """Return `https://apps.example.com` as browsers send it. ValueError for what is none, `*` included."""
+    """Return `https://apps.example.com` as browsers send it. ValueError if it is not an origin, `*` included."""
     name = origin.strip().lower()
     if not _ORIGIN.fullmatch(name):
         raise ValueError(
@@ -52,7 +52,7 @@ class Cors:
         )
 
     def mark(self, request: Request, response: Response) -> None:
-        """Add to an answer who may read it. It differs by who asks, which caches on the way have to know."""
+        """Add to a response who may read it. It differs by caller, which caches on the way must know."""
         if not self.origins:
             return
         asked = ["Access-Control-Request-Method", "Access-Control-Request-Headers"] if request.method == "OPTIONS" else []

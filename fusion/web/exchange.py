@@ -62,7 +62,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks, what they may do, and with which queues. The name goes to the logs."""
+    """The caller: its name for the logs, what it may do, and with which queues."""
 
     name: str
     scopes: frozenset[str]
@@ -110,11 +110,11 @@ class Request:
 
     @property
     def scope(self) -> Scope:
-        """The queues that who asks may see: none without an actor."""
+        """The queues that the caller may see: none without an actor."""
         return self.actor.scope if self.actor else Scope(())
 
     def who(self) -> str:
-        """Who asks, as records of changes name them: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
+        """The caller, as the audit names it: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
         if self.actor is None or self.actor.anonymous:
             return f"anonymous@{plain(self.client, 100) or 'unknown'}"
         return self.actor.called or f"token:{self.actor.name}"

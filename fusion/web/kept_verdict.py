@@ -16,7 +16,7 @@ KEPT = 5.0
 
 
 class KeptVerdict:
-    """`healthy`, `strained`, `unhealthy`, no names: who asks has no token."""
+    """`healthy`, `strained`, `unhealthy`, no names: the caller has no token."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection, self._lock = connection, threading.Lock()

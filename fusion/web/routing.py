@@ -36,7 +36,7 @@ class Route:
     does, if the path is no other's: queues of other programs may have a `/` in their names. `scope`: what a caller needs; None
     means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too.
 
-    `by_queue`: it shows and changes nothing of the queues that who asks may not see (`within.py` helps). To a token that is restricted to some
+    `by_queue`: it shows and changes nothing of queues that the caller may not see (`within.py` helps). To a token that is restricted to some
     queues every other route with a scope is closed.
 
     `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a

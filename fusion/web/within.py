@@ -25,7 +25,7 @@ def seen_jobs(connection: Redis, scope: Scope, job_ids: Sequence[str]) -> list[s
 
 
 def check_job(connection: Redis, request: Request, job_id: object) -> str:
-    """Return the id. InvalidName for what is none, NoSuchJobError for a job that who asks may not see, or that is not there."""
+    """Return the id. InvalidName if it can't be an id; NoSuchJobError if there is no such job, or the caller may not see it."""
     name = check_job_id(job_id)
     if not seen_jobs(connection, request.scope, [name]):
         raise NoSuchJobError(f"no job {name!r} in the queues of this token: it never existed, was deleted, or its time is over")

@@ -142,7 +142,7 @@ class Outcomes:
 
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
-    """Decide by an outcome frame; one that is none is a failure."""
+    """Decide by an outcome frame. A frame of an unknown kind is a failure."""
     if frame.get(b"kind") not in _KINDS:
         return guarded(lambda: died(job, "its process sent something that is no outcome"))
     return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))

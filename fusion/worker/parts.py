@@ -32,7 +32,7 @@ from fusion.worker.task_logs import TaskLogs
 
 @dataclass(frozen=True)
 class SideProcesses:
-    """Command lines of processes beside a worker: a relay, and a worker for jobs on probation. `only_probation`: this worker is such a one."""
+    """Command lines of processes beside a worker: a relay, and a worker for jobs on probation. `only_probation`: this worker runs no others."""
 
     relay: Sequence[str] = ()
     probation: Sequence[str] = ()

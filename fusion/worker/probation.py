@@ -76,7 +76,7 @@ class Probation:
         return min(self._watched.next_at, max(redis_at, self._process.link.retry_at))
 
     def tick(self, now: float, incarnation: str, *, busy: bool, taking: bool) -> bool:
-        """Do what is due. `busy`: a job runs here; `taking`: the worker takes jobs. True if it may take such ones from now on."""
+        """Do what is due. `busy`: a job runs here; `taking`: the worker takes jobs. True if it may take jobs on probation from now on."""
         before = self.allowed
         if ended := self._watched.ended(now):
             self._bury(*ended, now)

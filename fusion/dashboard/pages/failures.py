@@ -32,7 +32,7 @@ def failures(view: View) -> dict[str, Any]:
 
 
 def failure(view: View) -> dict[str, Any]:
-    """One group: its trend, its example as far as who asks may know it, its jobs."""
+    """One group: its trend, its example as far as the viewer may see it, its jobs."""
     name = view.params["id"]
     group, query = view.get(f"/failures/{quote(name, safe='')}", limit=1, kept=_KEPT), term("group", name)
     return {
@@ -52,7 +52,7 @@ def _verbs(view: View) -> list[Verb]:
 
 
 def _example(view: View, job_id: str | None) -> Any:
-    """The last of its jobs; None if it is gone by now, or who asks may not know what it is about."""
+    """The last of its jobs; None if it is gone by now, or the viewer may not see it."""
     if job_id is None or not view.knows:
         return None
     try:

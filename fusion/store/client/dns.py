@@ -12,7 +12,7 @@ _FRESH = 30.0
 
 
 class _LookUp:
-    """One question to the resolver, asked in a thread. It can't be taken back: who asks the same meanwhile waits for this answer."""
+    """One question to the resolver, asked in a thread. It can't be taken back: a second caller with the same question waits for this answer."""
 
     def __init__(self, host: str) -> None:
         self._host = host

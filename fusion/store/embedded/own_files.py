@@ -14,7 +14,7 @@ from fusion.exceptions import ConfigurationError
 
 
 def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """Open a regular file, made if need be, as a descriptor. OSError for a link, which may lead to any file of ours, and for what is none."""
+    """Open a regular file, made if need be, as a descriptor. OSError for anything else, links too: one may lead to any file of ours."""
     # O_NONBLOCK: a pipe of that name must not hold us up until somebody reads it.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):

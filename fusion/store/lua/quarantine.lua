@@ -1,4 +1,4 @@
--- quarantine: failed jobs are set aside: they stay failed, but only who asks for them by name requeues them.
+-- quarantine: failed jobs are set aside: they stay failed, and only a requeue by id runs them again.
 -- ARGV: reason operation n_jobs
 -- INCLUDE: writer keys mark each failures count_operation
 -- Rest: ids

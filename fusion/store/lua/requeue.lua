@@ -55,7 +55,7 @@ local function requeue(id)
   local now = waits and 'deferred' or delay > 0 and 'scheduled' or 'queued'
   redis.call('HSET', key, 'status', now, 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  if ties and string.find(ties, '[dh]') then -- canceled before it arrived: who asks for it now wants it to run
+  if ties and string.find(ties, '[dh]') then -- canceled before it arrived: this call wants it to run
     ties = string.gsub(ties, '[dh]', '')
     redis.call('HSET', key, 'ties', ties)
   end

@@ -1,4 +1,4 @@
-"""The audit as people read it: what was asked for, and what came of it, in one entry."""
+"""The audit as people read it: a request and its result in one entry."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AuditInspector(InspectorBase):
         return gone if gone > 0 and found["length"] < KEPT else 0
 
     def _all(self, since: datetime | None) -> Iterator[AuditEntry]:
-        """What came of a change stands behind what was asked for: read from the end, it comes first."""
+        """The result of a change is written after the request: read from the end, it comes first."""
         least = "-" if since is None else str(max(0, int(since.timestamp() * 1000)))
         answers, last = dict[str, tuple[str, dict[str, str]]](), "+"
         while True:

@@ -50,7 +50,7 @@ class InspectorBase:
 
 
 def texts(row: Any) -> dict[str, str]:
-    """Decode a hash; of a key that is none, the text of Redis's error stands as its `error`."""
+    """Decode a hash. If the key is not one, `error` holds the text of Redis's error."""
     if isinstance(row, Exception):
         return {"error": str(row)}
     return {codec.text(name): codec.text(value) for name, value in row.items()}

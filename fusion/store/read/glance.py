@@ -66,7 +66,7 @@ class Glance(InspectorBase):
         return [_flow(codec.text(value)) for value in found]
 
     def counters(self, queues: Sequence[str]) -> list[Counters]:
-        """Read the lifetime counters of queues in one round trip; of a key that is none of ours, nothing."""
+        """Read the lifetime counters of queues in one round trip; nothing of a key of another program."""
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.totals(name)) for name in queues], raise_on_error=False)
         return [read_counters(row if isinstance(row, dict) else {}) for row in rows]
 

@@ -61,7 +61,7 @@ class SearchInspector(JobRows):
     clock: Callable[[], float] = staticmethod(monotonic)
 
     def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> Page:
-        """Read a page of the jobs that fit and may be seen, from `after` of the page before on. InvalidQuery for an `after` that is none.
+        """Read a page of the jobs that fit and may be seen, from `after` of the page before on. InvalidQuery if `after` is invalid.
 
         A state after the other: what runs, the one first that began first; what ended, the newest first; what waits in the order of its turn. Who
         stays in its state from the first page to the last is in exactly one. Where no index tells, the first 10,000 of a state are looked at. A

@@ -261,7 +261,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
         - Of queues with jobs of one class the first comes first; within the call they take turns, unless the order is the one `listed`.
-        - The last `ahead` of the slots are for jobs that will wait behind others: should the worker die, such a one has lost nothing unless
+        - The last `ahead` of the slots are for jobs that will wait behind others: should the worker die, such a job has lost nothing unless
           it was among `begun`, (job id, execution id) pairs, by then.
         - A lost reply is answered by calling again with the same `token`; a new one comes only after an answer.
         """

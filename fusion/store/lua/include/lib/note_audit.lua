@@ -1,5 +1,5 @@
 -- What people change is written down. Appended only, and kept short: two entries for a change, one that it was asked
--- for and one that tells what came of it. Nobody has to be able to do more with the key than XADD.
+-- for and one with its result. Nobody has to be able to do more with the key than XADD.
 local AUDIT, AUDIT_CAP = P .. 'audit', 20000
 
 -- `nonce`: a resend of the same writes nothing. `...`: names and values.

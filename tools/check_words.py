@@ -1,0 +1,57 @@
+"""Fail when the sources use more of the phrases that a reader has to decode. Each has a plain word, and a number that only goes down."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+FOLDERS = ("fusion", "tasks", "wrappers")
+SUFFIXES = (".py", ".lua")
+#: Phrase -> (times that it stands in the sources at most, how to say it plainly).
+PHRASES: dict[str, tuple[int, str]] = {
+    "who asks": (0, "the caller, the viewer"),
+    "came of": (0, "the result, the outcome"),
+    "of what is none": (0, "if it is not one, if it is invalid"),
+    "for what is none": (0, "if it is not one, if it is invalid"),
+    "such a one": (0, "name the thing"),
+    "so many": (107, "this many, `limit`, a number"),
+    "so long": (40, "this long, a time, `seconds`"),
+    "is told": (94, "receives, gets, reads"),
+    "are told": (19, "receive, get, read"),
+    "be told": (37, "receive, get, know"),
+    "hears of": (11, "learns of, receives"),
+    "what becomes": (14, "what happens to"),
+    "what became": (37, "the outcome of"),
+    "says so": (35, "reports it, logs it"),
+}
+
+
+def counted(root: Path) -> dict[str, list[str]]:
+    """For each phrase the places, as FILE:LINE."""
+    found: dict[str, list[str]] = {phrase: [] for phrase in PHRASES}
+    patterns = {phrase: re.compile(rf"\b{phrase}\b", re.IGNORECASE) for phrase in PHRASES}
+    files = (path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SUFFIXES)
+    for path in files:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for phrase, pattern in patterns.items():
+                found[phrase] += [f"{path.relative_to(root)}:{number}"] * len(pattern.findall(line))
+    return found
+
+
+def verdicts(found: dict[str, list[str]]) -> list[str]:
+    """One line for each phrase that stands there too often, or whose number is to be lowered."""
+    lines = []
+    for phrase, (most, plainly) in PHRASES.items():
+        if len(found[phrase]) > most:
+            places = ", ".join(found[phrase][:5]) if most == 0 else "see git diff"
+            lines.append(f"{phrase!r}: {len(found[phrase])} times, {most} at most ({places}); say: {plainly}")
+        elif len(found[phrase]) < most:
+            lines.append(f"{phrase!r}: {len(found[phrase])} times; lower its number in tools/check_words.py from {most}")
+    return lines
+
+
+if __name__ == "__main__":
+    wrong = verdicts(counted(Path(__file__).resolve().parent.parent))
+    print("\n".join(wrong) or f"words: none of {len(PHRASES)} phrases stands there more often than before")
+    sys.exit(bool(wrong))
