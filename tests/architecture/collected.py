@@ -42,7 +42,7 @@ class Case:
 def collected(files: Sequence[Path]) -> list[Case]:
     """In a process of its own, for all of these files."""
     command = [sys.executable, "-m", "tests.architecture.collected", *map(str, files)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return [Case(**row | {"claims": tuple(row["claims"]), "places": tuple(row["places"])}) for row in json.loads(ran.stdout)]
 

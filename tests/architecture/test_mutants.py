@@ -28,6 +28,7 @@ def test_each_catching_test_exists() -> None:
     assert [f"{path}::{name}" for path, name in named if f"\ndef {name}(" not in (ROOT / path).read_text()] == []
 
 
+@pytest.mark.timeout(180)
 def test_each_catching_case_exists() -> None:
     cases = {node for mutant in MUTANTS for node in mutant.caught_by if "[" in node}
     found = collected(sorted({ROOT / node.partition("::")[0] for node in cases}))
