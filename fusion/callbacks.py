@@ -14,6 +14,8 @@ from fusion.kernel.timeutil import FURTHEST, parse_seconds
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
+    from fusion.store.read.callback_inspector import DeliveryInfo
+    from fusion.store.write.broker import Broker
 
 #: What a URL must look like to be accepted. What the producer's settings refuse by the URL alone is refused here; the relay's settings, and
 #: the addresses of a name, decide when it is called (`fusion.delivery.targets`).
@@ -22,6 +24,8 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST = 2048
+#: Deliveries that are put back in one call.
+_CHUNK = 100
 
 
 class Callback:
@@ -168,3 +172,21 @@ def read_host(text: str) -> str:
         return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
         raise ValueError("the URL's host ends in a number but is no IPv4 address; write it as 192.0.2.1") from None
+
+
+def retry_deliveries(broker: Broker, now: float, chosen: Sequence[DeliveryInfo], refused: dict[str, str]) -> int:
+    """Try these again and return how many; the reason of each other goes to `refused`. `now`: Unix seconds by the server's clock."""
+    from fusion.kernel.nonces import new_nonce
+
+    count = 0
+    ended = [one.id for one in chosen if one.status in ("failed", "canceled")]
+    answers = {one.id: broker.reschedule(one.id, now) for one in chosen if one.status in ("waiting", "retrying")}
+    for start in range(0, len(ended), _CHUNK):
+        part = ended[start : start + _CHUNK]
+        answers |= dict(zip(part, broker.requeue(part, new_nonce()), strict=True))
+    for delivery, answer in answers.items():
+        if answer in ("ok", "queued", "started"):  # it is on its way
+            count += 1
+        else:
+            refused[delivery] = "no such callback" if answer == "missing" else f"it is {answer}"
+    return count

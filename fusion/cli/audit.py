@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import click
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.failed import age
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
@@ -51,7 +50,10 @@ def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_j
     if missing:
         echo(f"{missing:,} entries are missing: somebody took them out of the audit, which keeps 20,000", err=True)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "entries": [entry.document() for entry in found], "missing": missing}))
+        from fusion.views.audit import AuditView, ChangeView
+
+        after = found[-1].id if len(found) == limit else None
+        echo_json(AuditView(entries=[ChangeView.of(entry) for entry in found], after=after, missing=missing))
     elif found:
         echo("\n".join(_lines(found)))
     else:

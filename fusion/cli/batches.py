@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
@@ -11,7 +10,7 @@ import click
 
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.exceptions import NoSuchBatchError
@@ -45,7 +44,9 @@ def batches(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     inspector, at = batch_inspector_of(cli.looking), cli.inspector.now()
     found, total = inspector.listed(offset, limit), inspector.count()
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "total": total, "batches": [info.document() for info in found]}, indent=2))
+        from fusion.views.batch import BatchesView, BatchView
+
+        echo_json(BatchesView(batches=[BatchView.of(info) for info in found], total=total, offset=offset))
         return
     if not found:
         echo("no batches")
@@ -95,8 +96,10 @@ def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> Non
         _unknown(batch_id)
     members = inspector.page(batch_id, offset, limit)
     if as_json:
-        shown = [{"id": member, "status": status} for member, status in members]
-        echo(json.dumps({"schema": SCHEMA, **info.document(), "members": shown}, indent=2))
+        from fusion.views.batch import BatchWithMembersView, MemberView
+
+        shown = [MemberView(id=member, status=status) for member, status in members]
+        echo_json(BatchWithMembersView.of(info, members=shown, offset=offset))
         return
     other = ", ".join(f"{count} {name}" for name, count in info.outcomes.items() if count)
     named = f" ({info.name})" if info.name else ""
@@ -127,7 +130,9 @@ def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
         _unknown(batch_id)
     cli.changed(canceled + running)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": running}))
+        from fusion.views.batch import BatchCanceledView
+
+        echo_json(BatchCanceledView(id=batch_id, canceled=canceled, running=running))
     else:
         echo(f"{canceled} jobs canceled" + f", {running} run and will not run again" * bool(running))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
@@ -111,17 +111,6 @@ def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, prog
         told = f"{callbacks.waiting} callbacks wait to be delivered{more}; to see more: {program} callbacks list"
         lines.append(styled(told, fg="yellow" if more else None))
     return lines
-
-
-def sink(one: SinkInfo) -> dict[str, Any]:
-    """A sink in short, as JSON shows it; `events stats` has more."""
-    return {
-        "name": one.name,
-        "behind": one.behind,
-        "failing": one.failing_since is not None,
-        "parked": one.parked,
-        "dropped": one.dropped,
-    }
 
 
 def _told(word: str, pause: Pause, at: datetime) -> str:

@@ -15,7 +15,7 @@ import click
 
 from fusion.cli.context import Cli, confirmed, prog
 from fusion.cli.control import tell_unknown
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table
 
@@ -181,18 +181,27 @@ def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
 
     alive, found = desk.has_carriers(cli.connection), desk.find(cli.connection, operation)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "operation": found and found.document(), "carried_on": alive}))
+        echo_operation(cli, found)
     else:
         echo(f"Operation {operation} has begun; {prog()} operations show {operation} tells how far it is")
     if not alive:
         echo(f"No worker or scheduler lives to carry it on: start one, or {prog()} operations run {operation}", err=True)
 
 
+def echo_operation(cli: Cli, found: Operation | None) -> None:
+    """Print an operation as JSON; null for none."""
+    from fusion.views.base import to_json
+    from fusion.views.operation import views_of
+
+    shown = to_json(views_of(cli.connection, [found])[0]) if found else None
+    echo(json.dumps({"schema": SCHEMA, "operation": shown}))
+
+
 def finish(cli: Cli, found: Operation, as_json: bool) -> None:
     """Print its result, and write it to the audit. Exit code 1 if it was canceled, or a job was refused."""
     cli.changed(found.done)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))
+        echo_operation(cli, found)
     else:
         canceled = f"; canceled by {found.canceled_by or 'somebody'}" if found.status == "canceled" else ""
         echo(f"{found.done:,} jobs {found.word}, {found.skipped:,} skipped, {found.refused:,} refused{canceled}")
@@ -215,8 +224,9 @@ def reasons(found: Operation) -> list[str]:
 
 def _tell_what_would_be(plan: Plan, impact: Impact, as_json: bool, err: bool = False) -> None:
     if as_json:
-        asked = {"action": plan.action.name, "query": plan.query.text, "args": dict(plan.args)}
-        echo(json.dumps({"schema": SCHEMA, "dry_run": True, **asked, **impact.document()}))
+        from fusion.views.operation import OperationPlannedView
+
+        echo_json(OperationPlannedView.of(plan, impact))
         return
     if impact.matched:
         parts = [(queue or "-", state, f"{count:,}") for (queue, state), count in impact.by.most_common()]

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.callbacks import shown_url
+from fusion.callbacks import retry_deliveries, shown_url
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo, styled
+from fusion.cli.output import echo, echo_json, styled
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.watch import watchable
-from fusion.documents.deliveries import again, document
 from fusion.kernel import defaults
-from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.store.read.callback_inspector import CallbackInspector, DeliveryInfo
@@ -78,9 +76,10 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     shown, more = found[:limit], len(found) > limit
     dropped, refused, gone = inspector.dropped(), inspector.refused(), inspector.gone()
     if as_json:
-        rows = [document(one) for one in shown]
-        counts = {"dropped": dropped, "refused": refused, "gone": gone}
-        echo(json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, **counts}))
+        from fusion.views.delivery import CallbacksView, CallbackView
+
+        rows = [CallbackView.of(one) for one in shown]
+        echo_json(CallbacksView(callbacks=rows, offset=0, more=more, dropped=dropped, refused=refused, gone=gone))
         return
     if shown:
         echo(
@@ -160,7 +159,7 @@ def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | 
         chosen = list(inspector.find("failed"))
     else:
         chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
-    count = again(cli.broker, cli.inspector.now().timestamp(), chosen, refused)
+    count = retry_deliveries(cli.broker, cli.inspector.now().timestamp(), chosen, refused)
     cli.changed(count)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))

@@ -14,7 +14,7 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo, styled
+from fusion.cli.output import echo, echo_json, styled
 from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
@@ -83,17 +83,18 @@ def list_entries(cli: Cli, as_json: bool) -> None:
     MISSED ticks had nobody to run them in time (misfire), OVERLAPPED ones were skipped for a job that had not ended.
     """
     from fusion.cli import cron_render as render
-    from fusion.documents.cron import last_jobs
+    from fusion.cron.state import last_jobs
     from fusion.store.access import cron_inspector_of
 
     inspector = cron_inspector_of(cli.looking)
     at, infos = cli.inspector.now(), inspector.entries()
     alive = [scheduler.name for scheduler in inspector.schedulers() if scheduler.alive]
-    views = [render.View.of(info, at.timestamp()) for info in infos]
+    views = [render.EntryState.of(info, at.timestamp()) for info in infos]
     jobs = last_jobs(cli.inspector, [job for info in infos for job in (info.last_job, info.manual_job) if job])
     if as_json:
-        entries = [render.entry_document(view, jobs) for view in views]
-        echo(json.dumps({"schema": SCHEMA, "schedulers": alive, "entries": entries}))
+        from fusion.views.cron import CronEntriesView
+
+        echo_json(CronEntriesView.of(alive, views, jobs))
         return
     if not views:
         cli.tell_broken()
@@ -136,7 +137,10 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
     found, remarks = render.ticks(plan, at.timestamp(), count), [text for text in (plan.fault, *plan.remarks()) if text]
     if as_json:
         about = {"id": info.id if info else None, "when": plan.text, "paused": bool(info and info.paused)}
-        rows = [render.tick_document(plan, tick) for tick in found]
+        from fusion.views.base import to_json
+        from fusion.views.cron import TickView
+
+        rows = [to_json(TickView.of(plan, tick)) for tick in found]
         echo(json.dumps({"schema": SCHEMA, **about, "ticks": rows, "remarks": remarks}))
         return
     echo("\n".join(render.coming(plan, found, at.timestamp())) if found else f"{plan.text}: it has ended, no tick is left")
@@ -160,14 +164,17 @@ def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
     there already); taken (JOB is not this entry's: the tick did not run); manual.
     """
     from fusion.cli import cron_render as render
-    from fusion.documents.cron import last_jobs
+    from fusion.cron.state import last_jobs
 
     scheduler = _scheduler(cli)
-    view = render.View.of(_find(scheduler, id), now().timestamp())
+    view = render.EntryState.of(_find(scheduler, id), now().timestamp())
     found = scheduler.history(id, count)
     jobs = last_jobs(cli.inspector, [one.what for one in found if one.outcome != "missed"])
     if as_json:
-        rows = [render.decision_document(one, jobs) for one in found]
+        from fusion.views.base import to_json
+        from fusion.views.cron import DecisionView
+
+        rows = [to_json(DecisionView.of(one, jobs)) for one in found]
         echo(json.dumps({"schema": SCHEMA, "id": id, "decisions": rows}))
     elif not found:
         echo(f"Nothing yet: no tick of {id} was due")
@@ -286,7 +293,9 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
     """
     from fusion.cli import cron_render as render
     from fusion.cron.declared import collect
+    from fusion.cron.state import instant
     from fusion.kernel.importing import task_modules
+    from fusion.kernel.timeutil import to_iso
 
     settings, at = cli.settings, now().timestamp()
     declaring = names.split(modules) or settings.schedule or ()
@@ -298,7 +307,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
             {
                 "id": entry.id,
                 "when": entry.plan.text,
-                "next": render.iso(entry.plan.after(int(at))),
+                "next": None if (tick := entry.plan.after(int(at))) is None else to_iso(instant(tick)),
                 "queue": entry.queue,
                 "function": entry.func_name,
                 "remarks": entry.remarks(int(at)),

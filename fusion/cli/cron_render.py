@@ -10,15 +10,11 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import table
 from fusion.cli.times import told
 from fusion.cron.entry import Entry
-from fusion.documents.cron import GONE as GONE
-from fusion.documents.cron import LastJob as LastJob
-from fusion.documents.cron import View as View
-from fusion.documents.cron import decision_document as decision_document
-from fusion.documents.cron import entry_document as entry_document
-from fusion.documents.cron import instant, local, newest
-from fusion.documents.cron import iso as iso
-from fusion.documents.cron import tick_document as tick_document
-from fusion.documents.cron import ticks as ticks
+from fusion.cron.state import GONE as GONE
+from fusion.cron.state import EntryState as EntryState
+from fusion.cron.state import LastJob as LastJob
+from fusion.cron.state import instant, local, newest
+from fusion.cron.state import ticks as ticks
 
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
@@ -28,7 +24,7 @@ _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "
 # -- list
 
 
-def listing(views: Sequence[View], jobs: Mapping[str, LastJob], program: str) -> list[str]:
+def listing(views: Sequence[EntryState], jobs: Mapping[str, LastJob], program: str) -> list[str]:
     """`cron list` as lines."""
     header = ("ID", "WHEN", "NEXT", "LAST", "JOB", "QUEUE", "DECLARED BY", "STATE", "ENQUEUED", "MISSED", "OVERLAPPED")
     rows = []
@@ -51,7 +47,7 @@ def listing(views: Sequence[View], jobs: Mapping[str, LastJob], program: str) ->
     return [*table(header, rows, (8, 9, 10)), *_remarks(views, program)]
 
 
-def _remarks(views: Iterable[View], program: str) -> list[str]:
+def _remarks(views: Iterable[EntryState], program: str) -> list[str]:
     """In full, with what to do, the remarks for which a word in the table is too short."""
     lines = []
     for view in views:

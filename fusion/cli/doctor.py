@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.health import UNHEALTHY
 from fusion.cli.hints import command
-from fusion.cli.output import echo, styled
+from fusion.cli.output import echo, echo_json, styled
 from fusion.cli.tables import folded
 
 if TYPE_CHECKING:
@@ -38,13 +37,9 @@ def doctor(cli: Cli, strict: bool, as_json: bool) -> None:
     look = Look(cli.connection, cli.settings, prog())
     found = of(look, examine(look))
     if as_json:
-        document = {
-            "schema": SCHEMA,
-            **found.document(),
-            "checks": [check.name for check in CHECKS],
-            "findings": [one.document() for one in found.findings],
-        }
-        echo(json.dumps(document))
+        from fusion.views.finding import DoctorView
+
+        echo_json(DoctorView.of_all(found, [check.name for check in CHECKS]))
     else:
         echo(text(found, len(CHECKS)))
     levels = {one.level for one in found.findings}

@@ -10,7 +10,7 @@ import click
 
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
@@ -56,7 +56,12 @@ def stats(cli: Cli, as_json: bool) -> None:
     snapshot = render.EventsSnapshot(
         inspector.stream(), tuple(inspector.sinks()), tuple(inspector.relays()), cli.settings.sinks, cli.settings.events_cap
     )
-    echo(json.dumps(render.document(snapshot)) if as_json else render.text(snapshot, prog()))
+    if as_json:
+        from fusion.views.events import SinksView
+
+        echo_json(SinksView.of(snapshot, configured=True))
+    else:
+        echo(render.text(snapshot, prog()))
 
 
 @_command("tail", "run_worker.py events tail -n 50\n  run_worker.py events tail --follow --job 4f1c")

@@ -9,12 +9,11 @@ from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.tables import table
 from fusion.cli.times import here
-from fusion.documents.events import EventsSnapshot as EventsSnapshot
-from fusion.documents.events import document as document
-from fusion.documents.events import state_of
 from fusion.events.wording import message_of
 from fusion.kernel.redaction import printable
 from fusion.kernel.timeutil import now
+from fusion.views.events import EventsSnapshot as EventsSnapshot
+from fusion.views.events import sink_state
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,7 +63,7 @@ def _row(sink: SinkInfo) -> list[str]:
 
 
 def _state(sink: SinkInfo) -> str:
-    state = state_of(sink)
+    state = sink_state(sink)
     if state == "unserved":
         return styled("no relay" + ("" if sink.served is None else f" for {seconds(sink.served)}"), fg="yellow")
     if state == "delivering":

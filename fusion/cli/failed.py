@@ -13,14 +13,13 @@ from fusion.cli import bounds, bulk, names
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.render import callback_errors
 from fusion.cli.tables import folded, table
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.kernel.redaction import cut
-from fusion.kernel.timeutil import now, parse_seconds, to_iso
+from fusion.kernel.timeutil import now, parse_seconds
 from fusion.status import FOREIGN, why_not
 
 if TYPE_CHECKING:
@@ -107,14 +106,28 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
 
         every = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
         shown, total = every[:limit], sum(one.count for one in every)
-        documents, lines, left = [_document(one) for one in shown], _lines(shown), len(every) - len(shown)
+        from fusion.views.base import to_json
+        from fusion.views.failure import CountedFailuresView
+
+        documents, lines, left = (
+            [to_json(CountedFailuresView.counted(one)) for one in shown],
+            _lines(shown),
+            len(every) - len(shown),
+        )
     if not documents and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     held = [one for one in cli.inspector.blocked() if one.kind == "held"]
     if as_json:
-        waiting = [{"queue": one.queue, "task": one.task, "count": one.count, "reason": one.why} for one in held]
+        from fusion.views.base import to_json
+        from fusion.views.fleet import BlockedView, CallbackErrorsView
+
+        waiting = [to_json(BlockedView.of(one)) for one in held]
         found = {"failed": total, "groups": documents, "held": waiting}
-        echo(json.dumps({"schema": SCHEMA, **found, "callback_errors": callback_errors(cli.onlooker.callback_errors())}))
+        echo(
+            json.dumps(
+                {"schema": SCHEMA, **found, "callback_errors": to_json(CallbackErrorsView.of(cli.onlooker.callback_errors()))}
+            )
+        )
     elif not documents:
         cli.tell_broken()
         echo("No failed jobs")
@@ -138,6 +151,8 @@ def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, i
     many jobs have failed. None where the jobs themselves must tell: some failed in a version that kept no groups, or a key is broken."""
     from fusion.cli.failures_render import rows_of
     from fusion.store.access import failure_inspector_of
+    from fusion.views.base import to_json
+    from fusion.views.failure import FailureGroupView
 
     inspector = failure_inspector_of(cli.looking)
     if not inspector.grouped():
@@ -146,7 +161,7 @@ def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, i
     if not found:
         return None
     at = inspector.now()
-    return [one.document(at) for one in found], rows_of(found, at), count - len(found), jobs
+    return [to_json(FailureGroupView.of(one, at)) for one in found], rows_of(found, at), count - len(found), jobs
 
 
 def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
@@ -160,7 +175,9 @@ def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
         raise click.ClickException(f"there is no failure group {group}; those there are: {prog()} failures")
     at, jobs = inspector.now(), inspector.jobs(group, 0, limit)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, **found.document(at, minutes=True), "jobs": jobs}))
+        from fusion.views.failure import FailureView
+
+        echo_json(FailureView.whole(found, at, jobs))
     else:
         echo("\n".join(page_of(found, jobs, at)))
 
@@ -185,20 +202,6 @@ def _lines(groups: list[FailureGroup]) -> list[str]:
 
 def _ago(moment: datetime | None) -> str:
     return "-" if moment is None else f"{seconds((now() - moment).total_seconds())} ago"
-
-
-def _document(group: FailureGroup) -> dict[str, Any]:
-    return {
-        "error_class": group.error_class,
-        "message": group.message,
-        "error_frame": group.error_frame or None,
-        "count": group.count,
-        "quarantined": group.quarantined,
-        "first_seen": None if group.first_seen is None else to_iso(group.first_seen),
-        "last_seen": None if group.last_seen is None else to_iso(group.last_seen),
-        "queues": dict(group.queues),
-        "example": group.example,
-    }
 
 
 # -- quarantine

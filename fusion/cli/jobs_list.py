@@ -14,17 +14,17 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import Command
 from fusion.cli.marks import age
-from fusion.cli.output import echo, shown, styled
+from fusion.cli.output import echo, echo_json, shown, styled
 from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidQuery
-from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.store.query.grammar import Query
     from fusion.store.read.search_inspector import FoundJob, Page, SearchInspector
+    from fusion.views.job import JobsView
 
 SCHEMA = 1
 #: Jobs of a table, and those that are read at a time for who wants more.
@@ -94,7 +94,7 @@ def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids
     else:
         page = _page(search, query, limit or _ROWS, after)
         if as_json:
-            echo(json.dumps(_document(query, page, cli.inspector.now())))
+            echo_json(_view(query, page))
         else:
             _show(cli, query, page, limit)
 
@@ -138,31 +138,32 @@ def _count(search: SearchInspector, query: Query, as_json: bool) -> None:
 # -- for programs
 
 
-def _document(query: Query, page: Page, at: datetime) -> dict[str, Any]:
+def _view(query: Query, page: Page) -> JobsView:
     from fusion.store.read.search_inspector import in_words
+    from fusion.views.job import FoundJobView, JobsView
 
-    return {
-        "schema": SCHEMA,
-        "query": query.text,
-        "at": to_iso(at),
-        "jobs": [job.document() for job in page.jobs],
-        "after": page.after or None,
-        "looked": page.looked,
-        "total": page.total,
-        "complete": page.complete,
-        "note": in_words(page.searched) or None,
-    }
+    return JobsView(
+        query=query.text,
+        jobs=[FoundJobView.of(job) for job in page.jobs],
+        after=page.after or None,
+        looked=page.looked,
+        total=page.total,
+        complete=page.complete,
+        note=in_words(page.searched) or None,
+        broken=[],
+    )
 
 
 def _written(search: SearchInspector, query: Query, limit: int | None, after: str, as_csv: bool) -> None:
     """Row by row, page after page: what is read by a pipe begins at once."""
     from fusion.store.read.search_inspector import in_words
+    from fusion.views.job import row_of
 
     note = ""
     head = as_csv
     for page in _pages(search, query, limit, after):
         if as_csv:
-            rows = [_row(job) for job in page.jobs]
+            rows = [row_of(job) for job in page.jobs]
             for cells in [[*rows[0]] for _ in range(head and bool(rows))] + [[*row.values()] for row in rows]:
                 echo(_line(cells))
             head = head and not rows
@@ -182,11 +183,6 @@ def _pages(search: SearchInspector, query: Query, limit: int | None, after: str)
         after = page.after
         if not after or left == 0:
             return
-
-
-def _row(job: FoundJob) -> dict[str, Any]:
-    error = {"error": job.error or None, "error_at": job.frame or None}
-    return {name: value for name, value in job.document().items() if name != "error"} | error
 
 
 def _line(cells: list[Any]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.documents.times import age as age
-from fusion.documents.times import iso as iso
+from fusion.views.base import age as age
 
 #: Seconds that the oldest job may wait before that is marked, and marked as worse.
 OLD, VERY_OLD = 300.0, 1800.0

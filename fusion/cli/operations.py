@@ -11,7 +11,7 @@ import click
 from fusion.cli import bulk
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command, Group, command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
@@ -47,7 +47,9 @@ def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
 
     found, total = desk.listed(cli.looking, offset, limit)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "total": total, "operations": [one.document() for one in found]}, indent=2))
+        from fusion.views.operation import OperationsView, views_of
+
+        echo_json(OperationsView(operations=views_of(cli.looking, found), total=total, offset=offset))
         return
     if not found:
         echo("no operations")
@@ -84,7 +86,9 @@ def show(cli: Cli, operation_id: str, as_json: bool) -> None:
         _missing(operation_id)
     alive = bool(found.carrier) or found.status != "running" or desk.has_carriers(cli.looking)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, **found.document(), "carried_on": alive}, indent=2))
+        from fusion.views.operation import OperationView
+
+        echo_json(OperationView.of(found, alive))
         return
     args = " ".join(f"{name}={value}" for name, value in found.args.items())
     lines = [
@@ -119,7 +123,7 @@ def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
     if found is None:
         _missing(operation_id)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))
+        bulk.echo_operation(cli, found)
     elif answer == "canceled":
         echo(f"Operation {found.id} is canceled: {found.done:,} of {found.total:,} jobs were {found.word} before, and stay so")
     if answer != "canceled":

@@ -6,8 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from fusion.views.base import View
 
 #: In each of our own colours until it is printed. Nobody else can know it: colours that strangers wrote are made visible like the rest.
 _MARK = f"{10**9 + int.from_bytes(os.urandom(4))};"
@@ -55,6 +59,15 @@ def kept() -> Iterator[list[str]]:
         yield _kept
     finally:
         _kept = before
+
+
+def echo_json(shown: View, **more: object) -> None:
+    """Print a view as one JSON document, with `schema` before its fields and `more` behind."""
+    import json
+
+    from fusion.views.base import EVERYONE, to_json
+
+    echo(json.dumps({"schema": 1, **to_json(shown, EVERYONE), **more}))
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:

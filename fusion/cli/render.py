@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import folded, room, table
 from fusion.kernel.program import WRITTEN
-from fusion.kernel.timeutil import to_iso
 from fusion.views.worker import UNLOADED, state_of
 
 if TYPE_CHECKING:
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.event_inspector import SinkInfo
     from fusion.store.read.glance import Flow
-    from fusion.store.read.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
+    from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
+    from fusion.views.fleet import SnapshotView
 
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
@@ -228,11 +228,6 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     return lines + _cron_remarks(snapshot, program)
 
 
-def callback_errors(errors: CallbackErrors | None) -> dict[str, Any] | None:
-    """Errors of callbacks as JSON shows them."""
-    return None if errors is None else {"count": errors.count, "job_id": errors.job_id, "at": marks.iso(errors.at)}
-
-
 def _who_moves_them(snapshot: Snapshot) -> str:
     """Nobody need start a scheduler for the sake of jobs that wait for a time."""
     by_workers = snapshot.scheduler_alive is False and any(worker.alive for worker in snapshot.workers or ())
@@ -313,42 +308,43 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
     return "\n".join(shown(line, _ANY) for line in lines)
 
 
-def document(snapshot: Snapshot) -> dict[str, Any]:
-    """One JSON document; a part that was not asked for is null."""
-    from fusion.views.base import to_json
+def view(snapshot: Snapshot) -> SnapshotView:
+    """All of it; a part that was not asked for is None."""
+    from fusion.views.events import SinkView
+    from fusion.views.finding import VerdictView
+    from fusion.views.fleet import BlockedView, CallbackCountsView, CallbackErrorsView, CronCountsView, SnapshotView
     from fusion.views.limit import KeyView
-    from fusion.views.queue import KeylessView
+    from fusion.views.queue import KeylessView, QueueListedView, flow_of
     from fusion.views.scheduler import SchedulerView
     from fusion.views.worker import WorkerView
 
-    totals = snapshot.totals
-    return {
-        "schema": SCHEMA,
-        "at": to_iso(snapshot.at),
-        "suspended": totals.suspended,
-        "failed": totals.failed,
-        "scheduled": totals.scheduled,
-        "dropped": totals.dropped,
-        "callback_errors": callback_errors(totals.callback_errors),
-        "keyless": [to_json(KeylessView.of(one)) for one in totals.keyless],
-        "broken": list(snapshot.broken),
-        "verdict": snapshot.verdict and snapshot.verdict.document(),
-        "blocked": [{**asdict(one), "since": marks.iso(one.since)} for one in snapshot.blocked],
-        "stuck": [to_json(KeyView.of(one)) for one in snapshot.stuck],
-        "held": sum(one.count for one in snapshot.blocked if one.kind == "held"),
-        "sinks": None if snapshot.sinks is None else [bounds.sink(one) for one in snapshot.sinks],
-        "callbacks": snapshot.callbacks and asdict(snapshot.callbacks),
-        "queues": None if snapshot.queues is None else [_queue(snapshot, one) for one in snapshot.queues],
-        "workers": None if snapshot.workers is None else [to_json(WorkerView.of(one, snapshot.at)) for one in snapshot.workers],
-        "schedulers": None
-        if snapshot.schedulers is None
-        else [to_json(SchedulerView.of(one, snapshot.at)) for one in snapshot.schedulers],
-        "cron": None if snapshot.cron is None else asdict(snapshot.cron),
-    }
+    totals, at, queues, cron = snapshot.totals, snapshot.at, snapshot.queues, snapshot.cron
+    return SnapshotView(
+        at=at,
+        suspended=totals.suspended,
+        failed=totals.failed,
+        scheduled=totals.scheduled,
+        dropped=totals.dropped,
+        callback_errors=CallbackErrorsView.of(totals.callback_errors),
+        keyless=[KeylessView.of(one) for one in totals.keyless],
+        broken=list(snapshot.broken),
+        verdict=VerdictView.of(snapshot.verdict) if snapshot.verdict else None,
+        blocked=[BlockedView.of(one) for one in snapshot.blocked],
+        stuck=[KeyView.of(one) for one in snapshot.stuck],
+        held=sum(one.count for one in snapshot.blocked if one.kind == "held"),
+        sinks=None if snapshot.sinks is None else [SinkView.of(one) for one in snapshot.sinks],
+        callbacks=CallbackCountsView.of(snapshot.callbacks) if snapshot.callbacks else None,
+        queues=None
+        if queues is None
+        else [QueueListedView.of(one, at, per_minute=flow_of(snapshot.flows.get(one.name))) for one in queues],
+        workers=None if snapshot.workers is None else [WorkerView.of(one, at) for one in snapshot.workers],
+        schedulers=None if snapshot.schedulers is None else [SchedulerView.of(one, at) for one in snapshot.schedulers],
+        cron=None if cron is None else CronCountsView(entries=cron.entries, paused=cron.paused, errors=cron.errors),
+    )
 
 
-def _queue(snapshot: Snapshot, queue: QueueInfo) -> Any:
-    from fusion.views.base import to_json
-    from fusion.views.queue import QueueListedView, flow_of
+def document(snapshot: Snapshot) -> dict[str, Any]:
+    """One JSON document; a part that was not asked for is null."""
+    from fusion.views.base import EVERYONE, to_json
 
-    return to_json(QueueListedView.of(queue, snapshot.at, per_minute=flow_of(snapshot.flows.get(queue.name))))
+    return {"schema": SCHEMA, **to_json(view(snapshot), EVERYONE)}

@@ -10,7 +10,7 @@ import click
 
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
@@ -60,36 +60,34 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     Of all queues: those that were enqueued for later, that failed and will be tried again, and that were held back. `due` means that any
     worker moves it to its queue now.
     """
-    from fusion.documents import scheduled as documents
+    from fusion.jobs.scheduled import waiting_jobs
+    from fusion.kernel.redaction import masked_text
 
     total, at = cli.onlooker.scheduled_count(), cli.inspector.now()
     found = cli.onlooker.scheduled(offset, limit)
     if not found:
         cli.tell_broken()
-    rows = documents.rows(cli.inspector, [job_id for job_id, _ in found])
-    lines = [(job_id, moment, row, documents.why(row)) for (job_id, moment), row in zip(found, rows, strict=True)]
+    lines = waiting_jobs(cli.inspector, found)
     if as_json:
-        jobs = [
-            {
-                "id": job_id,
-                "due_at": to_iso(moment),
-                "due_in": (moment - at).total_seconds(),
-                "queue": row["origin"] or None,
-                "description": row["description"] or None,
-                "why": why,
-            }
-            for job_id, moment, row, why in lines
-        ]
-        document = {"schema": SCHEMA, "at": to_iso(at), "total": total, "offset": offset, "limit": limit, "jobs": jobs}
-        echo(json.dumps(document))
+        from fusion.views.job import ScheduledJobView, ScheduledView
+
+        jobs = [ScheduledJobView.of(job, at) for job in lines]
+        echo_json(ScheduledView(at=at, total=total, offset=offset, jobs=jobs))
         return
     if not total:
         echo("No scheduled jobs")
         return
     if lines:
         cells = [
-            (told(moment), _until(moment, at), job_id, row["origin"] or "-", row["description"] or "-", why)
-            for job_id, moment, row, why in lines
+            (
+                told(job.due),
+                _until(job.due, at),
+                job.id,
+                job.queue or "-",
+                job.description or "-",
+                f"{job.kind}: {masked_text(job.reason)}" if job.reason else job.kind,
+            )
+            for job in lines
         ]
         echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
     last = offset + len(lines)

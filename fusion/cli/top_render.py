@@ -12,9 +12,9 @@ from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import cut, table
 from fusion.cli.times import told
-from fusion.documents.moment import failed, running
 from fusion.kernel.timeutil import to_iso
 from fusion.views.base import to_json
+from fusion.views.job import LastFailedView, RunningJobView
 from fusion.views.queue import QueueStatsView
 from fusion.views.worker import UNLOADED, WorkerView, state_of
 
@@ -218,7 +218,7 @@ def document(reading: Reading) -> dict[str, Any]:
         "worker_count": reading.worker_count,
         "queues": [to_json(QueueStatsView.counted(queue, reading.counters[queue.name], reading.at)) for queue in reading.queues],
         "workers": [to_json(WorkerView.of(one, reading.at)) for one in reading.workers],
-        "running": [running(job, reading.at) for job in reading.jobs],
-        "last_failed": [failed(job) for job in reading.failed or ()],
+        "running": [to_json(RunningJobView.of(job, reading.at)) for job in reading.jobs],
+        "last_failed": [to_json(LastFailedView.of(job)) for job in reading.failed or ()],
         "broken": list(reading.broken),
     }

@@ -12,7 +12,7 @@ import click
 
 from fusion.cli.context import Cli, confirmed, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
@@ -93,8 +93,9 @@ def list_trash(cli: Cli, query: Query | None, limit: int, offset: int, as_json: 
     else:
         found = list(islice(fitting(inspector, query, at), offset, offset + limit))
     if as_json:
-        about = {"schema": SCHEMA, "total": total, "bytes": size, "offset": offset}
-        echo(json.dumps({**about, "jobs": [entry.document() for entry in found]}))
+        from fusion.views.trash import DeletedJobView, TrashView
+
+        echo_json(TrashView(jobs=[DeletedJobView.of(entry) for entry in found], offset=offset, total=total, bytes=size))
     elif found:
         rows = [
             (
@@ -129,10 +130,14 @@ def show(cli: Cli, job_id: str, as_json: bool) -> None:
         echo(f"Error: no job {job_id} in the trash; `{prog()} trash list` shows those there are", err=True)
         sys.exit(1)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, **entry.document()}))
+        from fusion.views.trash import DeletedJobView
+
+        echo_json(DeletedJobView.of(entry))
         return
+    from fusion.kernel.redaction import masked_text
+
     lines = {
-        "state": entry.status + f" (quarantined: {entry.quarantined})" * bool(entry.quarantined),
+        "state": entry.status + f" (quarantined: {masked_text(entry.quarantined)})" * bool(entry.quarantined),
         "queue": entry.queue,
         "function": entry.function or "-",
         "error": entry.error_class or "-",

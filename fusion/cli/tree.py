@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.tables import table
 from fusion.cli.watch import watchable
 
@@ -42,7 +41,9 @@ def tree(cli: Cli, job_id: str, limit: int, as_json: bool) -> None:
 
     found = look(inspector_of(cli.looking), check_job_id(job_id), limit)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, **found.document()}))
+        from fusion.views.job import TreeView
+
+        echo_json(TreeView.of(found))
         return
     for line in drawn_tree(found):
         echo(line)

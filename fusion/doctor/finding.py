@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any, Literal
+from typing import Literal
 
 #: `note`: good to know; `warn`: needs a person in working hours; `fail`: needs one now.
 Level = Literal["note", "warn", "fail"]
@@ -47,10 +47,6 @@ class Finding:
     what: str
     fix: str
     remedy: Remedy | None = None
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        return {"level": self.level, "check": self.check, "about": self.about, "what": self.what, "fix": self.fix.split("\n")}
 
 
 def worst(findings: Iterable[Finding]) -> Level | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -85,10 +85,6 @@ class Verdict:
             return f"{self.word}; {rate}"
         more = len(self.causes) - 1
         return f"{self.word}: {self.causes[0].what}{f'; and {more} more' if more else ''}; {rate}"
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        return {"verdict": self.word, "ended_per_minute": self.rate, "causes": [one.document() for one in self.causes]}
 
 
 def verdict(look: Look) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fusion.dependency import SIGNS
 from fusion.exceptions import NoSuchJobError
@@ -39,18 +38,6 @@ class TreeNode:
     parents: Mapping[str, str]
     others: int
 
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        return {
-            "id": self.id,
-            "status": self.status,
-            "queue": self.queue or None,
-            "function": self.function or None,
-            "level": self.level,
-            "parents": [{"id": parent, "on_failure": policy} for parent, policy in self.parents.items()],
-            "other_parents": self.others,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class JobTree:
@@ -59,10 +46,6 @@ class JobTree:
     id: str
     nodes: tuple[TreeNode, ...]
     cut: bool
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `tree --json`, GET /api/v1/jobs/{id}/tree."""
-        return {"id": self.id, "nodes": [node.document() for node in self.nodes], "cut": self.cut}
 
 
 def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope = EVERYTHING) -> JobTree:

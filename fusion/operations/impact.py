@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
-from typing import Any
 
 from fusion.operations.plan import Plan
 from fusion.operations.walk import stops
@@ -25,12 +24,6 @@ class Impact:
     by: Counter[tuple[str, str]] = field(default_factory=Counter)
     examples: list[tuple[str, str, str]] = field(default_factory=list)
     complete: bool = True
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        parts = [{"queue": queue, "state": state, "count": count} for (queue, state), count in self.by.most_common()]
-        examples = [{"id": job_id, "queue": queue, "state": state} for job_id, queue, state in self.examples]
-        return {"matched": self.matched, "complete": self.complete, "by": parts, "examples": examples}
 
 
 def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -> Impact:

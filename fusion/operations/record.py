@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusion.kernel.scope import Scope
-from fusion.operations.actions import ACTIONS, WHY
+from fusion.operations.actions import ACTIONS
 from fusion.store.layout.codec import number
 
 
@@ -80,31 +80,6 @@ class Operation:
     def visible(self, scope: Scope) -> bool:
         """True if somebody of this scope may see it: it was begun by somebody restricted to some of the same queues."""
         return scope.queues is None or (self.within is not None and set(self.within) <= set(scope.queues))
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        reasons = {
-            word: {"count": count, "means": WHY.get(word, word), "example": self.examples.get(word)}
-            for word, count in self.why.items()
-        }
-        return {
-            "id": self.id,
-            "action": self.action,
-            "query": self.query,
-            "args": dict(self.args),
-            "status": self.status,
-            "by": self.by,
-            "began_at": self.began_at,
-            "ended_at": self.ended_at or None,
-            "canceled_by": self.canceled_by or None,
-            "matched": self.total,
-            "done": self.done,
-            "skipped": self.skipped,
-            "refused": self.refused,
-            "kept": self.kept,
-            "why": reasons,
-            "carrier": self.carrier or None,
-        }
 
 
 def _json(text: str | None) -> Any:

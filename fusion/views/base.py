@@ -73,26 +73,26 @@ class View:
     SCHEMA: ClassVar[str] = ""
 
 
-def public(meaning: str, *, unit: str = "", name: str = "", optional: bool = False) -> Any:
-    """Declare a field that anybody sees who may see the thing: an id, a name, a state, a time, a count."""
-    return _declared("public", meaning, unit, name, optional=optional)
+def public(meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING) -> Any:
+    """Declare a field that anybody sees who may see the thing: an id, a name, a state, a time, a count. It may be missing with `default=ABSENT`."""
+    return _declared("public", meaning, unit, name, default=default)
 
 
-def masked(meaning: str, how: Callable[[Any], Any], *, unless: Iterable[str] = (), name: str = "", optional: bool = False) -> Any:
+def masked(meaning: str, how: Callable[[Any], Any], *, unless: Iterable[str] = (), name: str = "", default: Any = MISSING) -> Any:
     """Declare a field whose value is replaced by `how(value)`. Those with a scope of `unless` see an `Unmasked` text as it is."""
-    return _declared("masked", meaning, "", name, how=how, scopes=unless, optional=optional)
+    return _declared("masked", meaning, "", name, how=how, scopes=unless, default=default)
 
 
 def details(
     meaning: str, *, scopes: Iterable[str] = ("operate",), how: Callable[[Any], Any] | None = None, unit: str = "", name: str = ""
 ) -> Any:
     """Declare a field that only these scopes see. It is missing for all others, and where nobody asked for it."""
-    return _declared("details", meaning, unit, name, how=how, scopes=scopes, optional=True)
+    return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT)
 
 
 def stored(meaning: str) -> Any:
     """Declare a field that is never shown."""
-    return _declared("stored", meaning, "", "", optional=True)
+    return _declared("stored", meaning, "", "", default=ABSENT)
 
 
 def _declared(
@@ -103,12 +103,12 @@ def _declared(
     *,
     how: Callable[[Any], Any] | None = None,
     scopes: Iterable[str] = (),
-    optional: bool = False,
+    default: Any = MISSING,
 ) -> Any:
     if not meaning.endswith("."):
         raise TypeError(f"{meaning!r}: say what the field means, in a sentence")
     facts = {"name": name, "holds": holds, "meaning": meaning, "unit": unit, "how": how, "scopes": frozenset(scopes)}
-    return field(default=ABSENT if optional else MISSING, metadata={_KEY: facts | {"optional": optional}})
+    return field(default=default, metadata={_KEY: facts | {"optional": default is ABSENT}})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(public, masked, details, stored))
@@ -157,7 +157,7 @@ def _masking(hidden: tuple[tuple[str, Callable[[Any], Any]], ...]) -> Callable[[
 
 
 def to_json(value: Any, scopes: frozenset[str] = NOBODY) -> Any:
-    """Return a view, or a value in one, as JSON shows it. `scopes`: of who asked for details and may see them."""
+    """Return a view, or a value in one, as JSON shows it. `scopes`: of the caller, if it asked for details and may see them."""
     kind = type(value)
     if kind in _SCALARS:
         return value

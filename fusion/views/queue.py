@@ -142,10 +142,10 @@ class QueueListedView(QueueView):
     """A queue as lists show it."""
 
     per_minute: FlowView | None = public("How fast it moves; null where no worker has looked of late.")
-    depths: list[int | None] = public("How many waited at most, step by step, the last one last.", optional=True)
+    depths: list[int | None] = public("How many waited at most, step by step, the last one last.", default=ABSENT)
 
 
-# -- what became of jobs
+# -- outcomes of jobs
 
 
 @part
@@ -198,17 +198,17 @@ class HistoryStepView(View):
 class QuantilesView(View):
     """Of a time that jobs took."""
 
-    p50: float | None = public("Half of them took at most so long.", unit="seconds")
-    p95: float | None = public("95 % took at most so long.", unit="seconds")
-    p99: float | None = public("99 % took at most so long.", unit="seconds")
+    p50: float | None = public("Half of them took at most this long.", unit="seconds")
+    p95: float | None = public("95 % took at most this long.", unit="seconds")
+    p99: float | None = public("99 % took at most this long.", unit="seconds")
 
 
 @part
 class SecondsView(View):
     """How long jobs of a class of priority that ended had waited, and ran."""
 
-    wait: QuantilesView = public("From when they were queued to when they started.", optional=True)
-    run: QuantilesView = public("From when they started to when they ended.", optional=True)
+    wait: QuantilesView = public("From when they were queued to when they started.", default=ABSENT)
+    run: QuantilesView = public("From when they started to when they ended.", default=ABSENT)
 
 
 def seconds_of(steps: list[Step]) -> dict[str, SecondsView]:
@@ -241,8 +241,8 @@ class QueueStatsView(QueueView, TotalsView):
 
     total_base: int = public("Jobs that were there when counting began.")
     totals_by_priority: dict[str, dict[str, int]] = public("The same counters by class of priority, those over 0.")
-    history: list[HistoryStepView] = public("Steps in which something was, the oldest first.", optional=True)
-    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.", optional=True)
+    history: list[HistoryStepView] = public("Steps in which something was, the oldest first.", default=ABSENT)
+    seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.", default=ABSENT)
 
     @classmethod
     def of_stats(cls, stats: QueueStats, steps: list[Step] | None = None, *, whole: bool = False) -> Self:
@@ -267,7 +267,7 @@ class QueueStatsView(QueueView, TotalsView):
 
 @view
 class FunctionStatsView(View):
-    """What became of the jobs of a function."""
+    """The outcomes of the jobs of a function."""
 
     function: str = public("Its dotted path.")
     history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
@@ -355,7 +355,7 @@ class FleetStepView(View):
 
 @view
 class HistoryView(View):
-    """What became of the jobs of all queues."""
+    """The outcomes of the jobs of all queues."""
 
     queues: int = public("Queues that are added up.")
     of: int = public("Queues that there are.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from redis import Redis
 
 from fusion.store.access import broker_of, inspector_of
+from fusion.views.fleet import HealthView, ReadinessView
 from fusion.web.audit import Audit, recorded
 from fusion.web.batches import Batches
 from fusion.web.enqueue import Enqueue
@@ -41,8 +42,8 @@ class Api:
         """The table of what is answered where. The first path that fits is taken: a fixed one stands before one with a name in braces."""
         connection = self._connection
         routes = [
-            Route("GET", "/healthz", self.health, None, "health", answer="Health"),
-            Route("GET", "/readyz", self.ready, None, "ready", answer="Readiness"),
+            Route("GET", "/healthz", self.health, None, "health", answer=HealthView),
+            Route("GET", "/readyz", self.ready, None, "ready", answer=ReadinessView),
             *Audit(connection).routes(),
             *TrashRoutes(connection).routes(),
             *Enqueue(connection, self._tasks).routes(),
@@ -66,7 +67,7 @@ class Api:
     def health(self, request: Request) -> Response:
         """200 if this process and its Redis answer."""
         inspector_of(self._connection).now()
-        return Response.json({"status": "ok"})
+        return Response.view(HealthView(status="ok"))
 
     def ready(self, request: Request) -> Response:
         """200 if requests should be sent here: as `health`, and the process is neither about to end nor too old for the data; else 503. With the
@@ -75,4 +76,4 @@ class Api:
             raise HttpError(503, "stopping", "this process is about to end; ask another")
         broker_of(self._connection).check_writer()
         inspector_of(self._connection).now()
-        return Response.json({"status": "ok", "verdict": self._verdict.word()})
+        return Response.view(ReadinessView(status="ok", verdict=self._verdict.word()))

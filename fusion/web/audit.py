@@ -15,6 +15,7 @@ from fusion.exceptions import InvalidName
 from fusion.store.access import audit_inspector_of, inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.audit_inspector import AuditFilter
+from fusion.views.audit import AuditView, ChangeView
 from fusion.web.calls import read_since
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route
@@ -59,7 +60,7 @@ class Audit:
             Param("action", "Only such changes; a wildcard will do."),
         )
         return [
-            Route("GET", "/api/v1/audit", self.listed, "read", "audit", params, answer="Audit", by_queue=True, rows="entries")
+            Route("GET", "/api/v1/audit", self.listed, "read", "audit", params, answer=AuditView, by_queue=True, rows="entries")
         ]
 
     def listed(self, request: Request) -> Response:
@@ -77,7 +78,8 @@ class Audit:
         found = inspector.entries(wanted, limit, args.get("after", ""))
         after = found[-1].id if len(found) == limit else None
         missing = inspector.missing() if request.scope.all else None
-        return Response.json({"entries": [entry.document() for entry in found], "after": after, "missing": missing})
+        entries = [ChangeView.of(entry) for entry in found]
+        return Response.view(AuditView(entries=entries, after=after, missing=missing))
 
 
 def _allowed(scope: Scope) -> Callable[[tuple[str, ...]], bool]:

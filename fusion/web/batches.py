@@ -7,6 +7,7 @@ from redis import Redis
 from fusion.batch import Batch
 from fusion.exceptions import NoSuchBatchError, OptionError
 from fusion.store.access import batch_inspector_of
+from fusion.views.batch import BatchCanceledView, BatchesView, BatchView, BatchWithMembersView, MemberView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, paging
 
@@ -26,16 +27,18 @@ class Batches:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/batches", self.listed, "read", "batches", _PAGING, answer="Batches", rows="batches"),
-            Route("GET", "/api/v1/batches/{id}", self.one, "read", "batch", _MEMBERS, answer="BatchWithMembers", rows="members"),
-            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel", answer="BatchCanceled"),
+            Route("GET", "/api/v1/batches", self.listed, "read", "batches", _PAGING, answer=BatchesView, rows="batches"),
+            Route(
+                "GET", "/api/v1/batches/{id}", self.one, "read", "batch", _MEMBERS, answer=BatchWithMembersView, rows="members"
+            ),
+            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel", answer=BatchCanceledView),
         ]
 
     def listed(self, request: Request) -> Response:
         """Show a page of batches, the newest first."""
         inspector, (offset, limit) = batch_inspector_of(self._connection), _page(request)
-        found = [info.document() for info in inspector.listed(offset, limit)]
-        return Response.json({"batches": found, "total": inspector.count(), "offset": offset})
+        found = [BatchView.of(info) for info in inspector.listed(offset, limit)]
+        return Response.view(BatchesView(batches=found, total=inspector.count(), offset=offset))
 
     def one(self, request: Request) -> Response:
         """Show one batch, and a page of its members."""
@@ -43,8 +46,8 @@ class Batches:
         info = inspector.info(request.params["id"])
         if info is None:
             raise _missing()
-        members = [{"id": member, "status": status} for member, status in inspector.page(info.id, offset, limit)]
-        return Response.json({**info.document(), "members": members, "offset": offset})
+        members = [MemberView(id=member, status=status) for member, status in inspector.page(info.id, offset, limit)]
+        return Response.view(BatchWithMembersView.of(info, members=members, offset=offset))
 
     def cancel(self, request: Request) -> Response:
         """Have a batch take no more jobs, and cancel those in it."""
@@ -53,7 +56,7 @@ class Batches:
             canceled, running = Batch(id=name, connection=self._connection).cancel()
         except (NoSuchBatchError, OptionError):
             raise _missing() from None
-        return Response.json({"id": name, "canceled": canceled, "running": running})
+        return Response.view(BatchCanceledView(id=name, canceled=canceled, running=running))
 
 
 def _page(request: Request) -> tuple[int, int]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from redis import Redis
 
@@ -22,11 +21,13 @@ from fusion.exceptions import (
     QueueFull,
     UnknownDependency,
 )
-from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
+from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.layout.records import NewJob
+from fusion.views.base import ABSENT
+from fusion.views.job import AcceptedView, PutBackView
 from fusion.web import putback
 from fusion.web.calls import Call, read_call
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
@@ -51,7 +52,7 @@ class Enqueue:
                 "operate",
                 "retry_task",
                 body="PutBackOrCall",
-                answer="PutBack",
+                answer=PutBackView | AcceptedView,
                 by_queue=True,
             ),
             Route(
@@ -61,10 +62,10 @@ class Enqueue:
                 "operate",
                 "retry_task",
                 body="PutBackOrCall",
-                answer="PutBack",
+                answer=PutBackView | AcceptedView,
                 by_queue=True,
             ),
-            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", body="Call", answer="Accepted", by_queue=True),
+            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", body="Call", answer=AcceptedView, by_queue=True),
         ]
 
     def enqueue(self, request: Request) -> Response:
@@ -101,8 +102,8 @@ class Enqueue:
         except DuplicateJob as error:
             self._check_met(request, error.duplicate_of)
             raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
-        document = {"job_id": job_id, "status": "scheduled", "delay": putback.DELAY}
-        return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
+        shown = PutBackView(job_id=job_id, status="scheduled", delay=putback.DELAY)
+        return Response.view(shown, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
 
     def _accept(self, request: Request, call: Call, repeat: Once, status: int) -> Response:
         new = call.data.new
@@ -132,21 +133,22 @@ class Enqueue:
         (job,) = Chunk(call.queue, jobs, call.terms).accepted(accepted, self._connection)
         if job.duplicate_of != new.id:
             self._check_met(request, job.duplicate_of or "")
-        document: dict[str, Any] = {
-            "job_id": job.id,
-            "status": job.last_status or "gone",
-            "queue": job.origin,
-            "priority": job.priority,
-            "created_at": job.created_at and to_iso(job.created_at),
-        }
-        if job.duplicate_of:
-            document["duplicate_of"] = job.duplicate_of
+        due = ABSENT
         if job.duplicate_of == job.id:
             status = 200  # nothing came into being
-        elif document["status"] == "scheduled":
-            due = job.scheduled_at() if job.duplicate_of else None  # max_delay may have had a say
-            document["scheduled_at"] = to_iso(due) if due else _due(new, accepted)
-        return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
+        elif job.last_status == "scheduled":
+            # max_delay may have had a say
+            due = (job.scheduled_at() if job.duplicate_of else None) or _due(new, accepted)
+        shown = AcceptedView(
+            job_id=job.id,
+            status=job.last_status or "gone",
+            queue=job.origin,
+            priority=job.priority,
+            created_at=job.created_at,
+            duplicate_of=job.duplicate_of or ABSENT,
+            scheduled_at=due,
+        )
+        return Response.view(shown, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
 
     def _check_within(self, request: Request, call: Call) -> None:
         new = call.data.new
@@ -171,9 +173,9 @@ class Enqueue:
             )
 
 
-def _due(new: NewJob, accepted: str) -> str | None:
+def _due(new: NewJob, accepted: str) -> datetime | None:
     moment = from_iso(accepted) if new.due is None else EPOCH + timedelta(seconds=new.due)
-    return None if moment is None else to_iso(moment + timedelta(seconds=new.delay or 0))
+    return None if moment is None else moment + timedelta(seconds=new.delay or 0)
 
 
 def _told(request: Request, error: DependencyCycle) -> str:

@@ -113,6 +113,11 @@ class Request:
         """The queues that the caller may see: none without an actor."""
         return self.actor.scope if self.actor else Scope(())
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What the caller may do: nothing without an actor."""
+        return self.actor.scopes if self.actor else NOBODY
+
     def who(self) -> str:
         """The caller, as the audit names it: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
         if self.actor is None or self.actor.anonymous:
@@ -190,7 +195,7 @@ class Response:
     def view(
         cls, shown: View, status: int = 200, headers: Mapping[str, str] | None = None, scopes: frozenset[str] = NOBODY
     ) -> Response:
-        """An answer whose body is this view. `scopes`: of who asked for its details and may see them."""
+        """An answer whose body is this view. `scopes`: of the caller, if it asked for details and may see them."""
         return cls.json(to_json(shown, scopes), status, headers)
 
     @classmethod

@@ -9,6 +9,7 @@ from redis import Redis
 from fusion.jobs.failure_groups import scanned
 from fusion.kernel.timeutil import parse_moment, parse_seconds
 from fusion.store.access import failure_inspector_of, inspector_of
+from fusion.views.failure import FailureGroupView, FailuresView, FailureView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
 
@@ -35,12 +36,12 @@ class Failures:
                 "read",
                 "failures",
                 (*_GROUPS, _SINCE),
-                answer="Failures",
+                answer=FailuresView,
                 by_queue=True,
                 rows="groups",
             ),
             Route(
-                "GET", "/api/v1/failures/{id}", self.one, "read", "failure", _JOBS, answer="Failure", by_queue=True, rows="jobs"
+                "GET", "/api/v1/failures/{id}", self.one, "read", "failure", _JOBS, answer=FailureView, by_queue=True, rows="jobs"
             ),
         ]
 
@@ -55,8 +56,8 @@ class Failures:
             all_of_them = scanned(inspector_of(self._connection), request.scope)
             fit = [one for one in all_of_them.groups if since is None or (one.last_seen is not None and one.last_seen >= since)]
             found, total, complete = fit[offset : offset + limit], len(fit), all_of_them.complete
-        groups = [one.document(now) for one in found]
-        return Response.json({"groups": groups, "total": total, "offset": offset, "complete": complete})
+        groups = [FailureGroupView.of(one, now) for one in found]
+        return Response.view(FailuresView(groups=groups, total=total, offset=offset, complete=complete))
 
     def one(self, request: Request) -> Response:
         """Show one group: how many failed in each minute of the last 24 hours, and a page of its jobs, the last one first."""
@@ -72,7 +73,7 @@ class Failures:
             jobs, complete = list(all_of_them.jobs.get(name, ()))[offset : offset + limit], all_of_them.complete
         if group is None:
             raise HttpError(404, "no_such_group", "there is no failure group of this id; GET /api/v1/failures lists them")
-        return Response.json({**group.document(now, minutes=True), "jobs": jobs, "offset": offset, "complete": complete})
+        return Response.view(FailureView.whole(group, now, jobs, offset, complete=complete))
 
 
 def _page(request: Request) -> tuple[int, int]:

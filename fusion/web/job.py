@@ -28,6 +28,7 @@ from fusion.store.access import inspector_of, sheet_inspector_of, trash_inspecto
 from fusion.store.layout.codec import text
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
+from fusion.views.job import CalledOffView, CopiedView, DeletedView, RequeuedView, TreeView
 from fusion.web.calls import check_task, read_edit
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
@@ -57,13 +58,13 @@ class OneJob:
         one = "/api/v1/jobs/{id}"
         return [
             Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer="Job", by_queue=True),
-            Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer="Deleted", by_queue=True),
-            Route("POST", f"{one}/delete", self.delete, "admin", "delete", body="Purge", answer="Deleted", by_queue=True),
-            Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer="Tree", by_queue=True, rows="nodes"),
-            Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer="Stopped", by_queue=True),
-            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
-            Route("POST", f"{one}/copy", self.copy, "operate", "copy", body="Edit", answer="Copied", by_queue=True),
-            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer="Requeued", by_queue=True),
+            Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer=DeletedView, by_queue=True),
+            Route("POST", f"{one}/delete", self.delete, "admin", "delete", body="Purge", answer=DeletedView, by_queue=True),
+            Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer=TreeView, by_queue=True, rows="nodes"),
+            Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer=CalledOffView, by_queue=True),
+            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer=CalledOffView, by_queue=True),
+            Route("POST", f"{one}/copy", self.copy, "operate", "copy", body="Edit", answer=CopiedView, by_queue=True),
+            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer=RequeuedView, by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:
@@ -92,7 +93,7 @@ class OneJob:
         looking, broken = forgiving(self._connection)
         try:
             job_id = check_job(looking, request, request.params["id"])
-            return Response.json(tree(inspector_of(looking), job_id, limit, request.scope).document())
+            return Response.view(TreeView.of(tree(inspector_of(looking), job_id, limit, request.scope)))
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
@@ -122,7 +123,7 @@ class OneJob:
             except DependencyCycle as error:
                 text = str(error) if request.scope.all else str(DependencyCycle.of(job.id))
                 raise HttpError(409, "wrong_state", text) from None
-            return Response.json({"job_id": job.id, "status": job.get_status()})
+            return Response.view(RequeuedView(job_id=job.id, status=job.get_status()))
 
     def copy(self, request: Request) -> Response:
         """Enqueue an edited copy of a job that has ended; once for each Idempotency-Key."""
@@ -134,8 +135,8 @@ class OneJob:
                 note_copy(self._connection, job.id, made.id)
             else:
                 made = self._copy(request, job.id, edit, repeat)
-        document = {"job_id": made.id, "status": made.last_status or "gone", "queue": made.origin, "copied_from": job.id}
-        return Response.json(document, 201, {"Location": f"{request.prefix}/api/v1/jobs/{made.id}"})
+        shown = CopiedView(job_id=made.id, status=made.last_status or "gone", queue=made.origin, copied_from=job.id)
+        return Response.view(shown, 201, {"Location": f"{request.prefix}/api/v1/jobs/{made.id}"})
 
     def _is_made(self, repeat: Once) -> bool:
         """Say whether this very request made its copy before. 409 if the key was another request's."""
@@ -169,7 +170,7 @@ class OneJob:
         with self._named(request) as job:
             job.get_status()
             kept = job.delete(purge=purge)
-        return Response.json({"job_id": job.id, "deleted": True, "kept": int(kept)})
+        return Response.view(DeletedView(job_id=job.id, deleted=True, kept=int(kept)))
 
     @contextmanager
     def _named(self, request: Request) -> Iterator[Job]:
@@ -185,5 +186,5 @@ class OneJob:
 
 def _called_off(job_id: str, answer: str) -> Response:
     pending = answer == "pending"
-    document = {"job_id": job_id, "status": "started" if pending else answer, "pending": pending}
-    return Response.json(document, 202 if pending else 200)
+    shown = CalledOffView(job_id=job_id, status="started" if pending else answer, pending=pending)
+    return Response.view(shown, 202 if pending else 200)

@@ -9,6 +9,7 @@ from fusion.store.access import search_inspector_of
 from fusion.store.query.grammar import Query
 from fusion.store.read.search_inspector import LARGEST_PAGE, in_words
 from fusion.store.read.tolerant import forgiving
+from fusion.views.job import FoundJobView, JobsView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route
 from fusion.web.within import told
@@ -29,7 +30,7 @@ class Jobs:
 
     def routes(self) -> list[Route]:
         """What is answered where."""
-        return [Route("GET", "/api/v1/jobs", self.listed, "read", "jobs", _PARAMS, answer="Jobs", by_queue=True, rows="jobs")]
+        return [Route("GET", "/api/v1/jobs", self.listed, "read", "jobs", _PARAMS, answer=JobsView, by_queue=True, rows="jobs")]
 
     def listed(self, request: Request) -> Response:
         """Show a page of the jobs that a query means."""
@@ -42,15 +43,15 @@ class Jobs:
         except InvalidQuery as error:
             code = "invalid_query" if error.field == "query" else "invalid_value"
             raise HttpError(422, code, str(error), field=error.field) from None
-        return Response.json(
-            {
-                "query": query.text,
-                "jobs": [job.document() for job in page.jobs],
-                "after": page.after or None,
-                "looked": page.looked,
-                "total": page.total,
-                "complete": page.complete,
-                "note": in_words(page.searched) or None,
-                "broken": told(request.scope, broken),
-            }
+        return Response.view(
+            JobsView(
+                query=query.text,
+                jobs=[FoundJobView.of(job) for job in page.jobs],
+                after=page.after or None,
+                looked=page.looked,
+                total=page.total,
+                complete=page.complete,
+                note=in_words(page.searched) or None,
+                broken=told(request.scope, broken),
+            )
         )

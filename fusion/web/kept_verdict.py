@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Literal
 
 from redis import Redis
 
 from fusion.doctor.look import Look
-from fusion.doctor.verdict import verdict
+from fusion.doctor.verdict import Word, verdict
 from fusion.settings import get_settings
 
 #: Seconds for which a verdict is told.
@@ -20,9 +21,10 @@ class KeptVerdict:
 
     def __init__(self, connection: Redis) -> None:
         self._connection, self._lock = connection, threading.Lock()
-        self._word, self._until = "unknown", 0.0
+        self._word: Word | Literal["unknown"] = "unknown"
+        self._until = 0.0
 
-    def word(self) -> str:
+    def word(self) -> Word | Literal["unknown"]:
         """The verdict of now or of a few seconds ago; the last one while another thread makes it. Raises what Redis raises."""
         if time.monotonic() < self._until or not self._lock.acquire(blocking=False):
             return self._word

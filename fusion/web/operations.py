@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from redis import Redis
 
@@ -14,6 +13,7 @@ from fusion.operations.impact import measure
 from fusion.operations.plan import Plan
 from fusion.operations.record import Operation
 from fusion.store.access import broker_of, search_inspector_of
+from fusion.views.operation import OperationPlannedView, OperationsView, OperationView, views_of
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route, paging
@@ -36,10 +36,21 @@ class Operations:
         """What is answered where."""
         path, pages = "/api/v1/operations", paging("Operations", _PAGE, _LARGEST_PAGE)
         return [
-            Route("POST", path, self.begin, "operate", "operation", body="Operate", answer="OperationBegun", by_queue=True),
-            Route("GET", path, self.listed, "read", "operations", pages, answer="Operations", by_queue=True, rows="operations"),
-            Route("GET", f"{path}/{{id}}", self.one, "read", "operation_show", answer="Operation", by_queue=True),
-            Route("POST", f"{path}/{{id}}/cancel", self.cancel, "operate", "operation_cancel", answer="Operation", by_queue=True),
+            Route(
+                "POST",
+                path,
+                self.begin,
+                "operate",
+                "operation",
+                body="Operate",
+                answer=OperationView | OperationPlannedView,
+                by_queue=True,
+            ),
+            Route("GET", path, self.listed, "read", "operations", pages, answer=OperationsView, by_queue=True, rows="operations"),
+            Route("GET", f"{path}/{{id}}", self.one, "read", "operation_show", answer=OperationView, by_queue=True),
+            Route(
+                "POST", f"{path}/{{id}}/cancel", self.cancel, "operate", "operation_cancel", answer=OperationView, by_queue=True
+            ),
         ]
 
     def begin(self, request: Request) -> Response:
@@ -74,8 +85,7 @@ class Operations:
         impact = measure(search_inspector_of(self._connection), plan, _COUNTING)
         if dry_run:
             request.target = "dry-run"
-            asked = {"action": plan.action.name, "query": plan.query.text, "args": dict(plan.args)}
-            return Response.json({**asked, "dry_run": True, **impact.document()})
+            return Response.view(OperationPlannedView.of(plan, impact))
         within = None if request.scope.queues is None else request.scope.queues
         try:
             operation = desk.begin(
@@ -102,7 +112,7 @@ class Operations:
 
     def _begun(self, request: Request, found: Operation) -> Response:
         request.target = found.id
-        return Response.json(self._document(found), 202, {"Location": f"{request.prefix}/api/v1/operations/{found.id}"})
+        return Response.view(self._view(found), 202, {"Location": f"{request.prefix}/api/v1/operations/{found.id}"})
 
     def listed(self, request: Request) -> Response:
         """Show a page of operations: those that run, then those that ended last. A token for some queues sees those that were begun within them."""
@@ -114,11 +124,11 @@ class Operations:
             seen, _ = desk.listed(self._connection, 0, 2 * _LARGEST_PAGE)
             own = [one for one in seen if one.visible(request.scope)]
             found, total = own[offset : offset + limit], len(own)
-        return Response.json({"operations": [one.document() for one in found], "total": total, "offset": offset})
+        return Response.view(OperationsView(operations=views_of(self._connection, found), total=total, offset=offset))
 
     def one(self, request: Request) -> Response:
         """Show one operation, how far it is, what it left out and why."""
-        return Response.json(self._document(self._find(request, request.params["id"])))
+        return Response.view(self._view(self._find(request, request.params["id"])))
 
     def cancel(self, request: Request) -> Response:
         """Have an operation change no further job."""
@@ -129,7 +139,7 @@ class Operations:
         answer = broker_of(self._connection).cancel_operation(name, request.who())
         if answer != "canceled":
             raise HttpError(409, "wrong_state", f"operation {name} can't be canceled: it is {answer}")
-        return Response.json(self._document(self._find(request, name)))
+        return Response.view(self._view(self._find(request, name)))
 
     def _find(self, request: Request, name: str) -> Operation:
         found = desk.find(self._connection, name) if _ID.fullmatch(name) else None
@@ -137,9 +147,8 @@ class Operations:
             raise HttpError(404, "no_such_operation", "there is no operation of this id; GET /api/v1/operations lists them")
         return found
 
-    def _document(self, found: Operation) -> dict[str, Any]:
-        alive = found.status != "running" or bool(found.carrier) or desk.has_carriers(self._connection)
-        return {**found.document(), "carried_on": alive}
+    def _view(self, found: Operation) -> OperationView:
+        return views_of(self._connection, [found])[0]
 
 
 def _invalid(field: str, message: str) -> HttpError:

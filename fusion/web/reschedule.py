@@ -8,8 +8,9 @@ from redis import Redis
 
 from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
 from fusion.job import Job
-from fusion.kernel.timeutil import parse_moment, parse_seconds, to_iso
+from fusion.kernel.timeutil import parse_moment, parse_seconds
 from fusion.store.layout.names import check_job_id
+from fusion.views.job import RescheduledView
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.routing import Route
 from fusion.web.within import check_job
@@ -25,7 +26,7 @@ class Reschedule:
         """What is answered where."""
         path = "/api/v1/jobs/{id}/reschedule"
         return [
-            Route("POST", path, self.move, "operate", "reschedule", body="Reschedule", answer="Rescheduled", by_queue=True),
+            Route("POST", path, self.move, "operate", "reschedule", body="Reschedule", answer=RescheduledView, by_queue=True),
         ]
 
     def move(self, request: Request) -> Response:
@@ -45,7 +46,7 @@ class Reschedule:
             raise HttpError(409, "wrong_state", str(error)) from None
         except (ValueError, TypeError) as error:
             raise HttpError(422, "invalid_value", f"when: {str(error).removeprefix('reschedule: ')}", field="when") from None
-        return Response.json({"job_id": job.id, "due_at": to_iso(due)})
+        return Response.view(RescheduledView(job_id=job.id, due_at=due))
 
 
 def _when(given: object) -> datetime | float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from fusion.views.base import View
+from fusion.views.base import schema
 from fusion.web.exchange import HttpError, Request, Response, listed
 
 Handler = Callable[[Request], Response]
@@ -42,8 +43,8 @@ class Route:
     `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a
     parameter `after` or `offset`.
 
-    For the reference alone: `params` of the query; the name of the schema (`schemas.py`) of the `body` it takes; the view
-    that it answers with, or the name of a schema.
+    For the reference alone: `params` of the query; the name of the schema (`schemas.py`) of the `body` it takes; the view,
+    or the union of views, that it answers with; None for any JSON.
     """
 
     method: str
@@ -53,7 +54,7 @@ class Route:
     action: str
     params: tuple[Param, ...] = ()
     body: str | None = None
-    answer: type[View] | str | None = None
+    answer: Any = None
     by_queue: bool = False
     rows: str | None = None
     slashes: bool = False
@@ -65,9 +66,11 @@ class Route:
             raise ValueError(f"route {self.method} {self.path} changes something: give it a scope")
 
     @property
-    def answers(self) -> str:
-        """The name of the schema of its answer."""
-        return self.answer if isinstance(self.answer, str) else self.answer.SCHEMA if self.answer else "Anything"
+    def answer_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its answer."""
+        if isinstance(self.answer, str):
+            return {"$ref": f"#/components/schemas/{self.answer}"}
+        return {} if self.answer is None else schema(self.answer)
 
     @property
     def changes(self) -> bool:

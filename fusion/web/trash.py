@@ -10,6 +10,7 @@ from fusion.exceptions import InvalidName
 from fusion.store.access import trash_inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.trash import Trash, why_not_restored
+from fusion.views.trash import DeletedJobView, PurgedView, RestoredView, TrashView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, paging
 
@@ -28,11 +29,11 @@ class TrashRoutes:
         """What is answered where."""
         params = paging("Jobs", _PAGE, _LARGEST_PAGE)
         return [
-            Route("GET", "/api/v1/trash", self.listed, "read", "trash", params, answer="Trash", by_queue=True, rows="jobs"),
+            Route("GET", "/api/v1/trash", self.listed, "read", "trash", params, answer=TrashView, by_queue=True, rows="jobs"),
             Route(
-                "POST", "/api/v1/trash/{id}/restore", self.restore, "operate", "trash_restore", answer="Restored", by_queue=True
+                "POST", "/api/v1/trash/{id}/restore", self.restore, "operate", "trash_restore", answer=RestoredView, by_queue=True
             ),
-            Route("POST", "/api/v1/trash/empty", self.empty, "admin", "trash_empty", answer="Purged"),
+            Route("POST", "/api/v1/trash/empty", self.empty, "admin", "trash_empty", answer=PurgedView),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -48,8 +49,8 @@ class TrashRoutes:
         else:
             total, size = None, None
             found = list(islice((entry for entry in inspector.all() if scope.allows(entry.queue)), offset, offset + limit))
-        jobs = [entry.document() for entry in found]
-        return Response.json({"jobs": jobs, "offset": offset, "total": total, "bytes": size})
+        jobs = [DeletedJobView.of(entry) for entry in found]
+        return Response.view(TrashView(jobs=jobs, offset=offset, total=total, bytes=size))
 
     def restore(self, request: Request) -> Response:
         """Bring a deleted job back."""
@@ -70,7 +71,7 @@ class TrashRoutes:
             if answer.startswith("cycle ") and not request.scope.all:
                 raise HttpError(status, code, "it would wait for itself, by way of others")
             raise HttpError(status, code, "another job has its unique key by now" if hidden else why_not_restored(answer))
-        return Response.json({"job_id": job_id, "restored": True, "status": entry.status, "queue": entry.queue})
+        return Response.view(RestoredView(job_id=job_id, restored=True, status=entry.status, queue=entry.queue))
 
     def empty(self, request: Request) -> Response:
         """Forget all that is in the trash, for good."""
@@ -78,4 +79,4 @@ class TrashRoutes:
         purged = Trash(self._connection).empty()
         if request.entry:
             request.entry.changed(purged)
-        return Response.json({"purged": purged})
+        return Response.view(PurgedView(purged=purged))

@@ -34,7 +34,12 @@ def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
     assert (shown["status"], shown["members"]) == ("open", [{"id": "a0", "status": "open"}])
     assert invoke("batch", "cancel", "outer").stdout == "3 jobs canceled\n"
     assert status_of(conn, "a0") == "canceled"
-    assert json.loads(invoke("batch", "cancel", "outer", "--json").stdout) == {"schema": 1, "canceled": 0, "running": 0}
+    assert json.loads(invoke("batch", "cancel", "outer", "--json").stdout) == {
+        "schema": 1,
+        "id": "outer",
+        "canceled": 0,
+        "running": 0,
+    }
     for command in ("show", "cancel"):
         missing = invoke("batch", command, "nobody", code=1)
         assert missing.stderr.startswith("Error: there is no batch nobody; ")

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.cli.cron_render import LastJob, View, coming, listing, ticks
+from fusion.cli.cron_render import EntryState, LastJob, coming, listing, ticks
 from fusion.cron.entry import Entry, revision
 from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
@@ -179,14 +179,14 @@ T = 1_800_000_000  # a whole minute
     ],
 )
 def test_the_state_of_an_entry(fields: dict[str, Any], state: str, next_tick: int | None, last: int | None) -> None:
-    view = View.of(info(Plan.interval(60), **fields), T + 0.5)
+    view = EntryState.of(info(Plan.interval(60), **fields), T + 0.5)
     assert (view.state, view.next, view.last) == (state, next_tick, last)
 
 
 def test_times_are_those_of_the_entrys_zone() -> None:
     plan = Plan.cron("30 2 * * *", "Europe/Berlin")
     jobs = {"cron-e-1": LastJob("cron-e-1", "failed")}
-    view = View.of(info(plan, mark=T, last_job="cron-e-1"), T + 0.5)
+    view = EntryState.of(info(plan, mark=T, last_job="cron-e-1"), T + 0.5)
     line = click.unstyle(listing([view], jobs, "fusion")[1])
     assert "30 2 * * * Europe/Berlin  2027-01-16 02:30:00 +0100 in 17 h  -     1 failed  default" in line
 

@@ -315,7 +315,7 @@ def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis
     document = json.loads(invoke("doctor", "--json", code=3).stdout)
     assert document["checks"] == [check.name for check in CHECKS]
     assert document["schema"] == 1 and document["verdict"] == "unhealthy"
-    assert {"level", "check", "about", "what", "fix"} == set(document["findings"][0])
+    assert {"level", "check", "about", "what", "fix", "mend"} == set(document["findings"][0])
 
 
 def test_jobs_that_wait_for_each_other_are_named(invoke: Invoke, conn: redis.Redis) -> None:

@@ -49,7 +49,7 @@ class ParcelView(View):
     owner: str = masked("Whose it is.", starred, unless=["admin"])
     key: str = stored("What opens it.")
     steps: list[ErrorView] = details("Its way.", scopes=["admin"])
-    note: str = public("A note.", optional=True)
+    note: str = public("A note.", default=ABSENT)
 
 
 @view

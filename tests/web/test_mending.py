@@ -7,8 +7,9 @@ from typing import Any, cast, get_args
 import pytest
 
 from fusion.doctor.finding import Deed, Finding, Remedy
+from fusion.views.base import to_json
+from fusion.views.finding import FindingView
 from fusion.web.api import Api
-from fusion.web.mending import finding_view
 from fusion.web.routing import SCOPES, Router
 
 ROUTER = Router(Api(cast(Any, None), ()).routes())
@@ -33,7 +34,7 @@ def test_every_deed_is_here() -> None:
 
 @pytest.mark.parametrize("deed", NAMES)
 def test_its_calls_exist_and_need_no_more_than_it_says(deed: Any) -> None:
-    mend = finding_view(Finding("warn", "x", "", "", "", Remedy(deed, NAMES[deed])))["mend"]
+    mend = to_json(FindingView.of(Finding("warn", "x", "", "", "", Remedy(deed, NAMES[deed]))))["mend"]
     assert mend["label"] and mend["calls"]
     for call in mend["calls"]:
         methods, _ = ROUTER.find(call["path"])
@@ -42,4 +43,4 @@ def test_its_calls_exist_and_need_no_more_than_it_says(deed: Any) -> None:
 
 
 def test_what_only_a_command_mends_has_no_calls() -> None:
-    assert finding_view(Finding("fail", "x", "", "", "run_worker.py relay"))["mend"] is None
+    assert to_json(FindingView.of(Finding("fail", "x", "", "", "run_worker.py relay")))["mend"] is None

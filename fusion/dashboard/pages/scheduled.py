@@ -17,7 +17,7 @@ def scheduled(view: View) -> dict[str, Any]:
     if view.sees_all:
         return {"found": view.get("/scheduled", offset=offset, limit=_PAGE), "limit": _PAGE}
     page = view.get("/jobs", query="state:scheduled", limit=_PAGE, after=view.args.get("after"))
-    jobs = [{**job, "due_at": job["scheduled_at"], "why": None} for job in page["jobs"]]
+    jobs = [{**job, "due_at": job["scheduled_at"], "why": None, "reason": None} for job in page["jobs"]]
     return {"found": {"jobs": jobs, "after": page["after"], "note": page["note"]}, "limit": _PAGE}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from fusion.kernel.timeutil import to_iso
 from fusion.store.layout import codec
 from fusion.store.query.patterns import SEEN, shell
 from fusion.store.read.base import InspectorBase, moment
@@ -40,21 +39,6 @@ class AuditEntry:
     ended_at: datetime | None = None
     count: int | None = None
     details: dict[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `audit --json`, GET /api/v1/audit."""
-        return {
-            "id": self.id,
-            "at": to_iso(self.at),
-            "who": self.who,
-            "action": self.action,
-            "target": self.target or None,
-            "queues": list(self.queues),
-            "outcome": None if self.outcome == NO_ANSWER else self.outcome,
-            "ended_at": self.ended_at and to_iso(self.ended_at),
-            "count": self.count,
-            "details": self.details,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fusion.kernel.timeutil import from_iso, to_iso
+from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, texts
 
@@ -42,24 +42,6 @@ class BatchInfo:
     parent: str | None
     on_complete: str | None
     on_success: str | None
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `batches --json`, `batch show --json`, GET /api/v1/batches."""
-        times = {name: getattr(self, name) for name in ("created_at", "closed_at", "canceled_at", "ended_at", "success_at")}
-        return {
-            "id": self.id,
-            "name": self.name or None,
-            "status": self.status,
-            "total": self.total,
-            "open": self.open,
-            "finished": self.finished,
-            **self.outcomes,
-            **{name: moment and to_iso(moment) for name, moment in times.items()},
-            "abandoned": self.abandoned,
-            "parent": self.parent,
-            "on_complete": self.on_complete,
-            "on_success": self.on_success,
-        }
 
 
 class BatchInspector(InspectorBase):

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from fusion.kernel.redaction import masked_text
-from fusion.kernel.timeutil import to_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, moment, texts
 
@@ -62,30 +61,6 @@ class GroupInfo:
             ago = int((now - minute).total_seconds() // size)
             if 0 <= ago < len(found):
                 found[-1 - ago] += count
-        return found
-
-    def document(self, now: datetime, minutes: bool = False) -> dict[str, Any]:
-        """As JSON shows it. `minutes`: with the counts of each minute."""
-        found: dict[str, Any] = {
-            "id": self.id,
-            "error_class": self.error_class,
-            "message": self.message,
-            "error_frame": self.error_frame or None,
-            "frame": self.frame or None,
-            "count": self.count,
-            "quarantined": self.quarantined,
-            "total": self.total,
-            "last_hour": self.within(timedelta(hours=1), now),
-            "last_day": self.within(_DAY, now),
-            "first_seen": self.first_seen and to_iso(self.first_seen),
-            "last_seen": self.last_seen and to_iso(self.last_seen),
-            "queues": dict(self.queues),
-            "example": self.example or None,
-            "hours": self.hours(now),
-            "trend": self.quarters(now),
-        }
-        if minutes:
-            found["minutes"] = [{"at": to_iso(at), "failed": count} for at, count in sorted(self.minutes.items())]
         return found
 
 

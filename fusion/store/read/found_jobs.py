@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from fusion.kernel.progress import parse_progress
-from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.calls import function_of
 from fusion.store.layout.codec import number, text
 from fusion.store.query.rows import ENTERED_FIELDS, ERROR_FIELDS, QUEUE_FIELDS, Row, entered_at, error_of, queue_of, state_of
@@ -44,25 +43,6 @@ class FoundJob:
     due: datetime | None
     waits_for: str
     done: float | None
-
-    def document(self) -> dict[str, Any]:
-        """The same as JSON shows it."""
-        return {
-            "id": self.id,
-            "status": self.state,
-            "queue": self.queue,
-            "function": self.function or None,
-            "since": self.since and to_iso(self.since),
-            "priority": self.priority,
-            "log_tag": self.tag or None,
-            "attempts": self.attempts,
-            "worker": self.worker or None,
-            "error": {"class": self.error, "at": self.frame or None} if self.error else None,
-            "quarantined": self.quarantined,
-            "scheduled_at": self.due and to_iso(self.due),
-            "waits_for": self.waits_for or None,
-            "progress_percent": self.done,
-        }
 
 
 def found_job(job_id: str, row: Row, due: datetime | None, waits: Mapping[str, str]) -> FoundJob:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fusion.kernel.timeutil import to_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
 from fusion.store.read.base import InspectorBase, moment
@@ -33,21 +32,6 @@ class TrashEntry:
     error_class: str
     quarantined: str
     bytes: int
-
-    def document(self) -> dict[str, Any]:
-        """As JSON shows it: `trash list --json`, GET /api/v1/trash."""
-        return {
-            "id": self.id,
-            "deleted_at": to_iso(self.deleted_at),
-            "until": to_iso(self.until),
-            "status": self.status,
-            "queue": self.queue,
-            "function": self.function or None,
-            "created_at": self.created_at or None,
-            "error_class": self.error_class or None,
-            "quarantined": self.quarantined or None,
-            "bytes": self.bytes,
-        }
 
 
 class TrashInspector(InspectorBase):

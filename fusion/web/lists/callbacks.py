@@ -6,10 +6,12 @@ from itertools import islice
 
 from redis import Redis
 
-from fusion.documents.deliveries import again, document
+from fusion.callbacks import retry_deliveries
 from fusion.store.access import broker_of, callback_inspector_of, inspector_of
 from fusion.store.read.callback_inspector import STATUSES, DeliveryInfo
 from fusion.store.read.tolerant import forgiving
+from fusion.views.base import ABSENT
+from fusion.views.delivery import CallbackRetriedView, CallbacksView, CallbackView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
 
@@ -29,10 +31,10 @@ class Callbacks:
         """What is answered where."""
         path = "/api/v1/callbacks"
         return [
-            Route("GET", path, self.listed, "read", "callbacks", _PARAMS, answer="Callbacks", by_queue=True, rows="callbacks"),
-            Route("GET", f"{path}/{{id}}", self.one, "read", "callback", answer="Callback", by_queue=True),
+            Route("GET", path, self.listed, "read", "callbacks", _PARAMS, answer=CallbacksView, by_queue=True, rows="callbacks"),
+            Route("GET", f"{path}/{{id}}", self.one, "read", "callback", answer=CallbackView, by_queue=True),
             Route(
-                "POST", f"{path}/{{id}}/retry", self.retry, "operate", "callback_retry", answer="CallbackRetried", by_queue=True
+                "POST", f"{path}/{{id}}/retry", self.retry, "operate", "callback_retry", answer=CallbackRetriedView, by_queue=True
             ),
         ]
 
@@ -49,15 +51,22 @@ class Callbacks:
             every = islice(every, _LOOKED_AT)
         seen = (one for one in every if request.scope.allows(one.queue))
         found = list(islice(seen, offset, offset + limit + 1))
-        shown = {"callbacks": [document(one) for one in found[:limit]], "offset": offset, "more": len(found) > limit}
-        if request.scope.all:
-            shown |= {"complete": inspector.is_within(_NEAREST)}
-            shown |= {"dropped": inspector.dropped(), "refused": inspector.refused(), "gone": inspector.gone()}
-        return Response.json(shown)
+        all_ = request.scope.all
+        return Response.view(
+            CallbacksView(
+                callbacks=[CallbackView.of(one) for one in found[:limit]],
+                offset=offset,
+                more=len(found) > limit,
+                complete=inspector.is_within(_NEAREST) if all_ else ABSENT,
+                dropped=inspector.dropped() if all_ else ABSENT,
+                refused=inspector.refused() if all_ else ABSENT,
+                gone=inspector.gone() if all_ else ABSENT,
+            )
+        )
 
     def one(self, request: Request) -> Response:
         """Show one delivery."""
-        return Response.json(document(self._found(request)))
+        return Response.view(CallbackView.of(self._found(request)))
 
     def retry(self, request: Request) -> Response:
         """Deliver again what has failed, under the same id; one that waits for its next try is tried now."""
@@ -65,9 +74,9 @@ class Callbacks:
         found, refused = self._found(request), dict[str, str]()
         if found.status == "delivered":
             raise HttpError(409, "wrong_state", "it was delivered")
-        if not again(broker_of(self._connection), inspector_of(self._connection).now().timestamp(), [found], refused):
+        if not retry_deliveries(broker_of(self._connection), inspector_of(self._connection).now().timestamp(), [found], refused):
             raise HttpError(409, "wrong_state", f"it can't be tried again: {refused[found.id]}")
-        return Response.json({"id": found.id, "retried": True})
+        return Response.view(CallbackRetriedView(id=found.id, retried=True))
 
     def _found(self, request: Request) -> DeliveryInfo:
         found = callback_inspector_of(forgiving(self._connection)[0]).one(request.params["id"])

@@ -7,11 +7,20 @@ from collections.abc import Callable, Iterable
 from redis import Redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.documents.cron import LastJob, View, decision_document, entry_document, last_jobs, tick_document, ticks
+from fusion.cron.state import EntryState, LastJob, last_jobs, ticks
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.store.access import cron_inspector_of, inspector_of
 from fusion.store.read.cron_inspector import EntryInfo
 from fusion.store.read.tolerant import forgiving
+from fusion.views.cron import (
+    CronEntriesView,
+    CronEntryView,
+    CronPausedView,
+    CronRemovedView,
+    CronRunView,
+    DecisionView,
+    TickView,
+)
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.routing import Param, Route
 from fusion.web.within import seen_jobs
@@ -31,22 +40,22 @@ class CronEntries:
         """What is answered where."""
         path = "/api/v1/cron/{id}"
         return [
-            Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer="CronEntries", by_queue=True, rows="entries"),
-            Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer="CronEntry", by_queue=True, rows="decisions"),
-            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body="Force", answer="CronRun", by_queue=True),
-            Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer="CronPaused", by_queue=True),
-            Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer="CronPaused", by_queue=True),
-            Route("POST", f"{path}/remove", self.remove, "admin", "cron_remove", answer="CronRemoved", by_queue=True),
+            Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer=CronEntriesView, by_queue=True, rows="entries"),
+            Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer=CronEntryView, by_queue=True, rows="decisions"),
+            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body="Force", answer=CronRunView, by_queue=True),
+            Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer=CronPausedView, by_queue=True),
+            Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer=CronPausedView, by_queue=True),
+            Route("POST", f"{path}/remove", self.remove, "admin", "cron_remove", answer=CronRemovedView, by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:
         """Show all cron entries, and the schedulers that are alive."""
         looking, _ = forgiving(self._connection)
         inspector, at = cron_inspector_of(looking), inspector_of(looking).now().timestamp()
-        views = [view for info in inspector.entries() if self._seen(request, view := View.of(info, at))]
+        views = [view for info in inspector.entries() if self._seen(request, view := EntryState.of(info, at))]
         jobs = self._jobs(request, [job for view in views for job in (view.info.last_job, view.info.manual_job) if job])
         alive = [one.name for one in inspector.schedulers() if one.alive] if request.scope.all else []
-        return Response.json({"schedulers": alive, "entries": [entry_document(view, jobs) for view in views]})
+        return Response.view(CronEntriesView.of(alive, views, jobs))
 
     def one(self, request: Request) -> Response:
         """Show one entry, what became of its last ticks, and which come next."""
@@ -56,16 +65,17 @@ class CronEntries:
         named = [one.what for one in decided if one.outcome != "missed"]
         jobs = self._jobs(request, [*named, *(job for job in (info.last_job, info.manual_job) if job)])
         plan = view.entry.plan if view.entry else None
-        coming = [tick_document(plan, tick) for tick in ticks(plan, view.now, _COMING)] if plan else []
-        decisions = [decision_document(one, jobs) for one in decided]
-        return Response.json({**entry_document(view, jobs), "coming": coming, "decisions": decisions})
+        coming = [TickView.of(plan, tick) for tick in ticks(plan, view.now, _COMING)] if plan else []
+        decisions = [DecisionView.of(one, jobs) for one in decided]
+        return Response.view(CronEntryView.of(view, jobs, coming=coming, decisions=decisions))
 
     def run(self, request: Request) -> Response:
         """Enqueue a job of an entry now, paused or not; its ticks go on as planned. With `force` although one of its jobs has not ended."""
         force = flag(request.told("force").get("force", False), "force")
         entry = self._found(request, change=True).info.id
         try:
-            return Response.json({"id": entry, "job_id": Scheduler(self._connection).run(entry, force=force).id})
+            job_id = Scheduler(self._connection).run(entry, force=force).id
+            return Response.view(CronRunView(id=entry, job_id=job_id))
         except NoSuchEntryError:
             raise _missing() from None
         except InvalidJobOperation as error:
@@ -82,19 +92,19 @@ class CronEntries:
         """Let no tick of an entry run until `resume`."""
         entry = self._found(request, change=True).info.id
         self._do(lambda scheduler: scheduler.pause(entry))
-        return Response.json({"id": entry, "paused": True})
+        return Response.view(CronPausedView(id=entry, paused=True))
 
     def resume(self, request: Request) -> Response:
         """Let the ticks of a paused entry run again, from now on."""
         entry = self._found(request, change=True).info.id
         self._do(lambda scheduler: scheduler.resume(entry))
-        return Response.json({"id": entry, "paused": False})
+        return Response.view(CronPausedView(id=entry, paused=False))
 
     def remove(self, request: Request) -> Response:
         """Forget an entry; its jobs stay. One that an app declares comes back when its scheduler starts, unless it has left the code."""
         info = self._found(request, change=True).info
         self._do(lambda scheduler: scheduler.remove(info.id))
-        return Response.json({"id": info.id, "removed": True, "declared_by": info.app or None})
+        return Response.view(CronRemovedView(id=info.id, removed=True, declared_by=info.app or None))
 
     def _do(self, change: Callable[[Scheduler], object]) -> None:
         try:
@@ -102,18 +112,18 @@ class CronEntries:
         except NoSuchEntryError:
             raise _missing() from None
 
-    def _found(self, request: Request, *, change: bool = False) -> View:
+    def _found(self, request: Request, *, change: bool = False) -> EntryState:
         name = request.params["id"]
         if change:
             request.target = name
         looking, _ = forgiving(self._connection)
         info: EntryInfo | None = cron_inspector_of(looking).entry(name)
-        view = None if info is None else View.of(info, inspector_of(looking).now().timestamp())
+        view = None if info is None else EntryState.of(info, inspector_of(looking).now().timestamp())
         if view is None or not self._seen(request, view):
             raise _missing()
         return view
 
-    def _seen(self, request: Request, view: View) -> bool:
+    def _seen(self, request: Request, view: EntryState) -> bool:
         return request.scope.all or (view.entry is not None and request.scope.allows(view.entry.queue))
 
     def _jobs(self, request: Request, ids: Iterable[str]) -> dict[str, LastJob]:

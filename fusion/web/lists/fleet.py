@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import ceil
-from typing import Any
 
 from redis import Redis
 
 from fusion.doctor.look import Look
 from fusion.doctor.verdict import CHECKS, examine, of, verdict
-from fusion.documents import events, moment, scheduled, times
 from fusion.jobs.moment import failed_jobs, running_jobs
+from fusion.jobs.scheduled import waiting_jobs
 from fusion.settings import get_settings
 from fusion.store.access import (
     broker_of,
@@ -23,13 +21,23 @@ from fusion.store.access import (
     limit_inspector_of,
 )
 from fusion.store.read.tolerant import forgiving, in_words
-from fusion.views.base import to_json
+from fusion.views.events import EventsSnapshot, SinksView
+from fusion.views.finding import DoctorView, VerdictView
+from fusion.views.fleet import (
+    BlockedView,
+    CallbackCountsView,
+    CallbackErrorsView,
+    CronCountsView,
+    FleetResumedView,
+    InfoView,
+    SuspendedView,
+)
+from fusion.views.job import LastFailedView, RunningJobView, RunningView, ScheduledJobView, ScheduledView
 from fusion.views.limit import KeyView
 from fusion.views.queue import KeylessView
 from fusion.views.scheduler import SchedulerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
-from fusion.web.mending import finding_view, verdict_view
 from fusion.web.routing import Route, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
@@ -47,13 +55,13 @@ class Fleet:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/info", self.info, "read", "info", answer="Info"),
-            Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer="Doctor", rows="findings"),
-            Route("GET", "/api/v1/running", self.running, "read", "running", answer="Running", by_queue=True, rows="running"),
-            Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer="Scheduled", rows="jobs"),
-            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body="Suspend", answer="Suspended"),
-            Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer="FleetResumed"),
-            Route("GET", "/api/v1/sinks", self.sinks, "read", "sinks", answer="Sinks", rows="sinks"),
+            Route("GET", "/api/v1/info", self.info, "read", "info", answer=InfoView),
+            Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer=DoctorView, rows="findings"),
+            Route("GET", "/api/v1/running", self.running, "read", "running", answer=RunningView, by_queue=True, rows="running"),
+            Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer=ScheduledView, rows="jobs"),
+            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body="Suspend", answer=SuspendedView),
+            Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer=FleetResumedView),
+            Route("GET", "/api/v1/sinks", self.sinks, "read", "sinks", answer=SinksView, rows="sinks"),
         ]
 
     def info(self, request: Request) -> Response:
@@ -66,37 +74,39 @@ class Fleet:
             if blocked or any(one.blocked for one in inspector.queues(inspector.queue_names()))
             else []
         )
-        errors = totals.callback_errors
-        document: dict[str, Any] = {
-            "at": times.iso(at),
-            "verdict": verdict_view(verdict(Look(self._connection, get_settings()))),
-            "queues": len(inspector.queue_names()),
-            "workers": len(glance_of(looking).workers()),
-            "suspended": totals.suspended,
-            "failed": totals.failed,
-            "scheduled": totals.scheduled,
-            "dropped": totals.dropped,
-            "held": sum(one.count for one in blocked if one.kind == "held"),
-            "blocked": [{**asdict(one), "since": times.iso(one.since)} for one in blocked],
-            "stuck": [to_json(KeyView.of(one)) for one in stuck],
-            "keyless": [to_json(KeylessView.of(one)) for one in totals.keyless],
-            "callback_errors": errors and {"count": errors.count, "job_id": errors.job_id, "at": times.iso(errors.at)},
-            "callbacks": asdict(callback_inspector_of(looking).counts()),
-            "schedulers": [to_json(SchedulerView.of(one, at)) for one in cron.schedulers()],
-            "cron": {
-                "entries": len(entries),
-                "paused": sum(one.paused is not None for one in entries),
-                "errors": sum(bool(one.error or one.declared_error) for one in entries),
-            },
-        }
-        return Response.json({**document, "broken": in_words(broken)})
+        callbacks, verdict_ = callback_inspector_of(looking).counts(), verdict(Look(self._connection, get_settings()))
+        return Response.view(
+            InfoView(
+                at=at,
+                verdict=VerdictView.of(verdict_),
+                queue_count=len(inspector.queue_names()),
+                worker_count=len(glance_of(looking).workers()),
+                suspended=totals.suspended,
+                failed=totals.failed,
+                scheduled=totals.scheduled,
+                dropped=totals.dropped,
+                held=sum(one.count for one in blocked if one.kind == "held"),
+                blocked=[BlockedView.of(one) for one in blocked],
+                stuck=[KeyView.of(one) for one in stuck],
+                keyless=[KeylessView.of(one) for one in totals.keyless],
+                callback_errors=CallbackErrorsView.of(totals.callback_errors),
+                callbacks=CallbackCountsView.of(callbacks),
+                schedulers=[SchedulerView.of(one, at) for one in cron.schedulers()],
+                cron=CronCountsView(
+                    entries=len(entries),
+                    paused=sum(one.paused is not None for one in entries),
+                    errors=sum(bool(one.error or one.declared_error) for one in entries),
+                ),
+                broken=in_words(broken),
+            )
+        )
 
     def doctor(self, request: Request) -> Response:
         """Say what is wrong and what mends it, as the command `doctor` does."""
         look = Look(self._connection, get_settings())
         found = of(look, examine(look))
         checks = [check.name for check in CHECKS]
-        return Response.json({**verdict_view(found), "checks": checks, "findings": [finding_view(one) for one in found.findings]})
+        return Response.view(DoctorView.of_all(found, checks))
 
     def running(self, request: Request) -> Response:
         """Show what workers run, the job first that began first, and what failed last."""
@@ -106,47 +116,35 @@ class Fleet:
         workers, scope = inspector.workers(names[:_WORKERS]), request.scope
         jobs = [job for job in running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]
         failed = [job for job in failed_jobs(inspector, glance.failed(_FAILED)) if scope.allows(job.queue)]
-        shown = {"running": [moment.running(job, at) for job in jobs], "last_failed": [moment.failed(job) for job in failed]}
-        return Response.json({"at": times.iso(at), **shown})
+        running = [RunningJobView.of(job, at) for job in jobs]
+        return Response.view(RunningView(at=at, running=running, last_failed=[LastFailedView.of(job) for job in failed]))
 
     def scheduled(self, request: Request) -> Response:
         """Show the jobs that wait for a time, the soonest first, and why; the reason in words only to who may operate."""
         args, (looking, _) = request.args(), forgiving(self._connection)
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
-        inspector, words = inspector_of(looking), bool(request.actor and "operate" in request.actor.scopes)
+        inspector = inspector_of(looking)
         found, at = inspector.scheduled(offset, limit), inspector.now()
-        rows = scheduled.rows(inspector, [job_id for job_id, _ in found])
-        jobs = [
-            {
-                "id": job_id,
-                "due_at": times.iso(due),
-                "due_in": (due - at).total_seconds(),
-                "queue": row["origin"] or None,
-                "function": row["func"] or row["description"].partition("(")[0] or None,
-                "why": f"{kind}: {reason}" if reason and words else kind,
-            }
-            for (job_id, due), row in zip(found, rows, strict=True)
-            for kind, _, reason in (scheduled.why(row).partition(": "),)
-        ]
-        return Response.json({"at": times.iso(at), "total": inspector.scheduled_count(), "offset": offset, "jobs": jobs})
+        jobs = [ScheduledJobView.of(job, at) for job in waiting_jobs(inspector, found)]
+        shown = ScheduledView(at=at, total=inspector.scheduled_count(), offset=offset, jobs=jobs)
+        return Response.view(shown, scopes=request.scopes)
 
     def suspend(self, request: Request) -> Response:
         """Let no worker start another job, for a time or until `resume`; jobs that run are completed."""
         given = read_pause(request.told("duration")).duration
         duration = None if given is None else max(1, ceil(given))
         broker_of(self._connection).suspend(duration)
-        return Response.json({"suspended": True, "duration": duration})
+        return Response.view(SuspendedView(suspended=True, duration=duration))
 
     def resume(self, request: Request) -> Response:
         """Let suspended workers start jobs again; tells whether they were suspended."""
         request.told()
-        return Response.json({"suspended": False, "was": broker_of(self._connection).resume()})
+        return Response.view(FleetResumedView(suspended=False, was=broker_of(self._connection).resume()))
 
     def sinks(self, request: Request) -> Response:
         """Show how far the sinks of events are, the stream and the relays."""
         looking, settings = event_inspector_of(forgiving(self._connection)[0]), get_settings()
-        snapshot = events.EventsSnapshot(
+        snapshot = EventsSnapshot(
             looking.stream(), tuple(looking.sinks()), tuple(looking.relays()), settings.sinks, settings.events_cap
         )
-        document = events.document(snapshot)
-        return Response.json({name: value for name, value in document.items() if name not in ("schema", "configured")})
+        return Response.view(SinksView.of(snapshot))

@@ -32,7 +32,7 @@ class OpenApi:
     """Describes these routes, and itself."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        own = Route("GET", "/api/v1/openapi.json", self.answer, "read", "openapi", answer="Anything", by_queue=True)
+        own = Route("GET", "/api/v1/openapi.json", self.answer, "read", "openapi", by_queue=True)
         self._routes = [*routes, own]
         self._made: dict[str, Any] | None = None
 
@@ -137,7 +137,7 @@ def _in_query(param: Param) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": ref(route.answers)}}
+    content: dict[str, Any] = {"application/json": {"schema": route.answer_schema}}
     if route.rows:
         content |= {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson")}
     told = {"description": "Done.", "content": content}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
-from fusion.web.openapi import bulk, kept, more, of_lists, sheet
+from fusion.web.openapi import sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -17,7 +17,6 @@ from fusion.web.openapi.shapes import (
     maybe,
     none_or,
     one_of,
-    ref,
     some,
 )
 
@@ -52,28 +51,6 @@ _JOB = fields(
 )
 
 
-_BATCH = fields(
-    id=TEXT,
-    name=none_or(TEXT),
-    status=one_of("open", "running", "canceled", "success", "complete"),
-    total=WHOLE,
-    open=WHOLE,
-    finished=WHOLE,
-    failed=WHOLE,
-    canceled=WHOLE,
-    stopped=WHOLE,
-    deleted=WHOLE,
-    created_at=none_or(TIME),
-    closed_at=none_or(TIME),
-    canceled_at=none_or(TIME),
-    ended_at=none_or(TIME),
-    success_at=none_or(TIME),
-    abandoned=FLAG,
-    parent=none_or(TEXT),
-    on_complete=none_or(TEXT),
-    on_success=none_or(TEXT),
-)
-
 _CALL: Schema = {
     "type": "object",
     "properties": {
@@ -91,47 +68,30 @@ _CALL: Schema = {
 SCHEMAS: dict[str, Schema] = {
     "Anything": ANYTHING,
     "Error": fields(error=fields(code=TEXT, message=TEXT, field=maybe(TEXT))),
-    "Health": fields(status=TEXT),
-    "Readiness": fields(status=TEXT, verdict=one_of("unknown", "healthy", "strained", "unhealthy")),
     "Call": _CALL,
     "PutBackOrCall": {"anyOf": [fields(job_id=TEXT), {**_CALL}]},
-    "Accepted": fields(
-        job_id=TEXT,
-        status=TEXT,
-        queue=TEXT,
-        priority=WHOLE,
-        created_at=none_or(TIME),
-        duplicate_of=maybe(TEXT),
-        scheduled_at=maybe(none_or(TIME)),
-    ),
-    "PutBack": {"anyOf": [fields(job_id=TEXT, status=TEXT, delay=NUMBER), ref("Accepted")]},
     "Job": also(_JOB, sheet.SHEET),
-    "Tree": fields(
-        id=TEXT,
-        nodes=some(
-            fields(
-                id=TEXT,
-                status=TEXT,
-                queue=none_or(TEXT),
-                function=none_or(TEXT),
-                level=WHOLE,
-                parents=some(fields(id=TEXT, on_failure=one_of("fail", "ignore", "wait"))),
-                other_parents=WHOLE,
-            )
-        ),
-        cut=FLAG,
+    "Force": fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})),
+    "KeyLimit": fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))),
+    "JobId": fields(job_id=TEXT),
+    "Suspend": fields(duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until they are resumed."})),
+    "Reschedule": fields(when={"description": "Seconds from now, 90s, 5m, 2h, 1d, or a time with its zone; 0 is now."}),
+    "Operate": fields(
+        action=one_of("requeue", "cancel", "stop", "delete", "quarantine", "reprioritise"),
+        query={"type": "string", "description": "Which jobs; without a state: those of the action's own states."},
+        dry_run=maybe(FLAG),
+        reason=maybe({"type": "string", "description": "Of quarantine: why."}),
+        purge=maybe({"type": "boolean", "description": "Of delete: for good, not into the trash."}),
+        priority=maybe({"description": "Of reprioritise: high, moderate, low or 0 to 255."}),
     ),
-    "Stopped": fields(job_id=TEXT, status=TEXT, pending=FLAG),
+    "Purge": fields(purge=maybe({"type": "boolean", "description": "For good, not into the trash."})),
+    "Edit": fields(
+        args=maybe({"type": ["array", "null"]}),
+        kwargs=maybe({"type": ["object", "null"]}),
+        queue=maybe(none_or(TEXT)),
+        priority=maybe({"type": ["string", "integer", "null"]}),
+    ),
     "Pause": fields(
         duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until it is resumed."}), reason=maybe(none_or(TEXT))
     ),
-    "Batch": _BATCH,
-    "Batches": fields(batches=some(ref("Batch")), total=WHOLE, offset=WHOLE),
-    "BatchWithMembers": also(_BATCH, fields(members=some(fields(id=TEXT, status=none_or(TEXT))), offset=WHOLE)),
-    "BatchCanceled": fields(id=TEXT, canceled=WHOLE, running=WHOLE),
-    **bulk.SCHEMAS,
-    **more.SCHEMAS,
-    **of_lists.SCHEMAS,
-    **kept.SCHEMAS,
-    **sheet.SCHEMAS,
 }

@@ -116,15 +116,3 @@ SHEET = fields(
     quarantined_for=maybe(none_or(TEXT)),
     trace=maybe(fields(lines=some(TEXT), of=WHOLE)),
 )
-#: The answers to changes.
-SCHEMAS: dict[str, Schema] = {
-    "Edit": fields(
-        args=maybe({"type": ["array", "null"]}),
-        kwargs=maybe({"type": ["object", "null"]}),
-        queue=maybe(none_or(TEXT)),
-        priority=maybe({"type": ["string", "integer", "null"]}),
-    ),
-    "Copied": fields(job_id=TEXT, status=TEXT, queue=TEXT, copied_from=TEXT),
-    "Requeued": fields(job_id=TEXT, status=TEXT),
-    "Deleted": fields(job_id=TEXT, deleted=FLAG, kept=WHOLE),
-}

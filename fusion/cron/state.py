@@ -1,21 +1,18 @@
-"""Cron entries: what each comes to, and how JSON shows it."""
+"""Cron entries as they stand: what each comes to at a moment, its next ticks, the states of its last jobs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from fusion.cron.entry import Entry
-from fusion.cron.words import in_words
-from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.codec import text
 
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
-    from fusion.store.read.cron_inspector import EntryInfo, TickDecision
+    from fusion.store.read.cron_inspector import EntryInfo
     from fusion.store.read.inspector import Inspector
 
 #: Of a job that is kept no longer.
@@ -24,7 +21,7 @@ GONE = "gone"
 
 @dataclass(frozen=True)
 class LastJob:
-    """A job of an entry, and what became of it."""
+    """A job of an entry, and its state."""
 
     id: str
     status: str
@@ -32,7 +29,7 @@ class LastJob:
 
 
 @dataclass(frozen=True)
-class View:
+class EntryState:
     """An entry, and what it comes to at `now` (Unix seconds by the server's clock).
 
     `state`: active, paused, ended, waits (for its mark, after the clock was set back) or error. `next`: its first tick that is not
@@ -42,13 +39,13 @@ class View:
     info: EntryInfo
     now: float
     entry: Entry | None
-    state: str
+    state: Literal["active", "paused", "ended", "waits", "error"]
     next: int | None
     last: int | None
     problems: tuple[str, ...]
 
     @classmethod
-    def of(cls, info: EntryInfo, now: float) -> View:
+    def of(cls, info: EntryInfo, now: float) -> EntryState:
         """Judge an entry at `now`, Unix seconds by the server's clock."""
         entry, problems = None, []
         if info.rev:
@@ -63,7 +60,7 @@ class View:
             problems.append(f"declared with a mistake: {info.declared_error}{former}")
         mark = int(now) if info.mark is None else info.mark
         coming = entry.plan.after(mark) if entry else None
-        state = (
+        state: Literal["active", "paused", "ended", "waits", "error"] = (
             "paused"
             if info.paused
             else "error"
@@ -102,40 +99,6 @@ def newest(info: EntryInfo, jobs: Mapping[str, LastJob]) -> LastJob | None:
     return max(found, key=lambda job: job.created_at, default=None)
 
 
-def entry_document(view: View, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
-    """An entry as JSON shows it."""
-    info, entry = view.info, view.entry
-    policy = ("queue", "misfire", "misfire_grace", "overlap", "jitter")
-    return {
-        "id": info.id,
-        "when": entry.plan.text if entry else None,
-        "words": in_words(entry.plan) or None if entry else None,
-        "plan": json.loads(entry.plan.to_json()) if entry else None,
-        "function": entry.func_name if entry else None,
-        "priority": entry.job.priority if entry else None,
-        **{name: getattr(entry, name, None) for name in policy},
-        "state": view.state,
-        "next": iso(view.next),
-        "last": iso(view.last),
-        "mark": iso(info.mark),
-        "last_job": _job(jobs.get(info.last_job)),
-        "manual_job": _job(jobs.get(info.manual_job)),
-        "app": info.app or None,
-        "version": info.version or None,
-        "declared_at": info.declared_at and to_iso(info.declared_at),
-        "paused": info.paused and to_iso(info.paused),
-        "errors": list(view.problems),
-        "faults": entry.faults() if entry else [],
-        "enqueued": info.enqueued,
-        "missed": info.missed,
-        "overlapped": info.overlapped,
-    }
-
-
-def _job(job: LastJob | None) -> dict[str, str] | None:
-    return None if job is None else {"id": job.id, "status": job.status}
-
-
 def ticks(plan: Plan, now: float, count: int) -> list[int]:
     """Its next ones, fewer if it ends."""
     found: list[int] = []
@@ -146,33 +109,9 @@ def ticks(plan: Plan, now: float, count: int) -> list[int]:
     return found
 
 
-def tick_document(plan: Plan, tick: int) -> dict[str, Any]:
-    """A tick as JSON shows it."""
-    return {"local": plan.local(tick).isoformat(), "utc": iso(tick), "note": plan.note(tick) or None}
-
-
-def decision_document(one: TickDecision, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
-    """A decision on a tick as JSON shows it."""
-    job = jobs.get(one.what)
-    return {
-        "tick": to_iso(one.tick),
-        "at": to_iso(one.at),
-        "late": None if one.outcome == "manual" else (one.at - one.tick).total_seconds(),
-        "outcome": one.outcome,
-        "missed": int(one.what) if one.outcome == "missed" else None,
-        "job": job.id if job else None,
-        "status": job.status if job else None,
-    }
-
-
 def local(plan: Plan | None, tick: int) -> str:
     """`2026-03-29 03:00:00 +0200`, by the plan's zone; in UTC if the plan can't be read."""
     return f"{plan.local(tick) if plan else instant(tick):%Y-%m-%d %H:%M:%S %z}"
-
-
-def iso(tick: int | None) -> str | None:
-    """Unix seconds as ISO 8601 in UTC; None stays None."""
-    return None if tick is None else to_iso(instant(tick))
 
 
 def instant(tick: int) -> datetime:

@@ -1,1 +1,0 @@
-"""What commands with `--json` and the HTTP service show alike: one document for each kind of thing."""

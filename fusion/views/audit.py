@@ -1,0 +1,56 @@
+"""A change that somebody asked for, as all places show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from fusion.views.base import View, part, public, view
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from fusion.store.read.audit_inspector import AuditEntry
+
+
+@part
+class ChangeView(View):
+    """An entry of the audit."""
+
+    id: str = public("Its id.")
+    at: datetime = public("When it was asked for.")
+    who: str = public("Who asked.")
+    action: str = public("What they asked for.")
+    target: str | None = public("The job, queue ... that it was about.")
+    queues: list[str] = public("The queues that it was about, as far as that was known.")
+    outcome: str | None = public("`ok`, or why not; null: no answer yet, or never.")
+    ended_at: datetime | None = public("When it ended.")
+    count: int | None = public("How many jobs, or whatever it was about, it changed.")
+    details: dict[str, str] = public("What else was said.")
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """Make the view of an entry."""
+        from fusion.store.read.audit_inspector import NO_ANSWER
+
+        return cls(
+            id=entry.id,
+            at=entry.at,
+            who=entry.who,
+            action=entry.action,
+            target=entry.target or None,
+            queues=list(entry.queues),
+            outcome=None if entry.outcome == NO_ANSWER else entry.outcome,
+            ended_at=entry.ended_at,
+            count=entry.count,
+            details=dict(entry.details),
+        )
+
+
+@view
+class AuditView(View):
+    """A page of the audit."""
+
+    entries: list[ChangeView] = public("The newest first.")
+    after: str | None = public("For the next page; null at the end.")
+    missing: int | None = public("Entries that somebody took away; null to a token for some queues.")

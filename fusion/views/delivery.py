@@ -1,0 +1,71 @@
+"""A delivery of a callback, as all places show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, cast
+
+from fusion.callbacks import shown_url
+from fusion.views.base import ABSENT, View, masked, public, view
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from fusion.store.read.callback_inspector import DeliveryInfo
+
+Status = Literal["waiting", "retrying", "failed", "delivered", "canceled"]
+
+
+@view
+class CallbackView(View):
+    """A delivery: a URL receives the end of a job."""
+
+    id: str = public("Its id.")
+    status: Status = public("How far it is.")
+    to: str = masked("The host of its URL; the rest of a URL may hold a token.", shown_url)
+    job_id: str = public("The job whose end it tells.")
+    queue: str = public("The queue of that job.")
+    job_status: str = public("How that job ended.")
+    tries: int = public("How often it was tried.")
+    answer: str | None = public("What the last try came to.")
+    created_at: datetime | None = public("When the job ended.")
+    ended_at: datetime | None = public("When the delivery ended.")
+    next_at: datetime | None = public("When it is tried next.")
+
+    @classmethod
+    def of(cls, one: DeliveryInfo) -> Self:
+        """Make the view of a delivery."""
+        return cls(
+            id=one.id,
+            status=cast(Status, one.status),
+            to=one.url,
+            job_id=one.job_id,
+            queue=one.queue,
+            job_status=one.job_status,
+            tries=one.tries,
+            answer=one.answer or None,
+            created_at=one.created_at,
+            ended_at=one.ended_at,
+            next_at=one.next_at,
+        )
+
+
+@view
+class CallbacksView(View):
+    """A page of deliveries."""
+
+    callbacks: list[CallbackView] = public("What comes next first, of those that have ended the last.")
+    offset: int = public("How many were left out before these.")
+    more: bool = public("Whether there are more.")
+    complete: bool = public("Whether all were looked at.", default=ABSENT)
+    dropped: int = public("Deliveries that could not be accepted, as a key was broken, ever.", default=ABSENT)
+    refused: int = public("Deliveries that were not accepted, as too many waited, ever.", default=ABSENT)
+    gone: int = public("Endpoints that answered 410 and get none any more.", default=ABSENT)
+
+
+@view
+class CallbackRetriedView(View):
+    """A delivery that is tried again."""
+
+    id: str = public("The delivery.")
+    retried: bool = public("True.")
