@@ -12,6 +12,7 @@ from fusion.store.read.glance import Flow, Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.totals import Step
 from fusion.store.write.broker import Broker
+from fusion.views.queue import HistoryStepView
 from tests.kit.hands import new, put
 
 
@@ -38,7 +39,9 @@ def test_depth_and_age_of_each_class_stand_in_the_step_of_their_time(broker: Bro
     assert step.depths == {0: 1, 1: 2, 2: 2}
     assert step.ages[0] == pytest.approx(7200, abs=2)
     assert step.ages[1] == pytest.approx(65, abs=2), "of the one that is next"
-    assert step.waiting()["0"]["depth"] == 1
+    waiting = HistoryStepView.of(step).waiting
+    assert waiting is not None
+    assert [one.depth for one in waiting.values()] == [2, 2, 1], "the highest class first"
 
 
 def test_a_step_keeps_the_most_that_was_seen(broker: Broker, conn: redis.Redis) -> None:

@@ -16,7 +16,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting import scripts
 from fusion.store.write.broker import Broker
 from fusion.store.write.schema_broker import SchemaBroker
-from fusion.web.views import queue_view
+from fusion.views.queue import QueueView
 from tests.faults.rig.conservation import check_totals
 from tests.kit import guarded
 from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
@@ -255,8 +255,8 @@ def test_jobs_that_are_blocked_count_to_the_length_of_a_queue(broker: Broker, co
     put(broker, "q", "d")
     found = Queue("q", conn).stats()
     assert (found.queue_length, found.queued_count, found.info.blocked) == (4, 2, 2)
-    view = queue_view(found.info, found.last_updated)
-    assert (view["queue_length"], view["queued_count"], view["blocked_count"]) == (4, 2, 2), "over HTTP, too"
+    view = QueueView.of(found.info, found.last_updated)
+    assert (view.queue_length, view.queued_count, view.blocked_count) == (4, 2, 2), "over HTTP, too"
 
 
 def _people(url: str, seed: int) -> None:
