@@ -29,6 +29,7 @@ from fusion.store.read.job_rows import _fills, _meant
 from fusion.store.read.search_inspector import SearchInspector, in_words
 from fusion.store.read.tolerant import forgiving
 from fusion.store.write.broker import Broker
+from fusion.views.job import FoundJobView
 from tests.kit.hands import Hand, everything, outcome, put
 from tests.store.search_hands import SETS, find, pages, store
 
@@ -75,7 +76,7 @@ def test_real_jobs_in_every_state(search: SearchInspector, broker: Broker, conn:
     assert find(search, "func:sendSMS priority:high") == ["waits"]
     assert find(search, "id:later") == ["later"]
     (job,) = search.page(Query.parse("state:scheduled")).jobs
-    assert job.due is not None and job.document()["scheduled_at"]
+    assert job.due is not None and FoundJobView.of(job).scheduled_at == job.due
     (job,) = search.page(Query.parse("state:failed")).jobs
     assert (job.error, job.frame, job.worker, job.queue) == (failed["error_class"], failed["error_frame"], "host.1", "sms")
 
