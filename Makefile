@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -101,8 +101,12 @@ lint: venv-dev ## style, formatting, import layers, file sizes, words
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	$(BIN)/python tools/check_sizes.py || failed=1; \
 	$(BIN)/python -m tools.check_lua || failed=1; \
+	$(BIN)/python -m tools.lua_build --check || failed=1; \
 	$(BIN)/python tools/check_words.py || failed=1; \
 	exit $$failed
+
+lua: venv-dev ## build the scripts that are sent to Redis from fusion/store/lua
+	@$(BIN)/python -m tools.lua_build
 
 type: venv-dev ## mypy --strict
 	@$(BIN)/mypy

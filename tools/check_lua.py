@@ -12,14 +12,14 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-from fusion.store.scripting import scripts
 from fusion.store.scripting.constants import FleetConstants
+from fusion.store.scripting.scripts import load
+from tools import lua_build
+from tools.lua_build import CONSTANTS as BUILT_IN
+from tools.lua_build import GLOBALS, OPEN
 from tools.lua_scope import Local, Scope
 
-#: What Redis gives to every script.
-GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
 CONSTANTS = FleetConstants()
 #: Lua's own limits for one function.
 MOST_LOCALS, MOST_UPVALUES = 200, 60
@@ -28,16 +28,16 @@ LINE = 120
 
 def sources() -> dict[str, str]:
     """Every script and include by name; an include's name begins with `include/`."""
-    lua = Path(scripts.__file__).parents[1] / "lua"
+    lua = lua_build.LUA
     files = {path.stem: path.read_text() for path in lua.glob("*.lua")}
     return files | {f"include/{path.stem}": path.read_text() for path in lua.glob("include/*/*.lua")}
 
 
 def problems(name: str, texts: Mapping[str, str]) -> list[str]:
     """What is wrong with a script and its includes, a line each."""
-    header = scripts.header_of(texts[name])
+    header = lua_build.headers(texts[name])
     try:
-        order = scripts.included(header.get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
+        order = lua_build.in_order(header.get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
     except (KeyError, ValueError) as error:
         return [f"{name}: {error}"]
     pieces = [*(f"include/{piece}" for piece in order), name]
@@ -56,21 +56,21 @@ def problems(name: str, texts: Mapping[str, str]) -> list[str]:
     def of(line: int) -> str:
         return pieces[bisect_right(starts, line) - 1]
 
-    known = GLOBALS | set(CONSTANTS.literals()) | {"REST"}
+    known = GLOBALS | OPEN | BUILT_IN.keys() | {"REST"}
     known |= {f"K_{key}" for key in header.get("KEYS", ())} | {f"A_{arg}" for arg in header.get("ARGV", ())}
     found = [f"{of(line)}: {free} is not defined in {name}" for free, line in scope.free if free not in known]
     found += [f"{of(line)}: {free} becomes a global in {name}" for free, line in scope.globals_set]
     top = set(scope.top.values())
     used = {(of(line), of(local.line), local) for local, line in scope.uses if local in top}
     edges = {(user, definer) for user, definer, _ in used if user != definer}
-    heads = {piece: scripts.header_of(texts[piece]) for piece in pieces}
+    heads = {piece: lua_build.headers(texts[piece]) for piece in pieces}
     functions = {local.name for local in top if local.function}
     for user, head in heads.items():
         rare = {*head.get("RARE", ()), *head.get("RARER", ())}
         found += [f"{user}: {word} is rare, and no function" for word in sorted(rare - functions)]
         direct = {f"include/{piece}" for piece in head.get("INCLUDE", ())}
         needed = {definer for one, definer in edges if one == user}
-        acting = {piece for piece in direct if "Acts" in scripts.header_of(texts[piece])}
+        acting = {piece for piece in direct if "Acts" in lua_build.headers(texts[piece])}
         found += [f"{user}: uses {_names(used, user, piece)} and does not include {piece}" for piece in sorted(needed - direct)]
         found += [f"{user}: includes {piece} in vain" for piece in sorted(direct - needed - acting)]
         theirs = {local.name for one, definer, local in used if one == user and definer != user and _is_state(local)}
@@ -98,7 +98,7 @@ def _names(used: set[tuple[str, str, Local]], user: str, definer: str) -> str:
 @dataclass(frozen=True)
 class Room:
     """What a script leaves of Lua's limits for one function, as a server gets it. `size`: of its text, in bytes; `undefined`: names
-    that are defined in the files and no longer in the text: the loader's mistake."""
+    that are defined in the files and no longer in the text: the build's mistake."""
 
     free_locals: int
     free_upvalues: int
@@ -107,7 +107,7 @@ class Room:
 
     @classmethod
     def of(cls, name: str) -> Room:
-        text = scripts.load(name).text(CONSTANTS, (7,))
+        text = load(name).text(CONSTANTS, (7,))
         scope = Scope(re.sub(r"^#!.*\n", "", text))
         undefined = frozenset(name for name, _ in scope.free) - GLOBALS
         return cls(MOST_LOCALS - scope.most_locals, MOST_UPVALUES - scope.most_upvalues, len(text), undefined)

@@ -71,6 +71,7 @@ COMMANDS = {
     ),
     "completion": ("fusion.cli.completion:completion", "Print the script that lets a shell complete what is typed."),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
+    "debug": ("fusion.cli.debug:debug_group", "Show what Fusion sends to Redis."),
     "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
 }
 #: RQ's commands that have another name here.

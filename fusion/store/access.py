@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from redis import Redis
 
-from fusion.settings import get_settings
+from fusion.settings import Settings, get_settings
 from fusion.store.client.adapter import asking
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import typed
@@ -27,6 +27,8 @@ from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
 from fusion.store.read.trash_inspector import TrashInspector
+from fusion.store.scripting import scripts
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
@@ -163,3 +165,13 @@ def log_event(line: LogLine) -> None:
 def _made(kind: type[T], connection: Any) -> T:
     made: T = cast(Any, kind).of(asking(connection), get_settings())
     return typed(made, connection)
+
+
+def script_names() -> list[str]:
+    """Return the names of all scripts."""
+    return scripts.names()
+
+
+def script_text(name: str, settings: Settings, server: tuple[int, ...]) -> str:
+    """Return a script as a server of this version receives it."""
+    return scripts.load(name).text(FleetConstants.of(settings), server)

@@ -69,7 +69,7 @@ OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
     "demo", "completion", "batches", "audit", "job show", "job copy",
     "server", "dashboard", "server token", "queue show", "batch show", "limit list", "limit show",
-    "config show", "trash list", "trash show", "jobs", "operations list", "operations show",
+    "config show", "debug script", "trash list", "trash show", "jobs", "operations list", "operations show",
     "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
     "redis start", "redis stop", "redis status", "outbox run", "outbox status", "outbox retry", "outbox delete",
 }  # fmt: skip

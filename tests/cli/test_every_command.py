@@ -26,7 +26,7 @@ NO_DOCUMENT = {
     *("worker", "start", "scheduler", "relay", "server", "dashboard", "server token", "demo", "enqueue", "empty", "completion"),
     *("suspend", "resume", "pause", "unpause", "quiet", "unquiet", "queue set", "redis start", "redis stop"),
     *("limit set", "limit pause", "limit resume", "limit release", "cron run", "cron pause", "cron resume", "cron remove"),
-    *("events replay", "events forget", "events setup", "trash empty"),
+    *("debug script", "events replay", "events forget", "events setup", "trash empty"),
 }
 #: Change something, and tell what as a document if that is asked for; so do subcommands of such names.
 CHANGES = {"requeue", "quarantine", "cancel", "stop", "reschedule", "delete", "reprioritise"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from unittest.mock import patch
 
 from fusion.store.scripting import scripts
+from tools import lua_build
 
 HOOKS = ("arrive", "claim", "return", "leave", "end")
 
@@ -15,11 +17,10 @@ HOOKS = ("arrive", "claim", "return", "leave", "end")
 @contextmanager
 def armed(bodies: Mapping[str, str]) -> Iterator[None]:
     """Scripts that are made meanwhile do this first, in Lua, by hook. It knows `id`, `key` and `queue`."""
-    own = scripts.include
 
-    def include(name: str) -> str:
-        text = own(name)
-        body = bodies.get(name.removeprefix("on_")) if name.startswith("on_") else None
+    def read(path: Path) -> str:
+        text = path.read_text()
+        body = bodies.get(path.stem.removeprefix("on_")) if path.stem.startswith("on_") else None
         if body is None:
             return text
         return re.sub(
@@ -31,7 +32,7 @@ def armed(bodies: Mapping[str, str]) -> Iterator[None]:
 
     scripts.load.cache_clear()
     try:
-        with patch.object(scripts, "include", include):
+        with patch.object(scripts, "_read", lambda name: lua_build.build(name, read)):
             yield
     finally:
         scripts.load.cache_clear()

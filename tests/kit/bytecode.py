@@ -1,5 +1,4 @@
-"""`python -m tests.kit.bytecode`: what pytest makes of the tests' asserts is written down once, by all cores, and not by every process of a run;
-so is what Fusion makes of its Lua scripts.
+"""`python -m tests.kit.bytecode`: what pytest makes of the tests' asserts is written down once, by all cores, and not by every process of a run.
 
 It knows pytest from within: where that is another one than this was written for, nothing is written, and pytest does it by itself as ever.
 """
@@ -9,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-
-from fusion.store.scripting import scripts
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -35,13 +32,6 @@ def compile_share(share: int, of: int) -> None:
             rewrite._write_pyc(state, code, stat, cached)
 
 
-def keep_scripts() -> None:
-    """As the processes that are the first to need one do."""
-    for file in scripts._LUA.iterdir():
-        if file.name.endswith(".lua"):
-            scripts.load(file.name.removesuffix(".lua")).inlined()
-
-
 def main() -> None:
     cores = os.cpu_count() or 1
     children = []
@@ -54,7 +44,6 @@ def main() -> None:
             except Exception as error:
                 print(f"pytest writes its bytecode itself: {error!r}", file=sys.stderr)
             os._exit(0)
-    keep_scripts()
     for pid in children:
         os.waitpid(pid, 0)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from fusion.store.scripting import kept
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Source
 
 _prepare = Source.text
-#: As it is.
-write_kept = kept._write
 _known: dict[tuple[Source, str, tuple[int, ...]], str] = {}
 
 
@@ -21,7 +18,5 @@ def _remembered(source: Source, constants: FleetConstants, server: tuple[int, ..
 
 
 def remember_texts() -> None:
-    """In this process: a source, constants and a server's version that were there before give the text of then. What tests make of scripts that they
-    change is not kept for the next process."""
-    kept._write = lambda path, content: None
+    """In this process: a source, constants and a server's version that were there before give the text of then."""
     Source.text = _remembered  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ import pytest
 
 from fusion.dashboard.pages import trash
 from fusion.store.read import audit_inspector
-from fusion.store.scripting.scripts import include
+from tools.lua_build import include
 
 
 @pytest.mark.parametrize(

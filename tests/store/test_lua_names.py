@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fusion.store.scripting import scripts
+from tools import lua_build
 from tools.check_lua import Room, problems, sources
 from tools.lua_scope import Scope
 
 TEXTS = sources()
 NAMES = sorted(name for name in TEXTS if not name.startswith("include/"))
 INCLUDES = sorted(name for name in TEXTS if name.startswith("include/"))
-HEADS = {name: scripts.header_of(text) for name, text in TEXTS.items()}
+HEADS = {name: lua_build.headers(text) for name, text in TEXTS.items()}
 #: For what producers and people call. A process of the fleet asks (`member`) when it enters its list, and now and then; until then it has no work.
 WRITERS = {"add_parents", "advance_operation", "cancel", "cancel_batch", "cancel_operation", "lease_operation", "open_operation",
            "reprioritise", "close_batch", "cron_pause", "cron_put", "cron_remove", "cron_resume",
@@ -23,7 +23,7 @@ ENTERING = {"register", "relay_beat", "scheduler_beat"}
 
 
 FILES = {
-    name: {name, *(f"include/{piece}" for piece in scripts.included(HEADS[name].get("INCLUDE", ()), scripts.include))}
+    name: {name, *(f"include/{piece}" for piece in lua_build.in_order(HEADS[name].get("INCLUDE", ()), lua_build.include))}
     for name in NAMES
 }
 
@@ -128,18 +128,18 @@ def test_a_name_at_the_top_is_defined_once() -> None:
 
 def test_an_include_stands_behind_those_that_it_includes_and_once() -> None:
     texts = {"a": "-- INCLUDE: b c\n", "b": "-- INCLUDE: d\n", "c": "-- INCLUDE: d b\n", "d": ""}
-    assert scripts.included(["a", "d"], texts.__getitem__) == ["d", "b", "c", "a"]
+    assert lua_build.in_order(["a", "d"], texts.__getitem__) == ["d", "b", "c", "a"]
 
 
 def test_includes_that_include_each_other_are_refused() -> None:
     texts = {"a": "-- INCLUDE: b\n", "b": "-- INCLUDE: c\n", "c": "-- INCLUDE: b\n"}
     with pytest.raises(ValueError, match="includes that include each other: a -> b -> c -> b"):
-        scripts.included(["a"], texts.__getitem__)
+        lua_build.in_order(["a"], texts.__getitem__)
 
 
 def test_an_include_that_there_is_not() -> None:
     with pytest.raises(ValueError, match=r"no file of lua/include is called setle\.lua"):
-        scripts.include("setle")
+        lua_build.include("setle")
 
 
 # -- Lua's limits

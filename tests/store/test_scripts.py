@@ -110,7 +110,8 @@ def test_the_header_of_a_script(name: str) -> None:
     assert re.search(r"^-- Returns: ", own, re.MULTILINE)
     for kind, names in (("K", source.keys), ("A", source.args)):
         assert set(re.findall(rf"\b{kind}_(\w+)", own)) <= set(names)
-        assert all(re.search(rf"\b{kind}_{named}\b", source.body) for named in names), "named and not used"
+        table = {"K": "KEYS", "A": "ARGV"}[kind]
+        assert all(f"{table}[{nth}]" in source.body for nth in range(1, len(names) + 1)), "named and not used"
     said = re.search(r"^-- Events: (.*)$", own, re.MULTILINE)
     emitted = set(re.findall(r"emit\('(\w+)'", source.body))
     assert set(said[1].split() if said else ()) <= emitted

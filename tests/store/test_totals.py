@@ -13,7 +13,6 @@ import redis
 from fusion import Queue
 from fusion.store.layout import schema
 from fusion.store.read.inspector import Inspector
-from fusion.store.scripting import scripts
 from fusion.store.write.broker import Broker
 from fusion.store.write.schema_broker import SchemaBroker
 from fusion.views.queue import QueueView
@@ -21,6 +20,7 @@ from tests.faults.rig.conservation import check_totals
 from tests.kit import guarded
 from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
 from tests.store.limits_hands import give
+from tools import lua_build
 from tools.check_lua import sources
 
 pytestmark = pytest.mark.usefixtures("checked")
@@ -46,7 +46,7 @@ def test_every_script_that_counts_writes_it_down() -> None:
     texts = sources()
     for name, text in texts.items():
         if not name.startswith("include/"):
-            pieces = scripts.included(scripts.header_of(text).get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
+            pieces = lua_build.in_order(lua_build.headers(text).get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
             if any("tally('" in texts[f"include/{one}"] for one in pieces if one != "count") or "tally('" in text:
                 assert "write_tallies()" in text, name
 

@@ -89,4 +89,6 @@ def newer(directory: Path) -> Version:
             assert text.count(old) == 1, (name, old)
             text = text.replace(old, new)
         path.write_text(text)
+    env = {**os.environ, "PYTHONPATH": f"{directory}:{ROOT}"}
+    subprocess.run([sys.executable, "-P", "-m", "tools.lua_build"], env=env, check=True, capture_output=True, timeout=60)
     return Version(directory)

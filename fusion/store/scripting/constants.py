@@ -8,7 +8,7 @@ from typing import Self
 from fusion import __version__
 from fusion.kernel import defaults
 from fusion.settings import Settings
-from fusion.store.layout import codec, compact, schema
+from fusion.store.layout import schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,24 +52,16 @@ class FleetConstants:
         )
 
     def literals(self) -> dict[str, str]:
-        """The names that scripts use, each with its value as Lua source. HOLD_MS and QUEUE_TIMEOUT are in milliseconds; CAP is an argument of XADD;
-        PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
-        STORED_RESULT_TTL: what its absence means in the second layout."""
+        """The names that built scripts leave open, each with its value as Lua source. HOLD_MS and QUEUE_TIMEOUT are in milliseconds; CAP is an
+        argument of XADD; PROBATION: losses after which a job runs alone."""
         values: dict[str, str | int | tuple[str, ...]] = {
             "P": self.prefix,
             "CAP": str(self.events_cap),
-            "MIN_TTL": defaults.MIN_TERMINAL_TTL,
             "RESULT_TTL": int(self.result_ttl),
-            "STORED_RESULT_TTL": compact.DEFAULTS["result_ttl"],
             "FAILURE_TTL": int(self.failure_ttl),
-            "CANCELED_TTL": defaults.CANCELED_TTL,
             "MAX_LOST": self.max_lost,
             "PROBATION": min(defaults.PROBATION, self.max_lost),
             "HOLD_MS": int(self.hold_timeout * 1000),
-            "RUN_FIELDS": codec.RUN_FIELDS,
-            "N_RUN_FIELDS": len(codec.RUN_FIELDS),
-            "TIED_FIELDS": codec.TIED_FIELDS,
-            "N_TIED_FIELDS": len(codec.TIED_FIELDS),
             "MAX_LENGTH": self.max_queue_length,
             "QUEUE_TIMEOUT": int(self.queue_timeout * 1000),
             "ADOPT": self.adopt_rq,
@@ -78,7 +70,6 @@ class FleetConstants:
             "CANCELED_MAX": self.canceled_max,
             "CALLBACKS_MAX": self.callbacks_max,
             "SCHEMA": self.schema,
-            "FIRST_SCHEMA": schema.FIRST,
             "LEAST_READER": min(schema.MIN_READER, self.schema),
             "LEAST_WRITER": min(schema.MIN_WRITER, self.schema),
             "FUSION": __version__,

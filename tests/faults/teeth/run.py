@@ -72,10 +72,19 @@ def mutated(copy: Path, mutant: Mutant) -> Iterator[None]:
     try:
         for edit in mutant.edits:
             _write(copy / edit.path, edit.applied((copy / edit.path).read_text()))
+        build(copy, originals)
         yield
     finally:
         for path, text in originals.items():
             _write(path, text)
+        build(copy, originals)
+
+
+def build(copy: Path, changed: Iterable[Path]) -> None:
+    """Build the scripts of a copy anew if a source of theirs has changed."""
+    if any(path.suffix == ".lua" for path in changed):
+        env = {**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"}
+        subprocess.run([sys.executable, "-P", "-m", "tools.lua_build"], env=env, check=True, capture_output=True, timeout=60)
 
 
 def _write(path: Path, text: str) -> None:

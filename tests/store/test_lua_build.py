@@ -1,13 +1,46 @@
-"""What is taken out of the scripts' text changes nothing of what they say."""
+"""What the build of the scripts does to their text, and that what is shipped was built from the sources that are there."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import redis
 
-from fusion.store.scripting.lean import inlined, made_when_called, without_empty, without_unused
-from fusion.store.scripting.scripts import folded
+from fusion.store.scripting import scripts
+from fusion.store.scripting.constants import FleetConstants
+from fusion.store.write.broker import Broker
+from tests.kit.hands import new
+from tools import lua_build
+from tools.lua_build import Line
+
+
+def on_lines(step: Callable[..., list[Line]], text: str, *more: object) -> str:
+    return "".join(f"{line.text}\n" for line in step([Line(one) for one in text.splitlines()], *more))
+
+
+def without_unused(text: str) -> str:
+    return on_lines(lua_build.without_unused, text)
+
+
+def inlined(text: str) -> str:
+    return on_lines(lua_build.inlined, text)
+
+
+def folded(text: str) -> str:
+    return on_lines(lua_build.folded, text)
+
+
+def made_when_called(text: str, groups: list[set[str]]) -> str:
+    return on_lines(lua_build.made_when_called, text, groups)
+
+
+# -- steps
 
 
 def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:
@@ -124,10 +157,75 @@ def test_a_word_in_a_string_or_a_comment_is_no_use_of_a_function() -> None:
     assert without_unused(text) == text[text.index("local function b") :]
 
 
-def test_an_empty_function_goes_with_its_calls() -> None:
-    text = (
-        "local function on_end(id, key) end\n"
-        "local function finish(id)\n  on_end(id, key)\n  if is_ours(id) then on_end(id, nil) end\n  return id\nend\n"
-        "return finish('a')\n"
-    )
-    assert without_empty(text) == "local function finish(id)\n  return id\nend\nreturn finish('a')\n"
+def test_a_constant_of_a_fleet_stays_open_in_what_is_made_of_it() -> None:
+    text = "local KEY, LONGEST = P .. 'a', 2 * RESULT_TTL\nreturn KEY, LONGEST\n"
+    assert folded(text) == "return P .. 'a', (2 * RESULT_TTL)\n"
+
+
+def test_the_arguments_of_a_small_function_stand_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"stand in one line: return job_key"):
+        inlined("local function job_key(id) return P .. 'job:' .. id end\nreturn job_key(f(\n  1))\n")
+
+
+# -- what is shipped
+
+
+def test_what_is_shipped_was_built_from_these_sources() -> None:
+    assert lua_build.main(["--check"]) == 0, "run: make lua"
+
+
+def test_a_source_that_changed_is_noticed_and_built(tmp_path: Path) -> None:
+    shutil.copytree(lua_build.LUA.parents[1], tmp_path / "fusion", ignore=shutil.ignore_patterns("__pycache__"))
+    source, built = (tmp_path / "fusion/store/lua" / name for name in ("pause.lua", "built/pause.lua"))
+    source.write_text(source.read_text() + "-- more\nlocal unused = 1\n")
+    (built.parent / "gone.lua").write_text("return 1\n")
+    root = Path(lua_build.__file__).parents[1]
+
+    def run(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "tools.lua_build", *words],
+            env={"PYTHONPATH": f"{tmp_path}:{root}"}, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    assert run("--check") == (1, "lua: not built from their sources: gone pause; run: make lua\n")
+    assert run() == (0, "lua: 67 scripts, 2 of them changed\n")
+    assert built.read_text().endswith("local unused = 1\n")
+    assert not (built.parent / "gone.lua").exists()
+    assert run("--check") == (0, "")
+
+
+def test_a_name_that_nothing_defines_is_refused() -> None:
+    def read(path: Path) -> str:
+        return path.read_text() + ("return no_such_name()\n" if path.name == "pause.lua" else "")
+
+    with pytest.raises(ValueError, match=r"^pause: no_such_name is not defined$"):
+        lua_build.build("pause", read)
+
+
+def test_every_line_leads_to_its_source() -> None:
+    """A line in which nothing was inlined or set is that of the source; the others have at least its first word, or call a rare function."""
+    for name in ("turn", "enqueue", "cancel"):
+        text = scripts.load(name).text(FleetConstants(), (7,))
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.startswith(("--@", "#!"))]
+        same = 0
+        for number, line in lines:
+            file, _, at = scripts.source_of(text, number).partition(":")
+            if file == "built":
+                continue
+            source = (lua_build.LUA / file).read_text().splitlines()[int(at) - 1].strip()
+            same += source.startswith(line)
+            changed = re.search(r"\brare\b", line) or re.search(r"^[A-Z]|\b[KA]_|_key\(", source)
+            assert line.split()[0] == source.split()[0] or changed, (line, source)
+        assert same > 0.6 * len(lines), (name, same, len(lines))
+
+
+def test_an_error_names_the_line_of_the_source(conn: redis.Redis) -> None:
+    broker = Broker(conn)
+    conn.set("rq:queues", "no set")
+    with pytest.raises(redis.ResponseError) as caught:
+        broker.enqueue("q", [new("a")], "n")
+    lua = lua_build.LUA
+    where = re.search(r"WRONGTYPE.* \(fusion/store/lua/([\w/]+\.lua):(\d+)\)$", str(caught.value))
+    assert where is not None, str(caught.value)
+    assert "redis.call(" in (lua / where[1]).read_text().splitlines()[int(where[2]) - 1]

@@ -1,0 +1,879 @@
+-- KEYS: job
+-- ARGV: id operation
+-- FLAGS: allow-oom
+--@
+local rare, made_0, made_1
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:68
+local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
+--@include/lib/keys.lua:71
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
+end
+--@include/lib/keys.lua:83
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/job/count.lua:37
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(9, other, what, class, 1) end
+end
+--@include/job/count.lua:48
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(10)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+end
+first_count = nil
+end
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/job/waits.lua:3
+local function waits(id, queue)
+if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
+return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
+end
+--@include/job/mark.lua:6
+local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
+--@include/job/mark.lua:10
+local function is_ours(id, key, queue, status)
+if redis.call('HEXISTS', key, 'raw_id') == 1 then return true end
+if (queue == 'scheduler') and not is_elsewhere(status) then return true end
+if is_rqs(key) then return false end
+return queue == '' and not is_elsewhere(status) or waits(id, queue) or tonumber(redis.pcall('ZSCORE', P .. 'queue:failed',
+id)) ~= nil
+end
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(2, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(3, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/job/schedule.lua:13
+local instants = {}
+--@include/job/park.lua:19
+local parked = false
+--@include/hooks/on_arrive.lua:7
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(25, id, key, queue, named) end
+end
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/batch/batch.lua:91
+local joined = {}
+--@include/hooks/on_end.lua:6
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 27, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
+end
+end
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/end_job.lua:10
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
+--@include/job/end_job.lua:17
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(35, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(8, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:34
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(31, id, key, queue, status) end
+end
+--@include/job/withdraw.lua:9
+local function withdraw(id, key, status, wish)
+local was, origin, log_tag, hooks, seq, set, expires, ties, class, before, exec, worker = unpack(redis.call('HMGET',
+key, 'status', 'origin', 'log_tag', 'hooks', 'seq', 'waits_in', 'expires_at', 'ties', 'priority', 'cancel',
+'execution_id', 'worker_name'))
+if not was then return 'missing' end
+if not seq and not is_ours(id, key, origin or '', was) then return 'foreign' end
+if was == 'started' then
+if before ~= 'stop' then redis.call('HSET', key, 'cancel', wish) end
+return 'pending', before, exec, worker
+end
+if is_terminal(was) then return was end
+local queue = origin or ''
+if is_foreign(was) and not set and not waits(id, queue) then return was end
+if hooks then hooked[key] = true end
+if ties then tied[key] = ties end
+if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
+rare(47, queue, id)
+end
+rare(6, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
+rare(1, seq, nil, nil, queue, class)
+if set then rare(28, id, key, queue) end
+rare(7, id, expires)
+return status
+end
+--@include/operation/count_operation.lua:10
+local DONE = { ok = true, canceled = true, stopped = true, pending = true, deleted = true, kept = true }
+local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
+--@
+rare = function(nth, ...)
+if nth <= 7 then
+if not made_0 then
+--@include/job/count.lua:63
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
+end
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/end_job.lua:43
+local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
+end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
+if status == 'stopped' then
+emit('stopped', id, queue, log_tag, 'reason', status .. why)
+else
+emit('canceled', id, queue, log_tag, 'reason', status .. why)
+end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
+--@
+made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, call_off, forget_expiry }
+end
+return made_0[nth](...)
+end
+if nth <= 55 then
+if not made_1 then
+--@include/job/schedule.lua:14
+local soonest
+--@include/job/turns.lua:16
+local fair = {}
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/operation/count_operation.lua:13
+local cutoff, states, noted, examples
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return score_of(queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:156
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:183
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:236
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:275
+local function leave_limit(id, key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return end
+stop_counting(name, id, key)
+--@include/limit/limit.lua:280
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/job/park.lua:52
+local function unpark(id, key, queue)
+local set = redis.call('HGET', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+if set then
+local limit = string.match(set, '^limit:(.*)')
+redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:' .. set), id)
+redis.call('HDEL', key, 'waits_in')
+end
+end
+--@include/job/callbacks.lua:21
+local function is_full()
+if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
+local old = redis.call('ZRANGEBYSCORE', P .. 'callbacks:open', '-inf', now_s - (7 * 86400), 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', P .. 'callbacks:open', unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+return not old[1]
+end
+--@include/job/callbacks.lua:34
+local function accept_delivery(message)
+if is_full() then return end
+local seq = next_seq()
+local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+local key = (P .. 'job:' .. id)
+local said = cjson.encode(message)
+local secret = redis.pcall('GET', P .. 'callbacks:secret')
+local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
+or ''
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
+now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
+'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
+'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+rare(1, nil, nil, nil, '_callbacks', 1)
+redis.call('ZADD', P .. 'callbacks:open', now_s, id)
+on_arrive(id, key, '_callbacks')
+ring('_callbacks', 1)
+return id
+end
+--@include/job/callbacks.lua:57
+local function tell_ended(id, key, queue, status)
+local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
+'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
+'error_class', 'reason', 'func'))
+if class == 'fusion.exceptions.BadSignature' then return end
+if status == 'canceled' and reason == 'expired' then status = reason end
+local told = {}
+local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
+for i, target in ipairs({ own or '', url or '' }) do
+if target ~= '' and (i == 1 or target ~= own) then
+local ok, delivery = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status,
+log_tag = log_tag or nil,
+task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
+attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
+error = status == 'failed' and class or nil })
+if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+told[#told + 1] = ok and delivery or nil
+end
+end
+if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
+end
+--@include/deps/releasing.lua:9
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:12
+local function release_later(id) do_later('u ' .. id) end
+--@include/deps/kin.lua:22
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:28
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/deps/kin.lua:112
+local function end_for_kin(id, key)
+if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
+if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
+end
+--@include/unique/unique_keys.lua:4
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/unique/unique.lua:32
+local function let_go(id, key, status)
+local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
+local starts = status == 'started'
+if not name or starts and upto ~= 'start' then return end
+local own = unique_key(name)
+if redis.call('GET', own) ~= id or redis.call('PTTL', own) >= 0 then return end
+--@include/unique/unique.lua:39
+redis.call('PEXPIRE', own, (starts or status == 'finished') and tonumber(window) or 0)
+redis.call('ZREM', P .. 'uniques', name)
+end
+--@include/batch/batch.lua:30
+local function set_due(batch)
+local cancel, read, over, forget, closed, open_until = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'cancel', 'read',
+'over', 'forget_ms', 'closed_at', 'open_until'))
+local due = (cancel or read and read ~= 'end') and now_ms or over and forget or not closed and open_until
+if due then redis.call('ZADD', P .. 'batches:due', due, batch) else redis.call('ZREM', P .. 'batches:due', batch) end
+end
+--@include/batch/batch.lua:39
+local function settle_batch(batch)
+local key = (P .. 'batch:' .. batch)
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':open')) == 1 then return end
+local closed, over, ended, succeeded, parent, keep, complete, success = unpack(redis.call('HMGET', key, 'closed_at',
+'over', 'ended_at', 'success_at', 'parent', 'keep_ms', 'on_complete', 'on_success'))
+if not closed or over then return end
+local whole = redis.call('EXISTS', (P .. 'batch:' .. batch .. ':ended')) == 0
+redis.call('HSET', key, 'over', 1)
+if not ended then
+redis.call('HSET', key, 'ended_at', now_iso)
+if complete then release_later(complete) end
+end
+if whole and not succeeded then
+redis.call('HSET', key, 'success_at', now_iso)
+if success then release_later(success) end
+end
+redis.call('HSET', key, 'forget_ms', now_ms + (tonumber(keep) or 0))
+set_due(batch)
+return parent, whole and 'finished' or 'failed'
+end
+--@include/batch/batch.lua:61
+local function open_member(batch, member)
+if redis.call('SADD', (P .. 'batch:' .. batch .. ':open'), member) == 0 then return end
+local members = (P .. 'batch:' .. batch .. ':members')
+if redis.call('ZADD', members, 'NX', redis.call('ZCARD', members) + 1, member) == 1 then return end
+local was = redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), member)
+if was then
+redis.call('HDEL', (P .. 'batch:' .. batch .. ':ended'), member)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), was, -1)
+end
+end
+--@include/batch/batch.lua:73
+local function enter_batch(batch, member)
+local key = (P .. 'batch:' .. batch)
+local created, over, parent = unpack(redis.call('HMGET', key, 'created_at', 'over', 'parent'))
+if not created then return end
+open_member(batch, member)
+if over then
+redis.call('HDEL', key, 'over', 'forget_ms')
+set_due(batch)
+if parent then enter_batch(parent, '#' .. batch) end
+end
+end
+--@include/batch/batch.lua:109
+local function leave_batch(batch, member, outcome)
+while batch and redis.call('SISMEMBER', (P .. 'batch:' .. batch .. ':open'), member) == 1 do
+if outcome ~= 'finished' then
+redis.call('HSET', (P .. 'batch:' .. batch .. ':ended'), member, outcome)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), outcome, 1)
+end
+redis.call('SREM', (P .. 'batch:' .. batch .. ':open'), member)
+local around, how = settle_batch(batch)
+batch, member, outcome = around, '#' .. batch, how
+end
+end
+--@include/batch/batch.lua:128
+local function let_read_end(batch)
+if redis.call('HSETNX', (P .. 'batch:' .. batch), 'read', 0) == 1 then set_due(batch) end
+end
+--@include/batch/batch.lua:134
+local function end_callback(batch, as, status, id, graph)
+if status == 'failed' then return end
+local key = (P .. 'batch:' .. batch)
+if graph or redis.call('HGET', key, 'on_' .. as) ~= id then return end
+local created, complete, success = unpack(redis.call('HMGET', key, 'created_at', 'on_complete', 'on_success'))
+if not created then return end
+redis.call('HSET', key, as .. '_called', 1)
+local called = redis.call('HMGET', key, 'complete_called', 'success_called')
+if (not complete or called[1]) and (not success or called[2]) then let_read_end(batch) end
+end
+--@include/batch/batch.lua:146
+local function leave_batches(id, key, queue, status)
+local batch, as, graph = unpack(redis.call('HMGET', key, 'batch', 'batch_as', 'graph'))
+if as then return end_callback(batch, as, status, id, graph) end
+if not batch then return end
+leave_batch(batch, id, status)
+if status ~= 'finished' then return end
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+if not read and (complete or success) then
+redis.call('ZADD', set_of('finished', queue), '+inf', id)
+redis.call('PERSIST', key)
+end
+end
+--@include/job/inbox.lua:7
+local function strike(queue, id)
+local key, waiting = (P .. 'inbox:' .. queue), redis.call('LLEN', (P .. 'queue:' .. queue))
+if waiting == 0 then return end
+local left = redis.call('ZSCORE', key, '')
+if not left then redis.call('ZADD', key, 0, '') end
+redis.call('ZADD', key, (left or 0) + waiting, id)
+redis.call('ZREM', key, '>' .. id)
+end
+--@include/operation/count_operation.lua:16
+local function entered_of(status, created, enqueued, started, ended)
+if is_terminal(status) then return ended end
+if status == 'started' then return started end
+local came = enqueued or created
+return ended and came and ended > came and ended or came
+end
+--@include/operation/count_operation.lua:24
+local function in_time(status, entered)
+if not string.find(states, ' ' .. status .. ' ', 1, true) then return false end
+return not entered or entered <= cutoff
+end
+--@include/operation/count_operation.lua:30
+local function open_count(operation)
+local status
+status, cutoff, states = unpack(redis.call('HMGET', (P .. 'operation:' .. operation), 'status', 'cutoff', 'states'))
+noted, examples, states = {}, {}, ' ' .. (states or '') .. ' '
+return status == 'running'
+end
+--@include/operation/count_operation.lua:37
+local function add_count(field) noted[field] = (noted[field] or 0) + 1 end
+--@include/operation/count_operation.lua:40
+local function count_operation(id, answer)
+local why = string.match(answer, '^%a+') or 'error'
+if DONE[answer] then
+add_count('done')
+if answer == 'kept' then add_count('kept') end
+else
+add_count(SKIPPED[answer] and 'skipped' or 'refused')
+add_count('why:' .. why)
+examples['example:' .. why] = id
+end
+end
+--@include/operation/count_operation.lua:53
+local function is_new_to(operation, id)
+local key = (P .. 'operation:' .. operation .. ':seen')
+if redis.call('SADD', key, id) == 0 then return false end
+redis.call('PEXPIRE', key, 604800000)
+if redis.call('SCARD', key) > 10000 then redis.call('SREM', key, id) end
+return true
+end
+--@include/operation/count_operation.lua:63
+local function of_operation(operation, call)
+if operation == '' then return call end
+if not open_count(operation) then return function() return 'over' end end
+return function(id)
+local key = (P .. 'job:' .. id)
+local row = redis.pcall('HMGET', key, 'status', 'operation', 'seq', 'created_at', 'enqueued_at', 'started_at',
+'ended_at')
+local status, mark, seq = row[1], row[2], row[3]
+if not row.err then
+if mark == operation then return 'counted' end
+if not status and redis.call('EXISTS', key) == 0 then return 'missing' end
+if status and is_elsewhere(status) or status == 'queued' then
+if not in_time(status, entered_of(status, row[4], row[5], row[6], row[7])) then
+return string.find(states, ' ' .. status .. ' ', 1, true) and 'late' or status
+end
+else
+status = nil
+end
+end
+local answer
+if row.err or not status then
+answer = row.err and 'error: ' .. error_text(row) or 'unknown'
+if not is_new_to(operation, id) then return 'counted' end
+elseif seq then
+redis.call('HSET', key, 'operation', operation)
+local ok
+ok, answer = pcall(call, id)
+if not ok then
+local text = error_text(answer)
+if not string.find(text, '^-?WRONGTYPE') then
+redis.pcall('HDEL', key, 'operation')
+error(answer, 0)
+end
+answer = 'error: ' .. text
+end
+else
+if not is_new_to(operation, id) then return 'counted' end
+local ok
+ok, answer = pcall(call, id)
+if not ok then
+redis.call('SREM', (P .. 'operation:' .. operation .. ':seen'), id)
+error(answer, 0)
+end
+end
+if answer == 'missing' then return answer end
+count_operation(id, answer)
+return answer
+end
+end
+--@include/operation/count_operation.lua:114
+local function write_operation(operation)
+if not noted then return end
+for field, n in pairs(noted) do redis.call('HINCRBY', (P .. 'operation:' .. operation), field, n) end
+for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. operation), field, id) end
+noted = nil
+end
+--@
+made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+end
+return made_1[nth - 7](...)
+end
+end
+--@cancel.lua:10
+local function cancel(id) return (withdraw(id, KEYS[1], 'canceled', 1)) end
+--@cancel.lua:12
+local answer = rare(54, ARGV[2], cancel)(ARGV[1])
+write_tallies()
+rare(55, ARGV[2])
+return answer

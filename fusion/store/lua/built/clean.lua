@@ -1,0 +1,1483 @@
+-- KEYS: queues clean idle
+-- ARGV: limit names interval_ms
+-- FLAGS: allow-oom
+--@
+local rare, made_0, made_1
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:71
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
+end
+--@include/job/waits.lua:3
+local function waits(id, queue)
+if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
+return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
+end
+--@include/job/mark.lua:6
+local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/time.lua:33
+local function iso_before(back)
+local micros = (now_us - back) % 1000000
+return iso(now_s + (now_us - back - micros) / 1000000, micros)
+end
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/job/count.lua:37
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(12, other, what, class, 1) end
+end
+--@include/job/count.lua:48
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(13)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+end
+first_count = nil
+end
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(2, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(3, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/job/schedule.lua:13
+local instants = {}
+--@include/hooks/on_arrive.lua:7
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(27, id, key, queue, named) end
+end
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/limit/audit.lua:53
+local function audit_limits(cursor)
+local following, found = unpack(redis.call('ZSCAN', P .. 'limits', cursor, 'COUNT', 50))
+local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
+for i = 1, #found, 2 do pcall(rare, 35, found[i], tonumber(found[i + 1]), share) end
+return following
+end
+--@include/batch/batch.lua:91
+local joined = {}
+--@include/hooks/on_end.lua:6
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 29, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 62, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
+end
+end
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/end_job.lua:10
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
+--@include/job/end_job.lua:17
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(41, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(11, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:34
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(33, id, key, queue, status) end
+end
+--@include/deps/audit_kin.lua:9
+local ancestors_left = 1000
+--@include/trash/trash.lua:9
+local trash_bytes, trash_count, trash_lasts
+--@include/batch/audit_batches.lua:40
+local function audit_batches(cursor)
+local following, found = unpack(redis.call('ZSCAN', P .. 'batches', cursor, 'COUNT', 50))
+local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
+for i = 1, #found, 2 do pcall(rare, 81, found[i], share) end
+return following
+end
+--@
+rare = function(nth, ...)
+if nth <= 6 then
+if not made_0 then
+--@include/job/count.lua:63
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
+end
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/end_job.lua:53
+local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
+end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 69, id, key)
+emit('failed', id, queue, log_tag, unpack(told))
+end
+--@
+made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, fail_job }
+end
+return made_0[nth](...)
+end
+if nth <= 88 then
+if not made_1 then
+--@include/job/turns.lua:16
+local fair = {}
+--@include/job/schedule.lua:14
+local soonest
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/job/turns.lua:27
+local function open_turns(queue, class, seq, named)
+local at = queue .. ' ' .. class
+if fair[at] then return fair[at] end
+local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
+local known = redis.call('ZSCORE', key, name)
+if not known and not named then return nil end
+if fifos[queue] == false then fifos[queue] = nil end
+local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local first = tonumber(known) or class + 0.5
+local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+turns.clock = tonumber(best) or score_of(queue, class, seq)
+if not known and best then
+local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+redis.call('ZADD', key, last, name .. ':')
+end
+if turns.clock ~= tonumber(known) then redis.call('ZADD', key, turns.clock, name) end
+local exact = string.format('%.17g', turns.clock)
+turns.begin = redis.call('ZCOUNT', key, exact, exact) > 1000 and turns.clock - 1 / (2 ^ 44) or turns.clock
+fair[at], fair[queue] = turns, true
+return turns
+end
+--@include/job/turns.lua:50
+local function forget_turns(key, class, clock)
+local from, upto = string.format('(%.17g', clock), string.format('(%d', class + 1)
+local old = redis.call('ZRANGE', key, from, upto, 'BYSCORE', 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', key, unpack(old)) end
+end
+--@include/job/turns.lua:58
+local function turn_of(queue, priority, seq, name)
+if (queue == 'scheduler') or name == '' and not has_turns(queue) then return seq end
+local class, key = (math.max(0, math.min(255, math.floor(tonumber(priority) or 1)))), (P .. 'fair:' .. queue)
+local turns = open_turns(queue, class, seq, name ~= '')
+if not turns then return seq end
+local member = string.format('%d:', class) .. name
+local last = turns.last[member] or tonumber(redis.call('ZSCORE', key, member))
+local score = math.min(turns.begin, last and last - 1 / (2 ^ 44) or turns.begin)
+redis.call('ZADD', key, score, member)
+turns.last[member] = score
+if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
+turns.count = turns.count + 1
+return (class + 0.5 - score) * (2 ^ 44)
+end
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return score_of(queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:156
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:183
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:236
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:275
+local function leave_limit(id, key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return end
+stop_counting(name, id, key)
+--@include/limit/limit.lua:280
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/job/callbacks.lua:12
+local function mark_hooks(key)
+local urls = redis.call('HMGET', key, 'success_task_handler', 'failed_task_handler', 'callback_url')
+if urls[1] or urls[2] or urls[3] then redis.call('HSET', key, 'hooks', 1) end
+end
+--@include/job/callbacks.lua:21
+local function is_full()
+if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
+local old = redis.call('ZRANGEBYSCORE', P .. 'callbacks:open', '-inf', now_s - (7 * 86400), 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', P .. 'callbacks:open', unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+return not old[1]
+end
+--@include/job/callbacks.lua:34
+local function accept_delivery(message)
+if is_full() then return end
+local seq = next_seq()
+local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+local key = (P .. 'job:' .. id)
+local said = cjson.encode(message)
+local secret = redis.pcall('GET', P .. 'callbacks:secret')
+local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
+or ''
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
+now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
+'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
+'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+rare(1, nil, nil, nil, '_callbacks', 1)
+redis.call('ZADD', P .. 'callbacks:open', now_s, id)
+on_arrive(id, key, '_callbacks')
+ring('_callbacks', 1)
+return id
+end
+--@include/job/callbacks.lua:57
+local function tell_ended(id, key, queue, status)
+local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
+'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
+'error_class', 'reason', 'func'))
+if class == 'fusion.exceptions.BadSignature' then return end
+if status == 'canceled' and reason == 'expired' then status = reason end
+local told = {}
+local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
+for i, target in ipairs({ own or '', url or '' }) do
+if target ~= '' and (i == 1 or target ~= own) then
+local ok, delivery = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status,
+log_tag = log_tag or nil,
+task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
+attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
+error = status == 'failed' and class or nil })
+if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+told[#told + 1] = ok and delivery or nil
+end
+end
+if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
+end
+--@include/limit/audit.lua:10
+local function holds_rightly(name, id, score)
+local status, own, set = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'concurrency_key', 'waits_in'))
+if own ~= name then return false end
+if tonumber(score) == math.huge then return status == 'started' or status == 'scheduled' or status == 'queued' end
+if status == 'blocked' and string.sub(set or '', 1, 5) == 'held:' then
+return redis.call('ZSCORE', P .. 'limits:due', name .. ' ' .. id .. ' held')
+end
+return status == 'queued' or status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+end
+--@include/limit/audit.lua:21
+local function audit_key(name, used, share)
+local held, found = (P .. 'limits:held:' .. name), 0
+local size = redis.call('ZCARD', held)
+local from = size > share and (now_us + size) % (size - share + 1) or 0
+local holders = redis.call('ZRANGE', held, from, from + share - 1, 'WITHSCORES')
+for i = 1, #holders, 2 do
+if not holds_rightly(name, holders[i], holders[i + 1]) then
+redis.call('ZREM', held, holders[i])
+found = found + 1
+end
+end
+local limit, due = limit_of(name)
+if not due and redis.call('ZCARD', held) + found < limit and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1
+and not redis.call('ZSCORE', P .. 'limits:due', name) then
+found = found + 1
+end
+settle_key(name)
+if found > 0 then redis.call('INCRBY', P .. 'limits:audit', found) end
+if now_ms - used < 86400000 then return end
+local pinned, paused, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'pinned', 'paused',
+'pinned_rate', 'tat', 'held_back'))
+--@include/limit/audit.lua:43
+local holds = (tonumber(tat) or 0) > now_s * 1000000 or closed_until(paused, held_back)
+if pinned or rate or holds or redis.call('EXISTS', held, (P .. 'limits:waiting:' .. name)) > 0 then
+redis.call('ZADD', P .. 'limits', now_ms, name)
+else
+redis.call('DEL', (P .. 'limit:' .. name))
+redis.call('ZREM', P .. 'limits', name)
+end
+end
+--@include/unique/unique_keys.lua:4
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/deps/releasing.lua:9
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:12
+local function release_later(id) do_later('u ' .. id) end
+--@include/deps/kin.lua:17
+local function parent_in(member)
+local sign, id = string.match(member, '^([?~]?)(.*)$')
+return sign, id
+end
+--@include/deps/kin.lua:22
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:28
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/deps/kin.lua:39
+local function is_read_in_batch(batch)
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+return not read and (complete or success)
+end
+--@include/deps/kin.lua:46
+local function expire_later(id, key, score)
+if tonumber(score) < math.huge and not redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+redis.call('PEXPIRE', key, string.format('%d', 1000 * (math.max(tonumber(score) - now_s, 0) + 3600)))
+end
+end
+--@include/deps/kin.lua:54
+local function time_from_now(ttl, func)
+local seconds = tonumber(ttl) or tonumber(func and 500 or RESULT_TTL)
+if seconds < 0 then return nil end
+return string.format('%d.%06d', now_s + math.min(math.max(seconds, 60), 1e9), math.max(1, now_us))
+end
+--@include/deps/kin.lua:62
+local function unpin(id)
+local key = (P .. 'job:' .. id)
+local status, queue, pin, ttl, batch, func = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
+'batch', 'func'))
+local kept = status == 'finished' and batch and is_read_in_batch(batch)
+if pin and is_terminal(status) and not kept then
+if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end
+local least = string.format('%d.%06d', now_s + 60, math.max(1, now_us))
+if tonumber(pin) < tonumber(least) then pin = least end
+redis.call('ZADD', set_of(status, queue), 'XX', pin, id)
+expire_later(id, key, pin)
+if ttl == '0' then redis.call('HDEL', key, 'result') end
+end
+redis.call('HDEL', key, 'pin')
+redis.call('ZREM', P .. 'pinned', id)
+end
+--@include/deps/kin.lua:80
+local function leave_all(id, text)
+local ok, parents = pcall(cjson.decode, text or '[]')
+local left = 0
+for _, member in ipairs(ok and parents or {}) do
+local _, parent = parent_in(member)
+if redis.call('ZREM', (P .. 'job:' .. parent .. ':children'), id) == 1 then
+left = left + 1
+if redis.call('EXISTS', (P .. 'job:' .. parent .. ':children')) == 0 then unpin(parent) end
+end
+end
+return left
+end
+--@include/deps/kin.lua:94
+local function leave_parents(id, key)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
+return leave_all(id, redis.call('HGET', key, 'parents'))
+end
+--@include/deps/kin.lua:112
+local function end_for_kin(id, key)
+if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
+if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
+end
+--@include/deps/cycle.lua:8
+local function batches_around(batch, awaited)
+local found, matters = {}, false
+for _ = 1, 5 do
+if not batch or found[batch] then break end
+found[batch] = true
+local parent, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'parent', 'on_complete',
+'on_success'))
+for _, id in ipairs({ complete or '', success or '' }) do
+if id ~= '' and (awaited and awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then matters = true end
+end
+batch = parent
+end
+return matters and found or nil
+end
+--@include/deps/cycle.lua:27
+local function cycle_of(id, parents, sent, most, around)
+local line, via, at = {}, {}, 1
+most = most or 200
+--@include/deps/cycle.lua:31
+local function add(members, child)
+for _, member in ipairs(members) do
+local _, one = parent_in(member)
+if one == id then
+local path = { id }
+while child do
+table.insert(path, 1, child)
+child = via[child]
+end
+table.insert(path, 1, id)
+return path
+end
+if via[one] == nil and #line < most and not string.find(member, '^[*#]') then
+via[one] = child or false
+line[#line + 1] = one
+end
+end
+end
+--@include/deps/cycle.lua:50
+local found = add(parents)
+while not found and line[at] do
+local one = line[at]
+local unmet = (P .. 'job:' .. one .. ':dependencies')
+at = at + 1
+local status, batch, as = unpack(redis.call('HMGET', (P .. 'job:' .. one), 'status', 'batch', 'batch_as'))
+if sent and sent[one] then
+found = add(sent[one], one)
+elseif status == 'deferred' then
+if as and around and around[batch] then
+found = add({ id }, one)
+elseif as and redis.call('SCARD', (P .. 'batch:' .. batch .. ':open')) <= most then
+found = add(redis.call('SMEMBERS', (P .. 'batch:' .. batch .. ':open')), one)
+end
+if found then
+elseif redis.call('SCARD', unmet) <= most then
+found = add(redis.call('SMEMBERS', unmet), one)
+elseif redis.call('SISMEMBER', unmet, id) == 1 or redis.call('SISMEMBER', unmet, '?' .. id) == 1
+or redis.call('SISMEMBER', unmet, '~' .. id) == 1 then
+found = add({ id }, one)
+end
+end
+end
+return found, at
+end
+--@include/deps/cycle.lua:77
+local function cycle_text(path)
+if #path <= 6 then return table.concat(path, ' -> ') end
+return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
+end
+--@include/unique/unique.lua:9
+local function owner_of(name)
+local id = redis.pcall('GET', unique_key(name))
+local broken = type(id) == 'table' and unique_key(name)
+or type(redis.pcall('ZCARD', P .. 'uniques')) == 'table' and P .. 'uniques'
+if broken then error('WRONGTYPE the unique key ' .. name .. ' is broken at ' .. broken, 0) end
+if not id then return nil end
+local status, own = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'unique_key'))
+if redis.call('PTTL', unique_key(name)) >= 0 then return id, status or '', true end
+if status and own == name and not is_terminal(status) then return id, status, false end
+end
+--@include/unique/unique.lua:32
+local function let_go(id, key, status)
+local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
+local starts = status == 'started'
+if not name or starts and upto ~= 'start' then return end
+local own = unique_key(name)
+if redis.call('GET', own) ~= id or redis.call('PTTL', own) >= 0 then return end
+--@include/unique/unique.lua:39
+redis.call('PEXPIRE', own, (starts or status == 'finished') and tonumber(window) or 0)
+redis.call('ZREM', P .. 'uniques', name)
+end
+--@include/batch/batch.lua:30
+local function set_due(batch)
+local cancel, read, over, forget, closed, open_until = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'cancel', 'read',
+'over', 'forget_ms', 'closed_at', 'open_until'))
+local due = (cancel or read and read ~= 'end') and now_ms or over and forget or not closed and open_until
+if due then redis.call('ZADD', P .. 'batches:due', due, batch) else redis.call('ZREM', P .. 'batches:due', batch) end
+end
+--@include/batch/batch.lua:39
+local function settle_batch(batch)
+local key = (P .. 'batch:' .. batch)
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':open')) == 1 then return end
+local closed, over, ended, succeeded, parent, keep, complete, success = unpack(redis.call('HMGET', key, 'closed_at',
+'over', 'ended_at', 'success_at', 'parent', 'keep_ms', 'on_complete', 'on_success'))
+if not closed or over then return end
+local whole = redis.call('EXISTS', (P .. 'batch:' .. batch .. ':ended')) == 0
+redis.call('HSET', key, 'over', 1)
+if not ended then
+redis.call('HSET', key, 'ended_at', now_iso)
+if complete then release_later(complete) end
+end
+if whole and not succeeded then
+redis.call('HSET', key, 'success_at', now_iso)
+if success then release_later(success) end
+end
+redis.call('HSET', key, 'forget_ms', now_ms + (tonumber(keep) or 0))
+set_due(batch)
+return parent, whole and 'finished' or 'failed'
+end
+--@include/batch/batch.lua:61
+local function open_member(batch, member)
+if redis.call('SADD', (P .. 'batch:' .. batch .. ':open'), member) == 0 then return end
+local members = (P .. 'batch:' .. batch .. ':members')
+if redis.call('ZADD', members, 'NX', redis.call('ZCARD', members) + 1, member) == 1 then return end
+local was = redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), member)
+if was then
+redis.call('HDEL', (P .. 'batch:' .. batch .. ':ended'), member)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), was, -1)
+end
+end
+--@include/batch/batch.lua:73
+local function enter_batch(batch, member)
+local key = (P .. 'batch:' .. batch)
+local created, over, parent = unpack(redis.call('HMGET', key, 'created_at', 'over', 'parent'))
+if not created then return end
+open_member(batch, member)
+if over then
+redis.call('HDEL', key, 'over', 'forget_ms')
+set_due(batch)
+if parent then enter_batch(parent, '#' .. batch) end
+end
+end
+--@include/batch/batch.lua:109
+local function leave_batch(batch, member, outcome)
+while batch and redis.call('SISMEMBER', (P .. 'batch:' .. batch .. ':open'), member) == 1 do
+if outcome ~= 'finished' then
+redis.call('HSET', (P .. 'batch:' .. batch .. ':ended'), member, outcome)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), outcome, 1)
+end
+redis.call('SREM', (P .. 'batch:' .. batch .. ':open'), member)
+local around, how = settle_batch(batch)
+batch, member, outcome = around, '#' .. batch, how
+end
+end
+--@include/batch/batch.lua:122
+local function settle_around(batch)
+local around, how = settle_batch(batch)
+if around then leave_batch(around, '#' .. batch, how) end
+end
+--@include/batch/batch.lua:128
+local function let_read_end(batch)
+if redis.call('HSETNX', (P .. 'batch:' .. batch), 'read', 0) == 1 then set_due(batch) end
+end
+--@include/batch/batch.lua:134
+local function end_callback(batch, as, status, id, graph)
+if status == 'failed' then return end
+local key = (P .. 'batch:' .. batch)
+if graph or redis.call('HGET', key, 'on_' .. as) ~= id then return end
+local created, complete, success = unpack(redis.call('HMGET', key, 'created_at', 'on_complete', 'on_success'))
+if not created then return end
+redis.call('HSET', key, as .. '_called', 1)
+local called = redis.call('HMGET', key, 'complete_called', 'success_called')
+if (not complete or called[1]) and (not success or called[2]) then let_read_end(batch) end
+end
+--@include/batch/batch.lua:146
+local function leave_batches(id, key, queue, status)
+local batch, as, graph = unpack(redis.call('HMGET', key, 'batch', 'batch_as', 'graph'))
+if as then return end_callback(batch, as, status, id, graph) end
+if not batch then return end
+leave_batch(batch, id, status)
+if status ~= 'finished' then return end
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+if not read and (complete or success) then
+redis.call('ZADD', set_of('finished', queue), '+inf', id)
+redis.call('PERSIST', key)
+end
+end
+--@include/failures/failures.lua:12
+local function is_counted_in(recount, failed_ms) return not recount or tonumber(failed_ms) <= tonumber(recount) end
+--@include/failures/failures.lua:14
+local function count_failure(group, queue, quarantined, by)
+local queues = (P .. 'failure:' .. group .. ':queues')
+if tonumber(redis.call('ZINCRBY', queues, by, queue)) <= 0 then redis.call('ZREM', queues, queue) end
+if quarantined then redis.call('HINCRBY', (P .. 'failure:' .. group), 'quarantined', by) end
+end
+--@include/failures/failures.lua:21
+local function take_out_failure(group, id, queue, quarantined)
+local key, jobs = (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs')
+local failed_ms = redis.call('ZSCORE', jobs, id)
+if not failed_ms then return false end
+redis.call('ZREM', jobs, id)
+local example, recount = unpack(redis.call('HMGET', key, 'example', 'recount'))
+if is_counted_in(recount, failed_ms) then
+if queue then count_failure(group, queue, quarantined, -1) else redis.call('HSET', key, 'inexact', 1) end
+end
+if example == id then
+local newest = redis.call('ZRANGE', jobs, -1, -1)[1]
+if newest then
+redis.call('HSET', key, 'example', newest)
+else
+redis.call('HDEL', key, 'example', 'quarantined', 'inexact', 'recount')
+redis.call('ZADD', P .. 'failures:empty', redis.call('ZSCORE', P .. 'failures', group) or 0, group)
+redis.pcall('UNLINK', (P .. 'failure:' .. group .. ':queues'))
+end
+end
+return true
+end
+--@include/failures/failures.lua:44
+local function leave_failure(id, key)
+local group, queue, origin, quarantined = unpack(redis.call('HMGET', key, 'failure_group', 'original_queue',
+'origin', 'quarantined'))
+if not group then return end
+take_out_failure(group, id, queue or origin or '', quarantined)
+redis.call('HDEL', key, 'failure_group')
+end
+--@include/failures/failures.lua:52
+local function drop_failure_group(group)
+redis.call('UNLINK', (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs'), (P .. 'failure:' .. group .. ':queues'))
+redis.call('ZREM', P .. 'failures', group)
+redis.call('ZREM', P .. 'failures:empty', group)
+end
+--@include/failures/failures.lua:60
+local function failure_group_for(class, frame)
+local group = string.sub(redis.sha1hex(class .. '\n' .. frame), 1, 12)
+if not redis.call('ZSCORE', P .. 'failures', group) and redis.call('ZCARD', P .. 'failures') >= 1000 then
+local gone = redis.call('ZRANGE', P .. 'failures:empty', 0, 0)[1]
+if not gone then return 'other', 'other', '' end
+drop_failure_group(gone)
+end
+return group, class, frame
+end
+--@include/failures/failures.lua:72
+local function join_failure(id, key, failed_ms, again)
+local class, frame, reason, func, queue, origin, quarantined, before = unpack(redis.call('HMGET', key, 'error_class',
+'error_frame', 'reason', 'func', 'original_queue', 'origin', 'quarantined', 'failure_group'))
+queue, failed_ms = queue or origin or '', failed_ms or now_ms
+--@include/failures/failures.lua:77
+if before then take_out_failure(before, id, queue, quarantined) end
+if string.sub(queue, 1, 1) == '_' then return end
+if not class or class == '' then class = string.match(string.sub(reason or '', 1, 200), '^[^:]+') or 'unknown' end
+frame = frame and frame ~= '' and string.gsub(frame, ':%d+$', '') or func or ''
+local group
+group, class, frame = failure_group_for(class, frame)
+local group_key = (P .. 'failure:' .. group)
+redis.call('HSET', key, 'failure_group', group)
+local is_new = redis.call('ZADD', (P .. 'failure:' .. group .. ':jobs'), failed_ms, id) == 1
+--@include/failures/failures.lua:87
+if not is_new then redis.call('HSET', group_key, 'inexact', 1) end
+local first, last, recount, example = unpack(redis.call('HMGET', group_key, 'first', 'last', 'recount', 'example'))
+first, last = math.min(tonumber(first) or failed_ms, failed_ms), math.max(tonumber(last) or failed_ms, failed_ms)
+if last == failed_ms or not example or not redis.call('ZSCORE', (P .. 'failure:' .. group .. ':jobs'), example) then
+example = id
+end
+redis.call('HSET', group_key, 'error_class', class, 'frame', frame, 'first', first, 'last', last, 'example', example)
+redis.call('ZADD', P .. 'failures', last, group)
+redis.call('ZREM', P .. 'failures:empty', group)
+if is_counted_in(recount, failed_ms) then count_failure(group, queue, quarantined, 1) end
+if again then return end
+redis.call('HINCRBY', group_key, 'total', 1)
+if now_ms - failed_ms >= 86400000 or failed_ms > now_ms then return end
+local minute = math.floor(failed_ms / 60000)
+local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
+if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
+end
+--@include/deps/fail_deferred.lua:5
+local function fail_deferred(id, key, queue, class, why)
+local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
+'hooks', 'ties'))
+if hooks then hooked[key] = true end
+tied[key] = ties or nil
+rare(6, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
+redis.call('HDEL', key, 'due')
+end
+--@include/deps/audit_kin.lua:12
+local function end_circle(id)
+if ancestors_left <= 0 then return false end
+local batch, as = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'batch', 'batch_as'))
+local path, looked = cycle_of(id, redis.call('SRANDMEMBER', (P .. 'job:' .. id .. ':dependencies'), ancestors_left), nil, ancestors_left,
+batch and not as and batches_around(batch))
+ancestors_left = ancestors_left - looked
+if not path then return false end
+local why = 'it waited for itself: ' .. cycle_text(path)
+for i = 1, math.min(#path - 1, 50) do
+local key = (P .. 'job:' .. (path[i]))
+local status, queue, calls = unpack(redis.call('HMGET', key, 'status', 'origin', 'batch_as'))
+if status == 'deferred' and not calls then
+fail_deferred(path[i], key, queue, 'fusion.exceptions.DependencyCycle', why)
+end
+end
+ancestors_left = 0
+return true
+end
+--@include/deps/audit_kin.lua:31
+local function audit_child(id)
+local status, ties, graph, arrival = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'status', 'ties', 'graph', 'arrival'))
+if status ~= 'deferred' or graph or not ties or not string.find(ties, 'p', 1, true) or string.find(ties, 'h', 1, true)
+then
+return
+end
+local unmet = redis.call('SRANDMEMBER', (P .. 'job:' .. id .. ':dependencies'), 20)
+if not unmet[1] then return do_later('u ' .. id) end
+if end_circle(id) then return end
+for _, member in ipairs(unmet) do
+local sign, parent = parent_in(member)
+local how = redis.pcall('HGET', (P .. 'job:' .. parent), 'status')
+local over = not how or is_terminal(how)
+if string.sub(member, 1, 1) ~= '*' and not (how and how ~= 'finished' and over and sign == '~') then
+redis.call('ZADD', (P .. 'job:' .. parent .. ':children'), 'NX', tonumber(arrival) or 0, id)
+if over then do_later('c ' .. parent) end
+end
+end
+end
+--@include/deps/audit_kin.lua:51
+local function audit_deferred(queue)
+local deferred = set_of('deferred', queue)
+local size = redis.call('ZCARD', deferred)
+if size == 0 then return end
+local from = size > 20 and now_us % size or 0
+for _, id in ipairs(redis.call('ZRANGE', deferred, from, from + 20 - 1)) do pcall(audit_child, id) end
+end
+--@include/deps/audit_kin.lua:60
+local function audit_pinned()
+local found = redis.call('ZRANGEBYSCORE', P .. 'pinned', '-inf', now_ms - 60000, 'LIMIT', 0, 20)
+for _, id in ipairs(found) do
+local children = (P .. 'job:' .. id .. ':children')
+local size = redis.call('ZCARD', children)
+local from = size > 20 and now_us % size or 0
+for _, child in ipairs(redis.call('ZRANGE', children, from, from + 20 - 1)) do
+local status = redis.call('HGET', (P .. 'job:' .. child), 'status')
+if not status or is_terminal(status) then redis.call('ZREM', children, child) end
+end
+redis.call('ZADD', P .. 'pinned', 'XX', now_ms, id)
+if redis.call('EXISTS', children) == 0 then unpin(id) end
+end
+end
+--@include/trash/trash.lua:11
+local function trash_key(id) return P .. 'trash:job:' .. id end
+--@include/trash/trash.lua:19
+local function drop_from_trash(id, moved)
+local size = redis.call('HGET', P .. 'trash:sizes', id)
+if not moved then redis.call('UNLINK', trash_key(id)) end
+redis.call('ZREM', P .. 'trash', id)
+if not size then return end
+redis.call('HDEL', P .. 'trash:sizes', id)
+if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'trash') == 0 then
+redis.call('DEL', P .. 'trash:sizes')
+end
+end
+--@include/trash/trash.lua:31
+local function drop_expired_trash(limit)
+local ids = redis.call('ZRANGEBYSCORE', P .. 'trash', '-inf', now_ms - 3600000, 'LIMIT', 0, limit)
+for _, id in ipairs(ids) do drop_from_trash(id) end
+return #ids
+end
+--@include/unique/audit_unique.lua:7
+local function audit_unique(name)
+local owner, _, passed = owner_of(name)
+if owner and not passed then return end
+if not owner then redis.call('DEL', unique_key(name)) end
+redis.call('ZREM', P .. 'uniques', name)
+redis.call('INCR', P .. 'uniques:audit')
+end
+--@include/unique/audit_unique.lua:16
+local function audit_uniques(cursor)
+local following, found = unpack(redis.call('ZSCAN', P .. 'uniques', cursor, 'COUNT', 100))
+for i = 1, #found, 2 do pcall(audit_unique, found[i]) end
+return following
+end
+--@include/batch/audit_batches.lua:8
+local function outcome_of(batch, member)
+local inner = string.match(member, '^#(.+)')
+if inner then
+local created, over = unpack(redis.call('HMGET', (P .. 'batch:' .. inner), 'created_at', 'over'))
+if not created then return 'deleted' end
+return over and (redis.call('EXISTS', (P .. 'batch:' .. inner .. ':ended')) == 1 and 'failed' or 'finished') or nil
+end
+local status, own = unpack(redis.call('HMGET', (P .. 'job:' .. member), 'status', 'batch'))
+if not status or own ~= batch then return 'deleted' end
+return is_terminal(status) and status or nil
+end
+--@include/batch/audit_batches.lua:21
+local function audit_batch(batch, share)
+local found = 0
+for _, member in ipairs(redis.call('SRANDMEMBER', (P .. 'batch:' .. batch .. ':open'), share)) do
+local outcome = outcome_of(batch, member)
+if outcome then
+leave_batch(batch, member, outcome)
+found = found + 1
+end
+end
+settle_around(batch)
+local ended, complete, succeeded, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'ended_at', 'on_complete',
+'success_at', 'on_success'))
+for _, id in ipairs({ ended and complete or '', succeeded and success or '' }) do
+if id ~= '' and redis.call('HGET', (P .. 'job:' .. id), 'status') == 'deferred' then release_later(id) end
+end
+if found > 0 then redis.call('INCRBY', P .. 'batches:audit', found) end
+end
+--@include/failures/audit_failures.lua:8
+local function ms_of_iso(text)
+local year, month, day, hour, minute, second, micros = string.match(text or '',
+'^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):(%d%d)%.?(%d*)Z?$')
+if not year then return nil end
+year, month = tonumber(year), tonumber(month)
+if month <= 2 then year = year - 1 end
+local of_year = math.floor((153 * (month + (month > 2 and -3 or 9)) + 2) / 5) + day - 1
+local century = math.floor(year / 100)
+local days = 365 * year + math.floor(year / 4) - century + math.floor(century / 4) + of_year - 719468
+local ms = math.floor(tonumber('0.' .. (micros == '' and '0' or micros)) * 1000)
+return ((days * 24 + hour) * 60 + minute) * 60000 + second * 1000 + ms
+end
+--@include/failures/audit_failures.lua:22
+local function adopt_failure(id)
+local key = (P .. 'job:' .. id)
+local job = redis.pcall('HMGET', key, 'status', 'failure_group', 'original_queue', 'origin', 'ended_at')
+if job.err or job[1] ~= 'failed' or string.sub(job[3] or job[4] or '', 1, 1) == '_' then return false end
+if job[2] and redis.call('ZSCORE', (P .. 'failure:' .. (job[2]) .. ':jobs'), id) or is_rqs(key) then return false end
+join_failure(id, key, ms_of_iso(job[5]))
+return true
+end
+--@include/failures/audit_failures.lua:32
+local function adopt_failures(cursor)
+local following, found = unpack(redis.call('ZSCAN', P .. 'queue:failed', cursor, 'COUNT', 25))
+for i = 1, #found, 2 do pcall(adopt_failure, found[i]) end
+return following
+end
+--@include/failures/audit_failures.lua:41
+local function adopt_newest(nth)
+local first, met = redis.call('ZCOUNT', P .. 'queue:failed', '+inf', '+inf') + nth, false
+local found = redis.call('ZREVRANGE', P .. 'queue:failed', first, first + 50 - 1)
+for _, id in ipairs(found) do
+local ok, adopted = pcall(adopt_failure, id)
+met = met or ok and adopted
+end
+return met and #found == 50 and nth + 50 or 0
+end
+--@include/failures/audit_failures.lua:53
+local function audit_group(group, from, limit)
+local key, jobs, stale = (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs'), 0
+local found = redis.call('ZRANGEBYSCORE', jobs, from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+local last = #found == 2 * limit and found[#found]
+for _, id in ipairs(last and redis.call('ZRANGEBYSCORE', jobs, last, last, 'LIMIT', 0, 1000) or {}) do
+found[#found + 1], found[#found + 2] = id, last
+end
+local recount, seen = redis.call('HGET', key, 'recount'), {}
+for i = 1, #found, 2 do
+local id, failed_ms = found[i], found[i + 1]
+if not seen[id] then
+seen[id] = true
+local job = redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'failure_group', 'original_queue', 'origin',
+'quarantined')
+local queue = job[3] or job[4]
+if job[1] ~= 'failed' or job[2] ~= group then
+--@include/failures/audit_failures.lua:70
+take_out_failure(group, id, job[2] == group and queue or nil, job[5])
+stale = stale + 1
+elseif recount and not is_counted_in(recount, failed_ms) then
+count_failure(group, queue or '', job[5], 1)
+end
+end
+end
+if last then
+if recount then redis.call('HSET', key, 'recount', last) end
+return '(' .. last, #found / 2, stale
+end
+if redis.call('EXISTS', jobs) == 0 and redis.call('ZSCORE', P .. 'failures', group) then
+redis.call('ZADD', P .. 'failures:empty', 'NX', redis.call('ZSCORE', P .. 'failures', group), group)
+end
+if recount then redis.call('HDEL', key, 'recount') end
+if redis.call('HDEL', key, 'inexact') == 0 then return nil, #found / 2, stale end
+redis.call('DEL', (P .. 'failure:' .. group .. ':queues'))
+redis.call('HSET', key, 'recount', 0, 'quarantined', 0)
+return '-inf', #found / 2, stale
+end
+--@include/failures/audit_failures.lua:93
+local function audit_failure_groups(at)
+local group, from = string.match(at or '', '^(%w+) (%S+)$')
+local groups, left, removed = redis.call('ZRANGE', P .. 'failures', 0, -1), 50, 0
+table.sort(groups)
+local nth = 1
+while groups[nth] and group and groups[nth] < group do nth = nth + 1 end
+if groups[nth] ~= group then from = nil end
+while groups[nth] and left > 0 do
+local ok, following, looked, stale = pcall(audit_group, groups[nth], from or '-inf', left)
+if not ok then following, looked, stale = nil, 0, 0 end
+left, removed = left - looked - 1, removed + stale
+from = following
+if not from then nth = nth + 1 end
+end
+return groups[nth] and groups[nth] .. ' ' .. (from or '-inf') or '', removed > 50 / 4
+end
+--@include/failures/audit_failures.lua:111
+local function drop_old_groups()
+local found = redis.call('ZRANGEBYSCORE', P .. 'failures:empty', '-inf', now_ms - 86400000, 'LIMIT', 0, 20)
+for _, group in ipairs(found) do
+if redis.call('EXISTS', (P .. 'failure:' .. group .. ':jobs')) == 1 then
+redis.call('ZREM', P .. 'failures:empty', group)
+else
+drop_failure_group(group)
+end
+end
+end
+--@
+made_1 = { has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, unique_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
+end
+return made_1[nth - 6](...)
+end
+end
+--@include/failures/audit_failures.lua:125
+local function audit_failures(cursor, at, newest, grouped)
+rare(88)
+cursor = rare(84, cursor)
+if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
+newest = rare(85, tonumber(newest) or 0)
+local following, much = rare(87, at)
+return cursor, following, newest, much or newest > 0
+end
+--@clean.lua:12
+local left, removed, adopted = tonumber(ARGV[1]), 0, 0
+--@clean.lua:16
+local function is_others(set, job, score)
+if job.err or job[2] or job[3] then return false end
+return job[1] or set ~= P .. 'queue:failed' and tonumber(score) % 1 == 0
+end
+--@clean.lua:23
+local function is_its_own(set, status, job)
+return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
+end
+--@clean.lua:29
+local function drop(id, status)
+if status == 'failed' then pcall(rare, 66, id, (P .. 'job:' .. id)) end
+local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
+if unheard then pcall(rare, 47, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
+redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
+end
+--@clean.lua:36
+local function sweep_from(set, status, offset)
+local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
+for i = 1, #found, 2 do
+local id = found[i]
+local job = redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'seq', 'raw_id', 'origin')
+if is_others(set, job, found[i + 1]) then
+others = others + 1
+else
+redis.call('ZREM', set, id)
+if is_its_own(set, status, job) then
+drop(id, status)
+elseif not job[1] and not job.err then
+redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'), (P .. 'job:' .. id .. ':parents'))
+end
+removed, left = removed + 1, left - 1
+end
+end
+return others
+end
+--@clean.lua:56
+local function sweep(set, status)
+local room = left
+--@clean.lua:59
+if room > 0 and sweep_from(set, status, 0) == room then
+sweep_from(set, status, now_us % redis.call('ZCOUNT', set, '-inf', '(' .. now_s))
+end
+end
+--@clean.lua:66
+local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
+local young = iso_before(60 * 1000000)
+--@clean.lua:69
+local function trim(set, status)
+local over, dropped = redis.call('ZCARD', set) - CAPS[status], 0
+if over <= 0 then return end
+local found = redis.call('ZRANGE', set, 0, left - 1, 'WITHSCORES')
+for i = 1, #found, 2 do
+local id = found[i]
+local job = redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'seq', 'raw_id', 'origin', 'ended_at', 'pin')
+local own = is_its_own(set, status, job)
+if over <= 0 or own and (job[5] or '') > young then break end
+if not is_others(set, job, found[i + 1]) and not (own and job[6]) then
+redis.call('ZREM', set, id)
+if own then
+drop(id, status)
+dropped = dropped + 1
+end
+removed, left, over = removed + 1, left - 1, over - 1
+end
+end
+if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
+end
+--@clean.lua:91
+local function adopt(queue)
+local ready = ready_key(queue)
+for class = 0, 2 do
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
+local seq, key = rare(10, queue, class, next_seq(), ''), (P .. 'job:' .. id)
+redis.call('ZADD', ready, score_of(queue, class, seq), id)
+local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
+if job[1] and not is_rqs(key) then
+redis.call('HSET', key, 'seq', seq, 'priority', class)
+rare(1, job[2], job[3], job[4], job[3] or queue, class)
+rare(30, key)
+on_arrive(id, key, queue)
+elseif redis.call('EXISTS', key) == 0 then
+tally('enqueued', queue, class)
+end
+adopted, left = adopted + 1, left - 1
+end
+end
+end
+--@clean.lua:113
+local function tidy(queue, since)
+local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
+local ended = redis.call('EXISTS', finished, canceled, stopped)
+if ended > 0 then
+for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
+pcall(sweep, set_of(status, queue), status)
+pcall(trim, set_of(status, queue), status)
+end
+end
+local ready, wip = ready_key(queue), (P .. 'wip:' .. queue)
+local waits, runs = redis.call('EXISTS', ready), redis.call('EXISTS', wip)
+if waits > 0 then pcall(adopt, queue) else redis.call('DEL', (P .. 'fair:' .. queue)) end
+if runs > 0 then
+local first = redis.pcall('ZRANGEBYSCORE', wip, (1e11), '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+if first then redis.pcall('ZADD', P .. 'leases', 'NX', first, queue) end
+end
+local others = redis.call('EXISTS', (P .. 'queue:' .. queue), (P .. 'fifo:' .. queue), set_of('deferred', queue), set_of('blocked',
+queue), (P .. 'paused:' .. queue))
+if others > 0 then pcall(rare, 73, queue) end
+if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'scheduler') then return nil end
+since = tonumber(since) or now_ms
+return since > now_ms and now_ms or since
+end
+--@clean.lua:140
+local function forget_totals()
+for _, queue in ipairs(redis.call('ZRANGEBYSCORE', P .. 'totals', '-inf', now_ms - (30 * 86400000), 'LIMIT', 0, 20)) do
+local totals, there = redis.call('HGETALL', P .. 'totals' .. ':' .. queue), 0
+for i = 1, #totals, 2 do
+local what = string.match(totals[i], '^%a+')
+local sign = (what == 'enqueued' or what == 'requeued' or what == 'base') and 1 or -1
+there = there + sign * (tonumber(totals[i + 1]) or 0)
+end
+if there <= 0 and redis.call('SISMEMBER', KEYS[1], (P .. 'queue:' .. queue)) == 0 then
+redis.call('DEL', P .. 'totals' .. ':' .. queue)
+end
+redis.call('ZREM', P .. 'totals', queue)
+end
+end
+--@clean.lua:156
+local function group_failures()
+local failed, groups, newest, grouped = unpack(redis.call('HMGET', KEYS[2], 'failed', 'groups', 'newest', 'grouped'))
+local much
+failed, groups, newest, much = audit_failures(failed or '0', groups, newest, grouped)
+redis.call('HSET', KEYS[2], 'failed', failed, 'groups', groups, 'newest', newest)
+if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'grouped', 1) end
+return much or not grouped
+end
+--@clean.lua:165
+local ok, trashed = pcall(rare, 77, 100)
+local again = ok and trashed == 100 and 1 or 0
+local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
+'began', 'limits', 'uniques', 'batches', 'grouped'))
+--@clean.lua:171
+local function tidy_names()
+local names = tonumber(ARGV[2])
+local following, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', names))
+skip = math.min(tonumber(skip), #keys)
+local upto = math.min(#keys, skip + names)
+local since = upto > skip and redis.call('HMGET', KEYS[3], unpack(keys, skip + 1, upto)) or {}
+local idle = {}
+for i = skip + 1, upto do
+if left <= 0 then
+upto = i - 1
+break
+end
+local key = keys[i]
+local known = since[i - skip]
+local empty = tidy((string.sub(key, #P + 7)), known)
+if empty and now_ms - empty >= 86400000 then
+redis.call('SREM', KEYS[1], key)
+redis.pcall('ZADD', P .. 'totals', now_ms, (string.sub(key, #P + 7)))
+redis.call('HDEL', KEYS[3], key)
+elseif empty and tonumber(known) ~= empty then
+idle[#idle + 1], idle[#idle + 2] = key, empty
+elseif known and not empty then
+redis.call('HDEL', KEYS[3], key)
+end
+end
+if idle[1] then redis.call('HSET', KEYS[3], unpack(idle)) end
+if upto == #keys then cursor, skip = following, 0 else skip = upto end
+end
+--@clean.lua:200
+if not cursor or cursor == '0' and skip == '0' then
+local age = now_ms - (tonumber(began) or 0)
+if age >= 0 and age < tonumber(ARGV[3]) then
+if grouped and (redis.call('HGET', KEYS[2], 'newest') or '0') == '0' then return { 0, 0, again } end
+local grouped_all, more = pcall(group_failures)
+return { 0, 0, grouped_all and more and 1 or again }
+end
+cursor, skip, began = '0', 0, now_ms
+pcall(forget_totals)
+pcall(rare, 74)
+end
+pcall(sweep, P .. 'queue:failed', 'failed')
+pcall(trim, P .. 'queue:failed', 'failed')
+local ungrouped
+ok, ungrouped = pcall(group_failures)
+--@clean.lua:216
+tidy_names()
+limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
+if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end
+uniques = uniques or redis.call('EXISTS', P .. 'uniques') == 1 and '0'
+if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(79, uniques)) end
+batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
+if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
+redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
+write_tallies()
+return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again }

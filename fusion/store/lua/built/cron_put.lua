@@ -1,0 +1,157 @@
+-- KEYS: due marks
+-- ARGV: entry plan spec rev app version error
+--@
+local rare, made_0, made_1
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/job/schedule.lua:13
+local instants = {}
+local soonest
+--@
+rare = function(nth, ...)
+if nth <= 2 then
+if not made_0 then
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@
+made_0 = { ring_scheduler, score_at }
+end
+return made_0[nth](...)
+end
+if nth <= 4 then
+if not made_1 then
+--@include/lib/layout.lua:7
+local function is_new()
+return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
+end
+--@include/lib/layout.lua:12
+local function begin_layout(by, newest)
+local version, reader, writer = 1, 1, 1
+if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
+for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
+at = now_iso }) do
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+end
+return version
+end
+--@
+made_1 = { is_new, begin_layout }
+end
+return made_1[nth - 2](...)
+end
+end
+--@include/lib/version.lua:3
+local function is_higher(a, b)
+local left, right = string.gmatch(a, '%d+'), string.gmatch(b, '%d+')
+while true do
+local x, y = left(), right()
+if not x and not y then return false end
+x, y = tonumber(x) or 0, tonumber(y) or 0
+if x ~= y then return x > y end
+end
+end
+--@include/lib/version.lua:15
+local function is_outdated(app, version)
+for _, name in ipairs(redis.call('ZREVRANGE', P .. 'schedulers', 0, 99)) do
+local theirs, other, beat, lease = unpack(redis.pcall('HMGET', (P .. 'scheduler:process:' .. name), 'app', 'version', 'beat_ms',
+'lease_ms'))
+local lives = now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0)
+if theirs == app and other and is_higher(other, version) and lives then return true end
+end
+return false
+end
+--@cron_put.lua:9
+local key = (P .. 'cron:entry:' .. ARGV[1])
+local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next',
+'paused'))
+if owner and owner ~= ARGV[5] then return 'taken ' .. owner end
+if ARGV[5] ~= '' and is_outdated(ARGV[5], ARGV[6]) then return 'outdated' end
+local layout = math.max(tonumber(schema[2]) or 0, 1)
+if not schema[2] and rare(3) then layout = rare(4, 'cron_put', true) end
+--@cron_put.lua:17
+if layout < 2 and string.find(ARGV[3], '"ties":"', 1, true) then
+return redis.error_reply('FUSION_SCHEMA older ' .. layout .. ' 2')
+end
+redis.call('HSET', key, 'app', ARGV[5], 'version', ARGV[6], 'declared_at', now_iso)
+redis.call('HSETNX', key, 'created_at', now_iso)
+if ARGV[7] ~= '' then
+redis.call('HSET', key, 'declared_error', ARGV[7])
+if not owner then redis.call('ZADD', KEYS[1], '+inf', ARGV[1]) end
+return 'faulty'
+end
+redis.call('HDEL', key, 'declared_error')
+if rev == ARGV[4] and plan == ARGV[2] and spec == ARGV[3] then
+redis.call('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, ARGV[1])
+return 'same'
+end
+--@cron_put.lua:33
+local mark = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]))
+if plan ~= ARGV[2] then
+planned = tonumber(planned)
+local undecided = plan and not paused and planned and planned <= now_s
+local from = undecided and planned - 1 or now_s
+--@cron_put.lua:39
+if not mark or mark < from then redis.call('ZADD', KEYS[2], from, ARGV[1]) end
+--@cron_put.lua:41
+if not undecided then redis.call('HDEL', key, 'next') end
+end
+redis.call('HSET', key, 'plan', ARGV[2], 'spec', ARGV[3], 'rev', ARGV[4])
+redis.call('HDEL', key, 'error', 'error_at')
+redis.call('ZADD', KEYS[1], paused and '+inf' or now_s, ARGV[1])
+rare(1)
+return plan and 'changed' or 'new'

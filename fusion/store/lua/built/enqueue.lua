@@ -1,0 +1,1590 @@
+-- KEYS: queues
+-- ARGV: queue n_jobs needs
+--@
+local rare, made_0, made_1
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and rare(1, queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not rare(1, queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/lib/score.lua:29
+local function line_up(queue, id, priority, seq)
+if (queue == 'scheduler') then
+redis.call('RPUSH', (P .. 'queue:' .. queue), id)
+else
+enter_line(queue, score_of(queue, priority, seq), id)
+end
+end
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/job/count.lua:37
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(25, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(25, other, what, class, 1) end
+end
+--@include/job/count.lua:48
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(25, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(26)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+end
+first_count = nil
+end
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(8, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(9, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/lib/gate.lua:6
+local gate_texts = {}
+--@include/job/turns.lua:16
+local fair = {}
+--@include/job/schedule.lua:13
+local instants = {}
+local soonest
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/hooks/on_arrive.lua:7
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(49, id, key, queue, named) end
+end
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/accept.lua:6
+local discarded
+discarded = {}
+--@include/job/accept.lua:20
+local function field_of(name, first, last)
+for i = first, last, 2 do
+if ARGV[i] == name then return ARGV[i + 1] end
+end
+end
+--@include/job/accept.lua:31
+local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
+local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
+local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
+--@include/job/accept.lua:35
+if deferred then
+redis.call('ZADD', rare(4, 'deferred', queue), now_ms, id)
+more, seq, ttl = { 'arrival', seq }, '', false
+if due then more[3], more[4] = 'due', string.format('%d', due) end
+elseif later then
+rare(15, id, due)
+more, seq = { 'arrival', seq }, ''
+elseif front then
+seq = -redis.call('INCR', P .. 'seq:front')
+enter_line(queue, score_of(queue, priority, seq), id)
+else
+line_up(queue, id, priority, seq)
+end
+--@include/job/accept.lua:49
+if ended then
+if ended == P .. 'queue:failed' then pcall(rare, 83, id, key) end
+local names = redis.call('HKEYS', key)
+for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
+end
+--@include/job/accept.lua:55
+if ARGV[first] == 'func' then
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
+seq, unpack(ARGV, first, last))
+if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
+if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
+else
+redis.call('HSET', key, 'status', status, 'origin', queue, 'original_queue', queue,
+'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
+first, last))
+end
+if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
+if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
+ttl = rare(29, queue)
+if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
+end
+if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
+if more[1] then redis.call('HSET', key, unpack(more)) end
+if ttl then rare(11, id, more[#more]) end
+if ended then redis.call('ZREM', ended, id) end
+local log_tag, known = nil, tied[key]
+for j = first, last, 2 do
+if ARGV[j] == 'log_tag' then
+log_tag = ARGV[j + 1]
+elseif ARGV[j] == 'ties' then
+tied[key] = ARGV[j + 1] .. (known or '')
+end
+end
+if known then redis.call('HSET', key, 'ties', tied[key]) end
+if tied[key] and string.find(tied[key], 'b', 1, true) then
+rare(75, field_of('batch', first, last), id, field_of('batch_as', first, last))
+end
+tally('enqueued', queue, priority, tied[key] and rare(24, key))
+if deferred then
+emit('deferred', id, queue, log_tag, 'priority', priority)
+elseif later then
+emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+else
+emit('queued', id, queue, log_tag, 'priority', priority)
+local way = on_arrive(id, key, queue, true)
+if way == 'discard' then
+rare(18, id, key, queue, log_tag)
+discarded[#discarded + 1] = id
+end
+if way then return true end
+end
+return later
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not rare(2, status) or not again and sign ~= '?'
+end
+--@
+rare = function(nth, ...)
+if nth <= 20 then
+if not made_0 then
+--@include/limit/sound.lua:5
+local sound = {}
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/lib/keys.lua:38
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:71
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
+end
+--@include/lib/keys.lua:83
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/lib/keys.lua:89
+local function error_reply(err)
+local text = error_text(err)
+return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
+end
+--@include/job/count.lua:63
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
+end
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/limit/sound.lua:8
+local function broken_limit(name, queue)
+if sound[name .. ' ' .. queue] then return nil end
+local blocked = P .. 'blocked:' .. queue
+local found = redis.pcall('HGET', (P .. 'limit:' .. name), 'max')
+if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 1, true) then
+return 'WRONGTYPE the concurrency key ' .. name .. ' is broken at ' .. (P .. 'limit:' .. name)
+end
+for _, key in ipairs({ (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name), P .. 'limits', P .. 'limits:due', blocked }) do
+local count = redis.pcall('ZCARD', key)
+if type(count) == 'table' and string.find(count.err, 'WRONGTYPE', 1, true) then
+return 'WRONGTYPE the concurrency key ' .. name .. ' is broken at ' .. key
+end
+end
+sound[name .. ' ' .. queue] = true
+return nil
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/schedule.lua:37
+local function schedule(id, ms)
+local known = instants[ms]
+redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
+if known then return end
+soonest = math.min(soonest or ms, ms)
+--@include/job/schedule.lua:43
+local soon = string.format('(%.17g', (now_ms + 1) / 1000)
+local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
+if before == 0 then ring_scheduler() end
+end
+--@include/hooks/on_end.lua:6
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 51, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 69, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 79, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 65, id, key) end
+end
+end
+--@include/job/end_job.lua:10
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
+--@include/job/end_job.lua:17
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(59, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(24, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:34
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(54, id, key, queue, status) end
+end
+--@include/limit/discard.lua:6
+local function discard(id, key, queue, log_tag, tell)
+local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
+if tell and hooks then hooked[key] = true end
+end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+'reason', 'discarded')
+forget_expiry(id, true)
+emit('canceled', id, queue, log_tag, 'reason', 'discarded')
+end
+--@include/job/accept.lua:12
+local function due_of(place)
+local before, fair_key = string.match(place, '^([^=]*)=(.+)$')
+local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
+if not sign then return nil, (before or place) == 'front', fair_key end
+return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
+end
+--@include/outbox/outbox.lua:6
+local function of_outbox(batch, queue, accepted)
+local number, before, outbox, stamp = string.match(batch, '^(%d+):(%d+):(%x+):(.*)$')
+local key = P .. 'outbox:' .. outbox
+if accepted then
+redis.call('HSET', key, queue, number .. ' ' .. stamp)
+return nil
+end
+local noted = redis.call('HGET', key, queue) or ''
+local last = tonumber(string.match(noted, '^%d+')) or 0
+if last == tonumber(before) and last < tonumber(number) then return nil end
+if noted ~= '' then redis.call('HSET', key, queue, noted) end
+return { last >= tonumber(number) and 'done' or 'gap', noted }
+end
+--@
+made_0 = { in_fifo, is_terminal, is_elsewhere, set_of, error_text, error_reply, meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
+end
+return made_0[nth](...)
+end
+if nth <= 102 then
+if not made_1 then
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/batch/batch.lua:91
+local joined = {}
+--@include/unique/newcomer.lua:34
+local told = 0
+--@include/lib/layout.lua:7
+local function is_new()
+return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
+end
+--@include/lib/layout.lua:12
+local function begin_layout(by, newest)
+local version, reader, writer = 1, 1, 1
+if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
+for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
+at = now_iso }) do
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+end
+return version
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/lib/gate.lua:9
+local function gate_of(queue)
+if gate_texts[queue] == nil then
+local text = redis.pcall('HGET', P .. 'gates', queue)
+gate_texts[queue] = type(text) == 'string' and text
+end
+return gate_texts[queue]
+end
+--@include/lib/gate.lua:18
+local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
+--@include/job/room.lua:6
+local function timeout_of(queue)
+local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
+return ms > 0 and ms or nil
+end
+--@include/job/room.lua:12
+local function most_of(queue, own)
+local most = tonumber(gate_value(gate_of(queue), 'max_length')) or MAX_LENGTH
+own = tonumber(own)
+if most <= 0 then return own end
+return own and math.min(own, most) or most
+end
+--@include/job/room.lua:20
+local function length_of(queue)
+local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
+if not (queue == 'scheduler') then return length end
+--@include/job/room.lua:24
+return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/job/turns.lua:27
+local function open_turns(queue, class, seq, named)
+local at = queue .. ' ' .. class
+if fair[at] then return fair[at] end
+local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
+local known = redis.call('ZSCORE', key, name)
+if not known and not named then return nil end
+if fifos[queue] == false then fifos[queue] = nil end
+local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local first = tonumber(known) or class + 0.5
+local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+turns.clock = tonumber(best) or score_of(queue, class, seq)
+if not known and best then
+local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+redis.call('ZADD', key, last, name .. ':')
+end
+if turns.clock ~= tonumber(known) then redis.call('ZADD', key, turns.clock, name) end
+local exact = string.format('%.17g', turns.clock)
+turns.begin = redis.call('ZCOUNT', key, exact, exact) > 1000 and turns.clock - 1 / (2 ^ 44) or turns.clock
+fair[at], fair[queue] = turns, true
+return turns
+end
+--@include/job/turns.lua:50
+local function forget_turns(key, class, clock)
+local from, upto = string.format('(%.17g', clock), string.format('(%d', class + 1)
+local old = redis.call('ZRANGE', key, from, upto, 'BYSCORE', 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', key, unpack(old)) end
+end
+--@include/job/turns.lua:58
+local function turn_of(queue, priority, seq, name)
+if (queue == 'scheduler') or name == '' and not has_turns(queue) then return seq end
+local class, key = (math.max(0, math.min(255, math.floor(tonumber(priority) or 1)))), (P .. 'fair:' .. queue)
+local turns = open_turns(queue, class, seq, name ~= '')
+if not turns then return seq end
+local member = string.format('%d:', class) .. name
+local last = turns.last[member] or tonumber(redis.call('ZSCORE', key, member))
+local score = math.min(turns.begin, last and last - 1 / (2 ^ 44) or turns.begin)
+redis.call('ZADD', key, score, member)
+turns.last[member] = score
+if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
+turns.count = turns.count + 1
+return (class + 0.5 - score) * (2 ^ 44)
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(13) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return score_of(queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:156
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:183
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:236
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:275
+local function leave_limit(id, key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return end
+stop_counting(name, id, key)
+--@include/limit/limit.lua:280
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/job/callbacks.lua:21
+local function is_full()
+if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
+local old = redis.call('ZRANGEBYSCORE', P .. 'callbacks:open', '-inf', now_s - (7 * 86400), 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', P .. 'callbacks:open', unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+return not old[1]
+end
+--@include/job/callbacks.lua:34
+local function accept_delivery(message)
+if is_full() then return end
+local seq = next_seq()
+local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+local key = (P .. 'job:' .. id)
+local said = cjson.encode(message)
+local secret = redis.pcall('GET', P .. 'callbacks:secret')
+local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
+or ''
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
+now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
+'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
+'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+rare(7, nil, nil, nil, '_callbacks', 1)
+redis.call('ZADD', P .. 'callbacks:open', now_s, id)
+on_arrive(id, key, '_callbacks')
+ring('_callbacks', 1)
+return id
+end
+--@include/job/callbacks.lua:57
+local function tell_ended(id, key, queue, status)
+local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
+'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
+'error_class', 'reason', 'func'))
+if class == 'fusion.exceptions.BadSignature' then return end
+if status == 'canceled' and reason == 'expired' then status = reason end
+local told = {}
+local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
+for i, target in ipairs({ own or '', url or '' }) do
+if target ~= '' and (i == 1 or target ~= own) then
+local ok, delivery = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status,
+log_tag = log_tag or nil,
+task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
+attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
+error = status == 'failed' and class or nil })
+if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+told[#told + 1] = ok and delivery or nil
+end
+end
+if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
+end
+--@include/deps/releasing.lua:9
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:12
+local function release_later(id) do_later('u ' .. id) end
+--@include/deps/kin.lua:17
+local function parent_in(member)
+local sign, id = string.match(member, '^([?~]?)(.*)$')
+return sign, id
+end
+--@include/deps/kin.lua:22
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:28
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/deps/kin.lua:39
+local function is_read_in_batch(batch)
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+return not read and (complete or success)
+end
+--@include/deps/kin.lua:46
+local function expire_later(id, key, score)
+if tonumber(score) < math.huge and not redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+redis.call('PEXPIRE', key, string.format('%d', 1000 * (math.max(tonumber(score) - now_s, 0) + 3600)))
+end
+end
+--@include/deps/kin.lua:54
+local function time_from_now(ttl, func)
+local seconds = tonumber(ttl) or tonumber(func and 500 or RESULT_TTL)
+if seconds < 0 then return nil end
+return string.format('%d.%06d', now_s + math.min(math.max(seconds, 60), 1e9), math.max(1, now_us))
+end
+--@include/deps/kin.lua:62
+local function unpin(id)
+local key = (P .. 'job:' .. id)
+local status, queue, pin, ttl, batch, func = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
+'batch', 'func'))
+local kept = status == 'finished' and batch and is_read_in_batch(batch)
+if pin and rare(2, status) and not kept then
+if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end
+local least = string.format('%d.%06d', now_s + 60, math.max(1, now_us))
+if tonumber(pin) < tonumber(least) then pin = least end
+redis.call('ZADD', rare(4, status, queue), 'XX', pin, id)
+expire_later(id, key, pin)
+if ttl == '0' then redis.call('HDEL', key, 'result') end
+end
+redis.call('HDEL', key, 'pin')
+redis.call('ZREM', P .. 'pinned', id)
+end
+--@include/deps/kin.lua:80
+local function leave_all(id, text)
+local ok, parents = pcall(cjson.decode, text or '[]')
+local left = 0
+for _, member in ipairs(ok and parents or {}) do
+local _, parent = parent_in(member)
+if redis.call('ZREM', (P .. 'job:' .. parent .. ':children'), id) == 1 then
+left = left + 1
+if redis.call('EXISTS', (P .. 'job:' .. parent .. ':children')) == 0 then unpin(parent) end
+end
+end
+return left
+end
+--@include/deps/kin.lua:112
+local function end_for_kin(id, key)
+if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
+if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
+end
+--@include/unique/unique_keys.lua:4
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/unique/unique.lua:9
+local function owner_of(name)
+local id = redis.pcall('GET', unique_key(name))
+local broken = type(id) == 'table' and unique_key(name)
+or type(redis.pcall('ZCARD', P .. 'uniques')) == 'table' and P .. 'uniques'
+if broken then error('WRONGTYPE the unique key ' .. name .. ' is broken at ' .. broken, 0) end
+if not id then return nil end
+local status, own = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'unique_key'))
+if redis.call('PTTL', unique_key(name)) >= 0 then return id, status or '', true end
+if status and own == name and not rare(2, status) then return id, status, false end
+end
+--@include/unique/unique.lua:21
+local function take_key(name, id, upto, window)
+if upto == 'accept' then
+redis.call('SET', unique_key(name), id, 'PX', window)
+return redis.call('ZREM', P .. 'uniques', name)
+end
+redis.call('ZADD', P .. 'uniques', now_ms, name)
+redis.call('SET', unique_key(name), id)
+end
+--@include/unique/unique.lua:32
+local function let_go(id, key, status)
+local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
+local starts = status == 'started'
+if not name or starts and upto ~= 'start' then return end
+local own = unique_key(name)
+if redis.call('GET', own) ~= id or redis.call('PTTL', own) >= 0 then return end
+--@include/unique/unique.lua:39
+redis.call('PEXPIRE', own, (starts or status == 'finished') and tonumber(window) or 0)
+redis.call('ZREM', P .. 'uniques', name)
+end
+--@include/batch/batch.lua:17
+local function refuses_more(batch, by, as, id)
+local created, closed, canceled = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'created_at', 'closed_at',
+'canceled_at'))
+redis.call('ZCARD', (P .. 'batch:' .. batch .. ':members'))
+redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), '')
+local own = redis.call('SISMEMBER', (P .. 'batch:' .. batch .. ':open'), by or '') == 1
+if not created then return 'missing' end
+if as then return redis.call('HGET', (P .. 'batch:' .. batch), 'on_' .. as) ~= id and 'taken' or nil end
+if canceled then return 'canceled' end
+return closed and not own and 'closed' or nil
+end
+--@include/batch/batch.lua:30
+local function set_due(batch)
+local cancel, read, over, forget, closed, open_until = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'cancel', 'read',
+'over', 'forget_ms', 'closed_at', 'open_until'))
+local due = (cancel or read and read ~= 'end') and now_ms or over and forget or not closed and open_until
+if due then redis.call('ZADD', P .. 'batches:due', due, batch) else redis.call('ZREM', P .. 'batches:due', batch) end
+end
+--@include/batch/batch.lua:39
+local function settle_batch(batch)
+local key = (P .. 'batch:' .. batch)
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':open')) == 1 then return end
+local closed, over, ended, succeeded, parent, keep, complete, success = unpack(redis.call('HMGET', key, 'closed_at',
+'over', 'ended_at', 'success_at', 'parent', 'keep_ms', 'on_complete', 'on_success'))
+if not closed or over then return end
+local whole = redis.call('EXISTS', (P .. 'batch:' .. batch .. ':ended')) == 0
+redis.call('HSET', key, 'over', 1)
+if not ended then
+redis.call('HSET', key, 'ended_at', now_iso)
+if complete then release_later(complete) end
+end
+if whole and not succeeded then
+redis.call('HSET', key, 'success_at', now_iso)
+if success then release_later(success) end
+end
+redis.call('HSET', key, 'forget_ms', now_ms + (tonumber(keep) or 0))
+set_due(batch)
+return parent, whole and 'finished' or 'failed'
+end
+--@include/batch/batch.lua:61
+local function open_member(batch, member)
+if redis.call('SADD', (P .. 'batch:' .. batch .. ':open'), member) == 0 then return end
+local members = (P .. 'batch:' .. batch .. ':members')
+if redis.call('ZADD', members, 'NX', redis.call('ZCARD', members) + 1, member) == 1 then return end
+local was = redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), member)
+if was then
+redis.call('HDEL', (P .. 'batch:' .. batch .. ':ended'), member)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), was, -1)
+end
+end
+--@include/batch/batch.lua:73
+local function enter_batch(batch, member)
+local key = (P .. 'batch:' .. batch)
+local created, over, parent = unpack(redis.call('HMGET', key, 'created_at', 'over', 'parent'))
+if not created then return end
+open_member(batch, member)
+if over then
+redis.call('HDEL', key, 'over', 'forget_ms')
+set_due(batch)
+if parent then enter_batch(parent, '#' .. batch) end
+end
+end
+--@include/batch/batch.lua:94
+local function join_batch(batch, member, as)
+if as then
+local told = redis.call('HGET', (P .. 'batch:' .. batch), as == 'complete' and 'ended_at' or 'success_at')
+return told and release_later(member)
+end
+if joined[batch] then return open_member(batch, member) end
+joined[batch] = true
+enter_batch(batch, member)
+local closed, wait = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'closed_at', 'open_ms'))
+if closed then return end
+redis.call('HSET', (P .. 'batch:' .. batch), 'open_until', now_ms + (tonumber(wait) or 0))
+set_due(batch)
+end
+--@include/batch/batch.lua:109
+local function leave_batch(batch, member, outcome)
+while batch and redis.call('SISMEMBER', (P .. 'batch:' .. batch .. ':open'), member) == 1 do
+if outcome ~= 'finished' then
+redis.call('HSET', (P .. 'batch:' .. batch .. ':ended'), member, outcome)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), outcome, 1)
+end
+redis.call('SREM', (P .. 'batch:' .. batch .. ':open'), member)
+local around, how = settle_batch(batch)
+batch, member, outcome = around, '#' .. batch, how
+end
+end
+--@include/batch/batch.lua:128
+local function let_read_end(batch)
+if redis.call('HSETNX', (P .. 'batch:' .. batch), 'read', 0) == 1 then set_due(batch) end
+end
+--@include/batch/batch.lua:134
+local function end_callback(batch, as, status, id, graph)
+if status == 'failed' then return end
+local key = (P .. 'batch:' .. batch)
+if graph or redis.call('HGET', key, 'on_' .. as) ~= id then return end
+local created, complete, success = unpack(redis.call('HMGET', key, 'created_at', 'on_complete', 'on_success'))
+if not created then return end
+redis.call('HSET', key, as .. '_called', 1)
+local called = redis.call('HMGET', key, 'complete_called', 'success_called')
+if (not complete or called[1]) and (not success or called[2]) then let_read_end(batch) end
+end
+--@include/batch/batch.lua:146
+local function leave_batches(id, key, queue, status)
+local batch, as, graph = unpack(redis.call('HMGET', key, 'batch', 'batch_as', 'graph'))
+if as then return end_callback(batch, as, status, id, graph) end
+if not batch then return end
+leave_batch(batch, id, status)
+if status ~= 'finished' then return end
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+if not read and (complete or success) then
+redis.call('ZADD', rare(4, 'finished', queue), '+inf', id)
+redis.call('PERSIST', key)
+end
+end
+--@include/failures/failures.lua:12
+local function is_counted_in(recount, failed_ms) return not recount or tonumber(failed_ms) <= tonumber(recount) end
+--@include/failures/failures.lua:14
+local function count_failure(group, queue, quarantined, by)
+local queues = (P .. 'failure:' .. group .. ':queues')
+if tonumber(redis.call('ZINCRBY', queues, by, queue)) <= 0 then redis.call('ZREM', queues, queue) end
+if quarantined then redis.call('HINCRBY', (P .. 'failure:' .. group), 'quarantined', by) end
+end
+--@include/failures/failures.lua:21
+local function take_out_failure(group, id, queue, quarantined)
+local key, jobs = (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs')
+local failed_ms = redis.call('ZSCORE', jobs, id)
+if not failed_ms then return false end
+redis.call('ZREM', jobs, id)
+local example, recount = unpack(redis.call('HMGET', key, 'example', 'recount'))
+if is_counted_in(recount, failed_ms) then
+if queue then count_failure(group, queue, quarantined, -1) else redis.call('HSET', key, 'inexact', 1) end
+end
+if example == id then
+local newest = redis.call('ZRANGE', jobs, -1, -1)[1]
+if newest then
+redis.call('HSET', key, 'example', newest)
+else
+redis.call('HDEL', key, 'example', 'quarantined', 'inexact', 'recount')
+redis.call('ZADD', P .. 'failures:empty', redis.call('ZSCORE', P .. 'failures', group) or 0, group)
+redis.pcall('UNLINK', (P .. 'failure:' .. group .. ':queues'))
+end
+end
+return true
+end
+--@include/failures/failures.lua:44
+local function leave_failure(id, key)
+local group, queue, origin, quarantined = unpack(redis.call('HMGET', key, 'failure_group', 'original_queue',
+'origin', 'quarantined'))
+if not group then return end
+take_out_failure(group, id, queue or origin or '', quarantined)
+redis.call('HDEL', key, 'failure_group')
+end
+--@include/job/inbox.lua:7
+local function strike(queue, id)
+local key, waiting = (P .. 'inbox:' .. queue), redis.call('LLEN', (P .. 'queue:' .. queue))
+if waiting == 0 then return end
+local left = redis.call('ZSCORE', key, '')
+if not left then redis.call('ZADD', key, 0, '') end
+redis.call('ZADD', key, (left or 0) + waiting, id)
+redis.call('ZREM', key, '>' .. id)
+end
+--@include/job/inbox.lua:17
+local function passed(queue, count)
+local key = (P .. 'inbox:' .. queue)
+local left = redis.call('ZSCORE', key, '')
+if not left then return end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', left + count)
+if redis.call('EXISTS', key) == 1 then redis.call('ZADD', key, left + count, '') end
+end
+--@include/unique/newcomer.lua:8
+local function unique_of(first, last)
+local said = {}
+for i = first, last, 2 do said[ARGV[i]] = ARGV[i + 1] end
+if not said.unique_key then return nil end
+return { name = said.unique_key, upto = said.unique_until, window = said.unique_window, ties = said.ties or '',
+way = said.on_duplicate or 'skip', max_delay = tonumber(said.max_delay) }
+end
+--@include/unique/newcomer.lua:19
+local function meets(unique, own, queue)
+local owner, status, passed = owner_of(unique.name)
+if own and own[unique.name] then owner, status, passed = own[unique.name], 'queued', false end
+if not owner then return nil end
+unique.owner, unique.status = owner, status
+if unique.way == 'replace' then
+local waits = status == 'queued' or status == 'scheduled' or status == 'blocked' or status == 'deferred'
+local upto, origin = unpack(redis.call('HMGET', (P .. 'job:' .. owner), 'unique_until', 'origin'))
+if not waits or passed and upto ~= 'accept' then unique.way = 'skip' end
+unique.room = (status == 'queued' or status == 'blocked') and (origin or queue) == queue
+end
+return unique
+end
+--@include/unique/newcomer.lua:35
+local function view_of(id)
+local names = { 'status', 'origin', 'original_queue', 'priority', 'created_at', 'enqueued_at', 'started_at',
+'ended_at', 'func', 'description', 'timeout', 'result_ttl', 'serializer', 'log_tag', 'unique_key',
+'concurrency_key', 'attempts', 'retryCount', 'reason', 'data', 'meta' }
+local values = redis.pcall('HMGET', (P .. 'job:' .. id), unpack(names))
+local pairs_of = {}
+for i = 1, told < 1048576 and #names or #names - 2 do
+local value = values[i]
+if value then
+pairs_of[#pairs_of + 1], pairs_of[#pairs_of + 2] = names[i], value
+if i > #names - 2 then told = told + #value end
+end
+end
+return pairs_of
+end
+--@include/unique/newcomer.lua:52
+local function end_replaced(id, by)
+local key = (P .. 'job:' .. id)
+local status, queue, class, log_tag, expires, ties, set = unpack(redis.call('HMGET', key, 'status', 'origin',
+'priority', 'log_tag', 'expires_at', 'ties', 'waits_in'))
+if ties then tied[key] = ties end
+if (queue == 'scheduler') and not rare(3, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
+strike(queue, id)
+end
+rare(17, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
+'replaced', 'replaced_by', by)
+if set then
+local limit = string.match(set, '^limit:(.*)')
+redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
+redis.call('HDEL', key, 'waits_in')
+end
+rare(12, id, expires)
+emit('canceled', id, queue, log_tag, 'reason', 'replaced')
+end
+--@include/unique/newcomer.lua:74
+local function accept_unique(unique, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
+local older, began, upto, window = unique.way == 'replace' and owner_of(unique.name), now_ms, nil, nil
+if older then
+local status, origin, class, place, since
+status, origin, class, place, since, upto, window = unpack(redis.call('HMGET', (P .. 'job:' .. older), 'status', 'origin',
+'priority', 'seq', 'unique_since', 'unique_until', 'unique_window'))
+began = tonumber(since) or now_ms
+if due and unique.max_delay then due = math.min(due, began + unique.max_delay) end
+local lined_up = status == 'queued' or status == 'blocked'
+local same_line = lined_up and origin == queue and (class or '1') == priority and not front and not deferred
+if same_line then seq = tonumber(place) or seq end
+--@include/unique/newcomer.lua:86
+if string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
+end
+take_key(unique.name, id, unique.upto, unique.window)
+local ok, later = pcall(accept, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
+deferred)
+if not ok then
+if older then
+take_key(unique.name, older, upto, window)
+else
+redis.call('PEXPIRE', unique_key(unique.name), 0)
+redis.call('ZREM', P .. 'uniques', unique.name)
+end
+error(later, 0)
+end
+if unique.max_delay then redis.call('HSET', (P .. 'job:' .. id), 'unique_since', string.format('%d', began)) end
+if older then
+redis.call('HSET', (P .. 'job:' .. id), 'replaces', older)
+unique.replaced = older
+if not string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
+end
+return later
+end
+--@include/deps/attach.lua:8
+local function parents_of(text)
+local ok, found = pcall(cjson.decode, text)
+if not ok or type(found) ~= 'table' then error('ERR a list of parents is none', 0) end
+return found
+end
+--@include/deps/attach.lua:16
+local function first_missing(parents, sent)
+for _, member in ipairs(parents) do
+local _, id = parent_in(member)
+redis.call('ZCARD', (P .. 'job:' .. id .. ':children'))
+if not sent[id] and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
+end
+end
+--@include/deps/attach.lua:32
+local function must_wait(parents, sent)
+for _, member in ipairs(parents) do
+local sign, id = parent_in(member)
+if sent and sent[id] or waits_for(sign, redis.call('HGET', (P .. 'job:' .. id), 'status')) then return true end
+end
+return false
+end
+--@include/deps/attach.lua:42
+local function begin_anew(id, ties)
+local key = (P .. 'job:' .. id)
+if redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then tied[key] = 'c' end
+if not string.find(ties, '[ph]') then return end
+if redis.call('ZREM', P .. 'releasing', 'p ' .. id) == 1 then leave_all(id, redis.call('HGET', key, 'parents')) end
+redis.call('ZREM', P .. 'releasing', 'a ' .. id, 'u ' .. id)
+local left = redis.call('SMEMBERS', (P .. 'job:' .. id .. ':dependencies'))
+if left[1] then redis.call('SREM', (P .. 'job:' .. id .. ':dependencies'), unpack(left)) end
+redis.call('PEXPIRE', (P .. 'job:' .. id .. ':parents'), 0)
+end
+--@include/deps/attach.lua:54
+local function name_child(parent, id)
+local size = tonumber(redis.pcall('SCARD', (P .. 'job:' .. parent .. ':dependents')))
+if size and size < 1000 then redis.pcall('SADD', (P .. 'job:' .. parent .. ':dependents'), id) end
+end
+--@include/deps/attach.lua:61
+local function attach(id, parents, arrival, again, anew)
+local waits, left = false, anew and redis.call('SMEMBERS', (P .. 'job:' .. id .. ':dependencies')) or {}
+if left[1] then redis.call('SREM', (P .. 'job:' .. id .. ':dependencies'), unpack(left)) end
+for _, member in ipairs(parents) do
+local sign, parent = parent_in(member)
+local key, children = (P .. 'job:' .. parent), (P .. 'job:' .. parent .. ':children')
+local status, ties, queue, pin = unpack(redis.call('HMGET', key, 'status', 'ties', 'origin', 'pin'))
+if status then
+local ended, score = rare(2, status), '+inf'
+if waits_for(sign, status, again) then
+score = ended and sign == '~' and (2 ^ 44) + arrival or arrival
+redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), member)
+waits = true
+end
+redis.call('ZADD', children, score, id)
+name_child(parent, id)
+ties = ties or ''
+if not string.find(ties, 'c', 1, true) then
+ties = ties .. 'c'
+redis.call('HSET', key, 'ties', ties)
+end
+tied[key] = ties
+if ended and not pin then
+local set = rare(4, status, queue)
+local expiry = redis.call('ZSCORE', set, parent)
+if expiry then
+pin_while_read(parent, key, expiry)
+redis.call('ZADD', set, '+inf', parent)
+end
+redis.call('PERSIST', key)
+end
+if ended and score == arrival then do_later('c ' .. parent) end
+end
+end
+return waits
+end
+--@include/deps/cycle.lua:8
+local function batches_around(batch, awaited)
+local found, matters = {}, false
+for _ = 1, 5 do
+if not batch or found[batch] then break end
+found[batch] = true
+local parent, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'parent', 'on_complete',
+'on_success'))
+for _, id in ipairs({ complete or '', success or '' }) do
+if id ~= '' and (awaited and awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then matters = true end
+end
+batch = parent
+end
+return matters and found or nil
+end
+--@include/deps/cycle.lua:27
+local function cycle_of(id, parents, sent, most, around)
+local line, via, at = {}, {}, 1
+most = most or 200
+--@include/deps/cycle.lua:31
+local function add(members, child)
+for _, member in ipairs(members) do
+local _, one = parent_in(member)
+if one == id then
+local path = { id }
+while child do
+table.insert(path, 1, child)
+child = via[child]
+end
+table.insert(path, 1, id)
+return path
+end
+if via[one] == nil and #line < most and not string.find(member, '^[*#]') then
+via[one] = child or false
+line[#line + 1] = one
+end
+end
+end
+--@include/deps/cycle.lua:50
+local found = add(parents)
+while not found and line[at] do
+local one = line[at]
+local unmet = (P .. 'job:' .. one .. ':dependencies')
+at = at + 1
+local status, batch, as = unpack(redis.call('HMGET', (P .. 'job:' .. one), 'status', 'batch', 'batch_as'))
+if sent and sent[one] then
+found = add(sent[one], one)
+elseif status == 'deferred' then
+if as and around and around[batch] then
+found = add({ id }, one)
+elseif as and redis.call('SCARD', (P .. 'batch:' .. batch .. ':open')) <= most then
+found = add(redis.call('SMEMBERS', (P .. 'batch:' .. batch .. ':open')), one)
+end
+if found then
+elseif redis.call('SCARD', unmet) <= most then
+found = add(redis.call('SMEMBERS', unmet), one)
+elseif redis.call('SISMEMBER', unmet, id) == 1 or redis.call('SISMEMBER', unmet, '?' .. id) == 1
+or redis.call('SISMEMBER', unmet, '~' .. id) == 1 then
+found = add({ id }, one)
+end
+end
+end
+return found, at
+end
+--@include/deps/cycle.lua:77
+local function cycle_text(path)
+if #path <= 6 then return table.concat(path, ' -> ') end
+return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
+end
+--@include/deps/coming.lua:6
+local function is_coming(graph)
+return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
+end
+--@include/deps/coming.lua:11
+local function give_up(graph)
+do_later('x ' .. graph)
+redis.call('ZREM', P .. 'graphs', graph)
+end
+--@include/deps/coming.lua:19
+local function may_go(graph)
+local coming = is_coming(graph)
+local last = coming and redis.call('ZSCORE', P .. 'graphs', graph)
+if last and tonumber(last) < now_ms - 2000 then give_up(graph) end
+return coming
+end
+--@
+made_1 = { is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, unique_key, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, is_coming, give_up, may_go }
+end
+return made_1[nth - 20](...)
+end
+end
+--@enqueue.lua:35
+local at, fresh, seen, first_answer, again, targets, several = 4, {}, {}, now_iso, nil, {}, 0
+--@enqueue.lua:38
+local met, brought, instead
+if string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
+local apart = {}
+local graph, over
+do
+local nth
+nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
+if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
+end
+local version = schema[2] and math.max(tonumber(schema[2]) or 0, 1)
+--@enqueue.lua:50
+local outbox_batch = string.match(ARGV[3], '!(.*)$')
+if outbox_batch then
+local refused = rare(20, outbox_batch, ARGV[1])
+if refused then return refused end
+end
+--@enqueue.lua:57
+local function answer(at, layout)
+if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
+if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
+return { 'ok', at, layout, discarded, met or {}, apart }
+end
+--@enqueue.lua:67
+local looked = false
+local function is_taken(id, of_before)
+local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
+local found = not looked and redis.pcall('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
+(P .. 'fair:' .. ARGV[1]))
+looked = true
+if found == 0 then
+wildcards = {}
+elseif tonumber(found) and are_wildcards() then
+found = found - 1
+end
+if found == 0 then
+gate_texts[ARGV[1]] = false
+if fair[ARGV[1]] == nil then fair[ARGV[1]] = false end
+else
+found = redis.call('EXISTS', key, children, parents, P .. 'fifos')
+end
+if found == 0 then
+if fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
+return false
+end
+rare(1, ARGV[1])
+if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p' end
+local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq')
+return others and 'foreign', of_before
+end
+--@enqueue.lua:96
+local function with_met(parents)
+local found, place = {}, {}
+for _, member in ipairs(parents) do
+local sign, id = rare(57, member)
+id = instead[id] or id
+place[id] = place[id] or #found + 1
+found[place[id]] = sign .. id
+end
+return found
+end
+--@enqueue.lua:109
+local waiting, awaited = {}, {}
+local function refuses(id, parents, anew, batch)
+local path
+for _, member in ipairs(parents) do
+local _, one = rare(57, member)
+awaited[one] = true
+if one == id then path = { id, id } end
+end
+if not path then
+local around = batch and rare(97, batch, awaited)
+if around or anew and (awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then
+path = rare(98, id, parents, waiting, nil, around or nil)
+end
+waiting[id] = parents
+end
+if path then return { 'cycle', id, rare(99, path) } end
+local missing = rare(92, parents, seen)
+return missing and { 'missing', id, missing }
+end
+--@enqueue.lua:129
+for _ = 1, tonumber(ARGV[2]) do
+local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
+local record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+local status, nonce = record[1], record[2]
+local resent = status and (nonce or record[5] and id) == sent
+local unique = met and not resent and rare(86, at + 6, at + 5 + n)
+local ok, other = true, nil
+if unique then ok, other = pcall(rare, 87, unique, brought, ARGV[1]) end
+if not ok then return rare(6, other) end
+if resent then
+first_answer, again = record[4], (P .. 'job:' .. id)
+local older = met and redis.call('HGET', again, 'replaces')
+if older then met[#met + 1] = { id, older, 'replaced', status } end
+if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
+discarded[#discarded + 1] = id
+end
+if status == 'deferred' then
+apart[#apart + 1] = id
+if graph and (redis.call('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
+end
+elseif over then
+return { 'dropped' }
+elseif other and other.way == 'raise' then
+return { 'duplicate', id, other.status, other.owner, other.name }
+elseif other and other.way == 'skip' then
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(88, other.owner) or nil }
+instead[id], instead[1] = other.owner, true
+elseif seen[id] or status and not rare(2, status) then
+return { 'duplicate', id, rare(102, record[7]) and 'coming' or status or 'queued' }
+else
+local why, of_before = false, record[6] or record[7] and 'p'
+if not nonce then why, of_before = is_taken(id, of_before) end
+if of_before and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
+and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+why = 'leaving'
+end
+if why then return { 'duplicate', id, why } end
+local due, front, fair_key
+if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
+local ties = not tonumber(ARGV[3]) and field_of('ties', at + 6, at + 5 + n)
+local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
+local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
+if parents then parents = rare(91, parents) end
+if parents and instead and instead[1] then parents = with_met(parents) end
+if parents then
+local refused = refuses(id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and field_of('batch', at + 6, at + 5 + n))
+if refused then return refused end
+deferred = deferred or rare(93, parents, seen)
+end
+local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
+fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
+ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
+of_before = of_before, parents = parents,
+held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
+ended = status and rare(4, status, record[3] or ARGV[1]), turn = target == 'back' and (fair_key or ''),
+unique = unique }
+if unique then brought[unique.name] = id end
+if not targets[target] then targets[target], several = true, several + 1 end
+end
+seen[id] = true
+at = at + 6 + n
+end
+if again and #fresh == 0 then
+local ttl = redis.call('PTTL', again)
+redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
+if ttl < 0 then redis.call('PERSIST', again) end
+end
+if #fresh == 0 then return answer(first_answer, version or 1) end
+--@enqueue.lua:199
+if gate_texts[ARGV[1]] == nil then
+local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
+gate_texts[ARGV[1]] = type(text) == 'string' and text
+end
+if gate_texts[ARGV[1]] or MAX_LENGTH > 0 or ARGV[at] then
+local most, more = rare(30, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
+for _, job in ipairs(fresh) do
+local makes_room = job.unique and job.unique.room
+if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
+end
+local length = most and more > 0 and rare(31, ARGV[1])
+if length and length + more > most then return { 'full', length, most, more } end
+end
+--@enqueue.lua:213
+local needs = tonumber(ARGV[3])
+if not needs then
+needs = tonumber(string.match(ARGV[3], '^%d+'))
+for _, job in ipairs(fresh) do
+local name = field_of('concurrency_key', job.first, job.last)
+local broken = name and rare(10, name, ARGV[1])
+if broken then return redis.error_reply(broken) end
+local batch = field_of('batch', job.first, job.last)
+local why = batch and rare(70, batch, field_of('batch_by', job.first, job.last),
+field_of('batch_as', job.first, job.last), job.id)
+if why then return { 'batch', batch, why } end
+end
+end
+if not version then version = rare(21) and rare(22, 'enqueue', true) or 1 end
+if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
+--@enqueue.lua:229
+if several > 1 then
+if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
+redis.call('ZCARD', ready_key(ARGV[1]))
+if (ARGV[1] == 'scheduler') then redis.call('LLEN', (P .. 'queue:' .. ARGV[1])) end
+if targets.schedule then redis.call('ZCARD', P .. 'scheduler:scheduled_jobs') end
+if targets.others then redis.call('ZCARD', rare(4, 'deferred', ARGV[1])) end
+end
+redis.call('SADD', KEYS[1], (P .. 'queue:' .. ARGV[1]))
+if graph then redis.call('ZADD', P .. 'graphs', now_ms, graph) end
+local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
+reserve(#fresh)
+local best
+for i, job in ipairs(fresh) do
+local place, waits = seq + i, job.deferred
+if job.of_before then rare(94, job.id, job.of_before) end
+if job.parents then
+waits = job.held or rare(93, job.parents)
+rare(96, job.id, job.parents, place)
+end
+if graph then
+redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
+redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
+end
+--@enqueue.lua:253
+if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
+place = rare(35, ARGV[1], job.priority, place, job.turn)
+end
+local ok, later
+if job.unique then
+ok, later = pcall(rare, 90, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+place, job.ended, job.first, job.last, waits)
+local older = job.unique.replaced
+if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end
+else
+ok, later = pcall(accept, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+job.first, job.last, waits)
+end
+if not ok then
+write_tallies()
+return rare(6, later)
+end
+if waits then apart[#apart + 1] = job.id end
+if graph then redis.call('HSET', (P .. 'job:' .. job.id), 'graph', graph) end
+if job.parents and instead and instead[1] then
+redis.call('HSET', (P .. 'job:' .. job.id), 'parents', cjson.encode(job.parents))
+end
+if not later then best = math.max(best or 0, tonumber(job.priority)) end
+end
+write_tallies()
+if best then ring(ARGV[1], best) end
+return answer(now_iso, version)

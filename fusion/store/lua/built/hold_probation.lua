@@ -1,0 +1,29 @@
+-- KEYS: probation
+-- ARGV: incarnation ttl_ms keep n_sets
+-- FLAGS: allow-oom
+--@include/lib/member.lua:3
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
+if needed > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@hold_probation.lua:11
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+local wanted = holder and ARGV[3] == '1'
+if not wanted and redis.call('EXISTS', P .. 'suspended') == 0 then
+for i = 5, 5 + ARGV[4] - 1 do
+local queue = string.match(ARGV[i], '^%a+:([^:]+)')
+local open = queue and redis.call('EXISTS', (P .. 'paused:' .. queue)) == 0
+if open and redis.call('EXISTS', P .. 'waits:' .. ARGV[i]) == 1 then wanted = true end
+end
+end
+if wanted then
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+end
+redis.call('DEL', KEYS[1])
+return 0

@@ -1,0 +1,71 @@
+-- KEYS: said
+-- ARGV: n_lines
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@log_event.lua:8
+if not redis.call('SET', KEYS[1], 1, 'PX', 60000, 'NX') then return tonumber(ARGV[1]) end
+reserve(tonumber(ARGV[1]))
+for i = 0, ARGV[1] - 1 do
+local event, id, queue, log_tag, worker, age, dropped, message = unpack(ARGV, 2 + 8 * i, 2 + 8 * i + 7)
+if dropped == '0' then
+emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'message', message)
+else
+emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'dropped', dropped,
+'message', message)
+end
+end
+return tonumber(ARGV[1])

@@ -1,0 +1,58 @@
+-- KEYS: operation operations
+-- ARGV: id most_running most_ended keep_ms n_pairs
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@open_operation.lua:9
+local known = redis.call('HGET', KEYS[1], 'cutoff')
+if known then return { 'ok', known } end
+local running = redis.call('ZCOUNT', KEYS[2], '+inf', '+inf')
+if running >= tonumber(ARGV[2]) then return { 'full', running } end
+--@open_operation.lua:14
+local function forget(ids)
+for _, id in ipairs(ids) do
+redis.call('UNLINK', (P .. 'operation:' .. id), (P .. 'operation:' .. id .. ':seen'))
+redis.call('ZREM', KEYS[2], id)
+end
+end
+--@open_operation.lua:21
+forget(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - tonumber(ARGV[4]), 'LIMIT', 0, 20))
+local over = redis.call('ZCARD', KEYS[2]) - running - tonumber(ARGV[3])
+if over > 0 then forget(redis.call('ZRANGE', KEYS[2], 0, math.min(over, 20) - 1)) end
+--@open_operation.lua:25
+redis.call('HSET', KEYS[1], 'status', 'running', 'cutoff', now_iso, 'part', 0, 'place', '', 'cursor', '0',
+unpack(ARGV, 6, 6 + tonumber(ARGV[5]) - 1))
+redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
+return { 'ok', now_iso }

@@ -1,0 +1,46 @@
+-- ARGV: queue ms by reason
+-- FLAGS: allow-oom
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@pause.lua:8
+local key = (P .. 'paused:' .. ARGV[1])
+local was = redis.pcall('GET', key)
+local since = type(was) == 'string' and string.match(was, '^(%S+Z) ') or now_iso
+local value = since .. ' ' .. ARGV[3] .. '\n' .. ARGV[4]
+if ARGV[2] == '' then redis.call('SET', key, value) else redis.call('SET', key, value, 'PX', ARGV[2]) end
+return since

@@ -1,0 +1,104 @@
+-- KEYS: worker workers
+-- ARGV: name incarnation lease_ms worker_ttl secret n_pairs
+-- FLAGS: allow-oom
+--@
+local rare, made_0
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/member.lua:3
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
+if needed > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
+end
+--@
+rare = function(nth, ...)
+if nth <= 2 then
+if not made_0 then
+--@include/lib/layout.lua:7
+local function is_new()
+return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
+end
+--@include/lib/layout.lua:12
+local function begin_layout(by, newest)
+local version, reader, writer = 1, 1, 1
+if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
+for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
+at = now_iso }) do
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+end
+return version
+end
+--@
+made_0 = { is_new, begin_layout }
+end
+return made_0[nth](...)
+end
+end
+--@include/lib/enter.lua:4
+if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+--@include/lib/silence.lua:5
+local function silence(key, beat)
+beat = tonumber(beat)
+if beat and beat > now_ms then
+redis.pcall('HSET', key, 'beat_ms', now_ms)
+beat = now_ms
+end
+return beat and now_ms - beat
+end
+--@register.lua:10
+local known, beat, lease = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
+if not known and redis.call('EXISTS', KEYS[1]) == 1 then return 'taken' end
+if known ~= ARGV[2] then
+local silent = silence(KEYS[1], beat)
+if known and silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return 'taken' end
+for _, exec in ipairs(redis.call('HVALS', (P .. 'worker:' .. ARGV[1] .. ':jobs'))) do
+if string.sub(exec, 1, #ARGV[2] + 1) ~= ARGV[2] .. ':' then
+redis.call('SADD', KEYS[2], KEYS[1])
+return 'taken'
+end
+end
+redis.call('DEL', KEYS[1])
+end
+redis.call('SADD', KEYS[2], KEYS[1])
+redis.call('SADD', P .. 'fleet', ARGV[1])
+redis.pcall('SET', P .. 'callbacks:secret', ARGV[5], 'NX')
+redis.call('HSETNX', KEYS[1], 'birth', now_iso)
+redis.call('HSETNX', KEYS[1], 'state', 'started')
+redis.call('HSET', KEYS[1], 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3],
+'last_heartbeat', now_iso, 'beat_ms', now_ms,
+unpack(ARGV, 7, 7 + ARGV[6] - 1))
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+local longest = tonumber(redis.call('HGET', P .. 'reap', 'lease')) or 0
+if tonumber(ARGV[3]) > longest then redis.call('HSET', P .. 'reap', 'lease', ARGV[3]) end
+return 'ok'

@@ -1,0 +1,570 @@
+-- ARGV: priority operation n_jobs
+--@
+local rare, made_0, made_1
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:68
+local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
+--@include/lib/keys.lua:83
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/lib/keys.lua:89
+local function error_reply(err)
+local text = error_text(err)
+return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
+end
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(1, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(2, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/job/schedule.lua:13
+local instants = {}
+--@include/job/park.lua:19
+local parked = false
+--@include/lib/each.lua:4
+local function each(call, first, count)
+local answers = {}
+for i = 1, count do
+local ok, answer = pcall(call, ARGV[first + i - 1])
+if not ok then
+local reply = error_reply(answer)
+if not string.find(reply.err, '^-?WRONGTYPE') then return reply end
+answer = 'error: ' .. string.gsub(reply.err, '^-', '')
+end
+answers[i] = answer
+end
+return answers
+end
+--@include/operation/count_operation.lua:10
+local DONE = { ok = true, canceled = true, stopped = true, pending = true, deleted = true, kept = true }
+local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
+--@
+rare = function(nth, ...)
+if nth <= 4 then
+if not made_0 then
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@
+made_0 = { wildcards_of, wake, ring_scheduler, score_at }
+end
+return made_0[nth](...)
+end
+if nth <= 29 then
+if not made_1 then
+--@include/job/count.lua:10
+local counts
+--@include/job/turns.lua:16
+local fair = {}
+--@include/job/schedule.lua:14
+local soonest
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/operation/count_operation.lua:13
+local cutoff, states, noted, examples
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return score_of(queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/job/park.lua:22
+local function ring_set(set, class)
+local queue = (string.match(set, '^%a+:([^:]+)'))
+local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. set), paused, closed)
+local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
+if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+end
+--@include/operation/count_operation.lua:16
+local function entered_of(status, created, enqueued, started, ended)
+if is_terminal(status) then return ended end
+if status == 'started' then return started end
+local came = enqueued or created
+return ended and came and ended > came and ended or came
+end
+--@include/operation/count_operation.lua:24
+local function in_time(status, entered)
+if not string.find(states, ' ' .. status .. ' ', 1, true) then return false end
+return not entered or entered <= cutoff
+end
+--@include/operation/count_operation.lua:30
+local function open_count(operation)
+local status
+status, cutoff, states = unpack(redis.call('HMGET', (P .. 'operation:' .. operation), 'status', 'cutoff', 'states'))
+noted, examples, states = {}, {}, ' ' .. (states or '') .. ' '
+return status == 'running'
+end
+--@include/operation/count_operation.lua:37
+local function add_count(field) noted[field] = (noted[field] or 0) + 1 end
+--@include/operation/count_operation.lua:40
+local function count_operation(id, answer)
+local why = string.match(answer, '^%a+') or 'error'
+if DONE[answer] then
+add_count('done')
+if answer == 'kept' then add_count('kept') end
+else
+add_count(SKIPPED[answer] and 'skipped' or 'refused')
+add_count('why:' .. why)
+examples['example:' .. why] = id
+end
+end
+--@include/operation/count_operation.lua:53
+local function is_new_to(operation, id)
+local key = (P .. 'operation:' .. operation .. ':seen')
+if redis.call('SADD', key, id) == 0 then return false end
+redis.call('PEXPIRE', key, 604800000)
+if redis.call('SCARD', key) > 10000 then redis.call('SREM', key, id) end
+return true
+end
+--@include/operation/count_operation.lua:63
+local function of_operation(operation, call)
+if operation == '' then return call end
+if not open_count(operation) then return function() return 'over' end end
+return function(id)
+local key = (P .. 'job:' .. id)
+local row = redis.pcall('HMGET', key, 'status', 'operation', 'seq', 'created_at', 'enqueued_at', 'started_at',
+'ended_at')
+local status, mark, seq = row[1], row[2], row[3]
+if not row.err then
+if mark == operation then return 'counted' end
+if not status and redis.call('EXISTS', key) == 0 then return 'missing' end
+if status and is_elsewhere(status) or status == 'queued' then
+if not in_time(status, entered_of(status, row[4], row[5], row[6], row[7])) then
+return string.find(states, ' ' .. status .. ' ', 1, true) and 'late' or status
+end
+else
+status = nil
+end
+end
+local answer
+if row.err or not status then
+answer = row.err and 'error: ' .. error_text(row) or 'unknown'
+if not is_new_to(operation, id) then return 'counted' end
+elseif seq then
+redis.call('HSET', key, 'operation', operation)
+local ok
+ok, answer = pcall(call, id)
+if not ok then
+local text = error_text(answer)
+if not string.find(text, '^-?WRONGTYPE') then
+redis.pcall('HDEL', key, 'operation')
+error(answer, 0)
+end
+answer = 'error: ' .. text
+end
+else
+if not is_new_to(operation, id) then return 'counted' end
+local ok
+ok, answer = pcall(call, id)
+if not ok then
+redis.call('SREM', (P .. 'operation:' .. operation .. ':seen'), id)
+error(answer, 0)
+end
+end
+if answer == 'missing' then return answer end
+count_operation(id, answer)
+return answer
+end
+end
+--@include/operation/count_operation.lua:114
+local function write_operation(operation)
+if not noted then return end
+for field, n in pairs(noted) do redis.call('HINCRBY', (P .. 'operation:' .. operation), field, n) end
+for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. operation), field, id) end
+noted = nil
+end
+--@
+made_1 = { counters_of_key, note_more, write_more, has_turns, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, ring_set, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+end
+return made_1[nth - 4](...)
+end
+end
+--@reprioritise.lua:12
+local priority, n_jobs, at = tonumber(ARGV[1]), tonumber(ARGV[3]), 0
+local raised, moved = {}, {}
+local changed = false
+--@reprioritise.lua:16
+local function reprioritise(id)
+local key, old, new = (P .. 'job:' .. id), ARGV[4 + n_jobs + at - 1], ARGV[4 + 2 * n_jobs + at - 1]
+local status, origin, seq, was, signature, set, ties, fair_key, name = unpack(redis.call('HMGET', key, 'status',
+'origin', 'seq', 'priority', 'signature', 'waits_in', 'ties', 'fair_key', 'concurrency_key'))
+if not status then return 'missing' end
+if not seq then return 'foreign' end
+local queue = origin or ''
+if status == 'started' or is_terminal(status) or is_foreign(status) and not (status == 'blocked' and set) then
+return status
+end
+if (queue == 'scheduler') then return 'list' end
+local before = (math.max(0, math.min(255, math.floor(tonumber(was) or 1))))
+if before == priority then return 'ok' end
+if string.sub(new, 1, 1) == '!' then return string.sub(new, 2) end
+if (signature or '') ~= old then return 'altered' end
+redis.call('HSET', key, 'priority', ARGV[1])
+if new ~= '' then redis.call('HSET', key, 'signature', new) end
+rare(6, P .. 'totals' .. ':' .. queue, 'enqueued', before, -1)
+rare(6, P .. 'totals' .. ':' .. queue, 'enqueued', priority, 1)
+changed = true
+if ties then tied[key] = ties end
+local of_key = ties and rare(5, key)
+if of_key then
+rare(6, of_key, 'enqueued', before, -1)
+rare(6, of_key, 'enqueued', priority, 1)
+end
+if not tonumber(seq) then return 'ok' end
+local score = score_of(queue, priority, seq)
+local better = priority > before
+if status == 'queued' then
+redis.call('ZADD', ready_key(queue), 'XX', score, id)
+if better then raised[queue] = true end
+if tonumber(seq) >= 0 and rare(8, queue) then
+redis.call('ZADD', (P .. 'fair:' .. queue), 'LT', score, string.format('%d:', priority) .. (fair_key or ''))
+end
+elseif status == 'blocked' and string.sub(set, 1, 6) ~= 'limit:' then
+redis.call('ZADD', (P .. 'waits:' .. set), 'XX', score, id)
+if better then raised[set] = false end
+end
+if of_key then
+local place = rare(16, key, queue, score)
+redis.call('ZADD', (P .. 'limits:held:' .. name), 'XX', place, id)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), 'XX', place, id)
+moved[name] = true
+end
+return 'ok'
+end
+--@reprioritise.lua:64
+local one = rare(28, ARGV[2], reprioritise)
+local answers = each(function(id)
+at = at + 1
+return one(id)
+end, 4, n_jobs)
+for name in pairs(moved) do pcall(rare, 20, name) end
+for name, is_queue in pairs(raised) do
+if is_queue then ring(name, priority) else rare(21, name, priority) end
+end
+if changed then rare(7) end
+rare(29, ARGV[2])
+return answers

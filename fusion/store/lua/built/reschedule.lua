@@ -1,0 +1,139 @@
+-- KEYS: job
+-- ARGV: id due_ms
+-- FLAGS: allow-oom
+--@
+local rare, made_0
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/job/schedule.lua:13
+local instants = {}
+--@
+rare = function(nth, ...)
+if nth <= 4 then
+if not made_0 then
+--@include/job/schedule.lua:14
+local soonest
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/schedule.lua:37
+local function schedule(id, ms)
+local known = instants[ms]
+redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
+if known then return end
+soonest = math.min(soonest or ms, ms)
+--@include/job/schedule.lua:43
+local soon = string.format('(%.17g', (now_ms + 1) / 1000)
+local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
+if before == 0 then ring_scheduler() end
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@
+made_0 = { ring_scheduler, score_at, schedule, expect_expiry }
+end
+return made_0[nth](...)
+end
+end
+--@reschedule.lua:10
+local status, queue, log_tag, ttl, reason, seq, timeout = unpack(redis.call('HMGET', KEYS[1], 'status', 'origin',
+'log_tag', 'ttl', 'reason', 'seq', 'queue_timeout'))
+if not status then return 'missing' end
+if not seq then return 'foreign' end
+if status ~= 'scheduled' then return status end
+local due = tonumber(ARGV[2])
+local before = redis.call('ZSCORE', P .. 'scheduler:scheduled_jobs', ARGV[1])
+if before and (math.floor(tonumber(before) * 1000 + 0.001)) == due then return 'ok' end
+rare(3, ARGV[1], due)
+ttl = tonumber(ttl) and ttl * 1000 or tonumber(timeout)
+if ttl and not reason then
+local expires_at = math.floor(math.max(due, now_ms) + ttl)
+redis.call('HSET', KEYS[1], 'expires_at', expires_at)
+rare(4, ARGV[1], expires_at)
+end
+emit('scheduled', ARGV[1], queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000),
+due % 1000 * 1000))
+return 'ok'

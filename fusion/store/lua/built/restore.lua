@@ -1,0 +1,968 @@
+-- KEYS: queues
+-- ARGV: nonce n_jobs
+--@
+local rare, made_0, made_1
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:71
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
+end
+--@include/lib/keys.lua:83
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/lib/keys.lua:89
+local function error_reply(err)
+local text = error_text(err)
+return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/job/count.lua:37
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(9, other, what, class, 1) end
+end
+--@include/job/count.lua:48
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(10)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+end
+first_count = nil
+end
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(1, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(2, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/job/schedule.lua:13
+local instants = {}
+local soonest
+--@include/lib/each.lua:4
+local function each(call, first, count)
+local answers = {}
+for i = 1, count do
+local ok, answer = pcall(call, ARGV[first + i - 1])
+if not ok then
+local reply = error_reply(answer)
+if not string.find(reply.err, '^-?WRONGTYPE') then return reply end
+answer = 'error: ' .. string.gsub(reply.err, '^-', '')
+end
+answers[i] = answer
+end
+return answers
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/hooks/on_arrive.lua:7
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(29, id, key, queue, named) end
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not is_terminal(status) or not again and sign ~= '?'
+end
+--@include/job/again.lua:6
+local function refuses_again(id, record, queue, ties)
+local broken = ties and rare(7, redis.call('HGET', record, 'concurrency_key') or '', queue)
+if broken then error(broken, 0) end
+if ties and string.find(ties, 'p', 1, true) then
+local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
+local around = batch and not as and rare(46, batch)
+if around or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then
+local path = rare(47, id, rare(43, parents or '[]'), nil, nil, around)
+if path then return 'cycle ' .. rare(48, path) end
+end
+end
+if ties and string.find(ties, 'u', 1, true) then
+local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
+local other = name and rare(38, name)
+if other and other ~= id then return 'duplicate ' .. other end
+if name then rare(39, name, id, upto) end
+end
+end
+--@include/job/again.lua:26
+local function waits_again(id, record, ties, asked)
+local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', record, 'parents')
+local waits = parents and rare(45, id, rare(43, parents), next_seq(), asked, true)
+if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
+waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
+redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
+rare(30, 'a ' .. id)
+end
+return waits
+end
+--@include/trash/trash.lua:9
+local trash_bytes, trash_count, trash_lasts
+--@
+rare = function(nth, ...)
+if nth <= 7 then
+if not made_0 then
+--@include/limit/sound.lua:5
+local sound = {}
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/schedule.lua:37
+local function schedule(id, ms)
+local known = instants[ms]
+redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
+if known then return end
+soonest = math.min(soonest or ms, ms)
+--@include/job/schedule.lua:43
+local soon = string.format('(%.17g', (now_ms + 1) / 1000)
+local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
+if before == 0 then ring_scheduler() end
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/limit/sound.lua:8
+local function broken_limit(name, queue)
+if sound[name .. ' ' .. queue] then return nil end
+local blocked = P .. 'blocked:' .. queue
+local found = redis.pcall('HGET', (P .. 'limit:' .. name), 'max')
+if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 1, true) then
+return 'WRONGTYPE the concurrency key ' .. name .. ' is broken at ' .. (P .. 'limit:' .. name)
+end
+for _, key in ipairs({ (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name), P .. 'limits', P .. 'limits:due', blocked }) do
+local count = redis.pcall('ZCARD', key)
+if type(count) == 'table' and string.find(count.err, 'WRONGTYPE', 1, true) then
+return 'WRONGTYPE the concurrency key ' .. name .. ' is broken at ' .. key
+end
+end
+sound[name .. ' ' .. queue] = true
+return nil
+end
+--@
+made_0 = { wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, broken_limit }
+end
+return made_0[nth](...)
+end
+if nth <= 57 then
+if not made_1 then
+--@include/lib/gate.lua:6
+local gate_texts = {}
+--@include/job/turns.lua:16
+local fair = {}
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/batch/batch.lua:91
+local joined = {}
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/lib/gate.lua:9
+local function gate_of(queue)
+if gate_texts[queue] == nil then
+local text = redis.pcall('HGET', P .. 'gates', queue)
+gate_texts[queue] = type(text) == 'string' and text
+end
+return gate_texts[queue]
+end
+--@include/lib/gate.lua:18
+local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
+--@include/job/room.lua:12
+local function most_of(queue, own)
+local most = tonumber(gate_value(gate_of(queue), 'max_length')) or MAX_LENGTH
+own = tonumber(own)
+if most <= 0 then return own end
+return own and math.min(own, most) or most
+end
+--@include/job/room.lua:20
+local function length_of(queue)
+local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
+if not (queue == 'scheduler') then return length end
+--@include/job/room.lua:24
+return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return score_of(queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:156
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:183
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/deps/releasing.lua:9
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:12
+local function release_later(id) do_later('u ' .. id) end
+--@include/batch/batch.lua:30
+local function set_due(batch)
+local cancel, read, over, forget, closed, open_until = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'cancel', 'read',
+'over', 'forget_ms', 'closed_at', 'open_until'))
+local due = (cancel or read and read ~= 'end') and now_ms or over and forget or not closed and open_until
+if due then redis.call('ZADD', P .. 'batches:due', due, batch) else redis.call('ZREM', P .. 'batches:due', batch) end
+end
+--@include/batch/batch.lua:61
+local function open_member(batch, member)
+if redis.call('SADD', (P .. 'batch:' .. batch .. ':open'), member) == 0 then return end
+local members = (P .. 'batch:' .. batch .. ':members')
+if redis.call('ZADD', members, 'NX', redis.call('ZCARD', members) + 1, member) == 1 then return end
+local was = redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), member)
+if was then
+redis.call('HDEL', (P .. 'batch:' .. batch .. ':ended'), member)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), was, -1)
+end
+end
+--@include/batch/batch.lua:73
+local function enter_batch(batch, member)
+local key = (P .. 'batch:' .. batch)
+local created, over, parent = unpack(redis.call('HMGET', key, 'created_at', 'over', 'parent'))
+if not created then return end
+open_member(batch, member)
+if over then
+redis.call('HDEL', key, 'over', 'forget_ms')
+set_due(batch)
+if parent then enter_batch(parent, '#' .. batch) end
+end
+end
+--@include/batch/batch.lua:86
+local function enter_again(id, key)
+local batch, as = unpack(redis.call('HMGET', key, 'batch', 'batch_as'))
+if batch and not as then enter_batch(batch, id) end
+end
+--@include/batch/batch.lua:94
+local function join_batch(batch, member, as)
+if as then
+local told = redis.call('HGET', (P .. 'batch:' .. batch), as == 'complete' and 'ended_at' or 'success_at')
+return told and release_later(member)
+end
+if joined[batch] then return open_member(batch, member) end
+joined[batch] = true
+enter_batch(batch, member)
+local closed, wait = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'closed_at', 'open_ms'))
+if closed then return end
+redis.call('HSET', (P .. 'batch:' .. batch), 'open_until', now_ms + (tonumber(wait) or 0))
+set_due(batch)
+end
+--@include/unique/unique_keys.lua:4
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/unique/unique.lua:9
+local function owner_of(name)
+local id = redis.pcall('GET', unique_key(name))
+local broken = type(id) == 'table' and unique_key(name)
+or type(redis.pcall('ZCARD', P .. 'uniques')) == 'table' and P .. 'uniques'
+if broken then error('WRONGTYPE the unique key ' .. name .. ' is broken at ' .. broken, 0) end
+if not id then return nil end
+local status, own = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'unique_key'))
+if redis.call('PTTL', unique_key(name)) >= 0 then return id, status or '', true end
+if status and own == name and not is_terminal(status) then return id, status, false end
+end
+--@include/unique/unique.lua:21
+local function take_key(name, id, upto, window)
+if upto == 'accept' then
+redis.call('SET', unique_key(name), id, 'PX', window)
+return redis.call('ZREM', P .. 'uniques', name)
+end
+redis.call('ZADD', P .. 'uniques', now_ms, name)
+redis.call('SET', unique_key(name), id)
+end
+--@include/deps/kin.lua:17
+local function parent_in(member)
+local sign, id = string.match(member, '^([?~]?)(.*)$')
+return sign, id
+end
+--@include/deps/kin.lua:22
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:28
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/deps/attach.lua:8
+local function parents_of(text)
+local ok, found = pcall(cjson.decode, text)
+if not ok or type(found) ~= 'table' then error('ERR a list of parents is none', 0) end
+return found
+end
+--@include/deps/attach.lua:54
+local function name_child(parent, id)
+local size = tonumber(redis.pcall('SCARD', (P .. 'job:' .. parent .. ':dependents')))
+if size and size < 1000 then redis.pcall('SADD', (P .. 'job:' .. parent .. ':dependents'), id) end
+end
+--@include/deps/attach.lua:61
+local function attach(id, parents, arrival, again, anew)
+local waits, left = false, anew and redis.call('SMEMBERS', (P .. 'job:' .. id .. ':dependencies')) or {}
+if left[1] then redis.call('SREM', (P .. 'job:' .. id .. ':dependencies'), unpack(left)) end
+for _, member in ipairs(parents) do
+local sign, parent = parent_in(member)
+local key, children = (P .. 'job:' .. parent), (P .. 'job:' .. parent .. ':children')
+local status, ties, queue, pin = unpack(redis.call('HMGET', key, 'status', 'ties', 'origin', 'pin'))
+if status then
+local ended, score = is_terminal(status), '+inf'
+if waits_for(sign, status, again) then
+score = ended and sign == '~' and (2 ^ 44) + arrival or arrival
+redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), member)
+waits = true
+end
+redis.call('ZADD', children, score, id)
+name_child(parent, id)
+ties = ties or ''
+if not string.find(ties, 'c', 1, true) then
+ties = ties .. 'c'
+redis.call('HSET', key, 'ties', ties)
+end
+tied[key] = ties
+if ended and not pin then
+local set = set_of(status, queue)
+local expiry = redis.call('ZSCORE', set, parent)
+if expiry then
+pin_while_read(parent, key, expiry)
+redis.call('ZADD', set, '+inf', parent)
+end
+redis.call('PERSIST', key)
+end
+if ended and score == arrival then do_later('c ' .. parent) end
+end
+end
+return waits
+end
+--@include/deps/cycle.lua:8
+local function batches_around(batch, awaited)
+local found, matters = {}, false
+for _ = 1, 5 do
+if not batch or found[batch] then break end
+found[batch] = true
+local parent, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'parent', 'on_complete',
+'on_success'))
+for _, id in ipairs({ complete or '', success or '' }) do
+if id ~= '' and (awaited and awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then matters = true end
+end
+batch = parent
+end
+return matters and found or nil
+end
+--@include/deps/cycle.lua:27
+local function cycle_of(id, parents, sent, most, around)
+local line, via, at = {}, {}, 1
+most = most or 200
+--@include/deps/cycle.lua:31
+local function add(members, child)
+for _, member in ipairs(members) do
+local _, one = parent_in(member)
+if one == id then
+local path = { id }
+while child do
+table.insert(path, 1, child)
+child = via[child]
+end
+table.insert(path, 1, id)
+return path
+end
+if via[one] == nil and #line < most and not string.find(member, '^[*#]') then
+via[one] = child or false
+line[#line + 1] = one
+end
+end
+end
+--@include/deps/cycle.lua:50
+local found = add(parents)
+while not found and line[at] do
+local one = line[at]
+local unmet = (P .. 'job:' .. one .. ':dependencies')
+at = at + 1
+local status, batch, as = unpack(redis.call('HMGET', (P .. 'job:' .. one), 'status', 'batch', 'batch_as'))
+if sent and sent[one] then
+found = add(sent[one], one)
+elseif status == 'deferred' then
+if as and around and around[batch] then
+found = add({ id }, one)
+elseif as and redis.call('SCARD', (P .. 'batch:' .. batch .. ':open')) <= most then
+found = add(redis.call('SMEMBERS', (P .. 'batch:' .. batch .. ':open')), one)
+end
+if found then
+elseif redis.call('SCARD', unmet) <= most then
+found = add(redis.call('SMEMBERS', unmet), one)
+elseif redis.call('SISMEMBER', unmet, id) == 1 or redis.call('SISMEMBER', unmet, '?' .. id) == 1
+or redis.call('SISMEMBER', unmet, '~' .. id) == 1 then
+found = add({ id }, one)
+end
+end
+end
+return found, at
+end
+--@include/deps/cycle.lua:77
+local function cycle_text(path)
+if #path <= 6 then return table.concat(path, ' -> ') end
+return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
+end
+--@include/failures/failures.lua:12
+local function is_counted_in(recount, failed_ms) return not recount or tonumber(failed_ms) <= tonumber(recount) end
+--@include/failures/failures.lua:14
+local function count_failure(group, queue, quarantined, by)
+local queues = (P .. 'failure:' .. group .. ':queues')
+if tonumber(redis.call('ZINCRBY', queues, by, queue)) <= 0 then redis.call('ZREM', queues, queue) end
+if quarantined then redis.call('HINCRBY', (P .. 'failure:' .. group), 'quarantined', by) end
+end
+--@include/failures/failures.lua:21
+local function take_out_failure(group, id, queue, quarantined)
+local key, jobs = (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs')
+local failed_ms = redis.call('ZSCORE', jobs, id)
+if not failed_ms then return false end
+redis.call('ZREM', jobs, id)
+local example, recount = unpack(redis.call('HMGET', key, 'example', 'recount'))
+if is_counted_in(recount, failed_ms) then
+if queue then count_failure(group, queue, quarantined, -1) else redis.call('HSET', key, 'inexact', 1) end
+end
+if example == id then
+local newest = redis.call('ZRANGE', jobs, -1, -1)[1]
+if newest then
+redis.call('HSET', key, 'example', newest)
+else
+redis.call('HDEL', key, 'example', 'quarantined', 'inexact', 'recount')
+redis.call('ZADD', P .. 'failures:empty', redis.call('ZSCORE', P .. 'failures', group) or 0, group)
+redis.pcall('UNLINK', (P .. 'failure:' .. group .. ':queues'))
+end
+end
+return true
+end
+--@include/failures/failures.lua:52
+local function drop_failure_group(group)
+redis.call('UNLINK', (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs'), (P .. 'failure:' .. group .. ':queues'))
+redis.call('ZREM', P .. 'failures', group)
+redis.call('ZREM', P .. 'failures:empty', group)
+end
+--@include/failures/failures.lua:60
+local function failure_group_for(class, frame)
+local group = string.sub(redis.sha1hex(class .. '\n' .. frame), 1, 12)
+if not redis.call('ZSCORE', P .. 'failures', group) and redis.call('ZCARD', P .. 'failures') >= 1000 then
+local gone = redis.call('ZRANGE', P .. 'failures:empty', 0, 0)[1]
+if not gone then return 'other', 'other', '' end
+drop_failure_group(gone)
+end
+return group, class, frame
+end
+--@include/failures/failures.lua:72
+local function join_failure(id, key, failed_ms, again)
+local class, frame, reason, func, queue, origin, quarantined, before = unpack(redis.call('HMGET', key, 'error_class',
+'error_frame', 'reason', 'func', 'original_queue', 'origin', 'quarantined', 'failure_group'))
+queue, failed_ms = queue or origin or '', failed_ms or now_ms
+--@include/failures/failures.lua:77
+if before then take_out_failure(before, id, queue, quarantined) end
+if string.sub(queue, 1, 1) == '_' then return end
+if not class or class == '' then class = string.match(string.sub(reason or '', 1, 200), '^[^:]+') or 'unknown' end
+frame = frame and frame ~= '' and string.gsub(frame, ':%d+$', '') or func or ''
+local group
+group, class, frame = failure_group_for(class, frame)
+local group_key = (P .. 'failure:' .. group)
+redis.call('HSET', key, 'failure_group', group)
+local is_new = redis.call('ZADD', (P .. 'failure:' .. group .. ':jobs'), failed_ms, id) == 1
+--@include/failures/failures.lua:87
+if not is_new then redis.call('HSET', group_key, 'inexact', 1) end
+local first, last, recount, example = unpack(redis.call('HMGET', group_key, 'first', 'last', 'recount', 'example'))
+first, last = math.min(tonumber(first) or failed_ms, failed_ms), math.max(tonumber(last) or failed_ms, failed_ms)
+if last == failed_ms or not example or not redis.call('ZSCORE', (P .. 'failure:' .. group .. ':jobs'), example) then
+example = id
+end
+redis.call('HSET', group_key, 'error_class', class, 'frame', frame, 'first', first, 'last', last, 'example', example)
+redis.call('ZADD', P .. 'failures', last, group)
+redis.call('ZREM', P .. 'failures:empty', group)
+if is_counted_in(recount, failed_ms) then count_failure(group, queue, quarantined, 1) end
+if again then return end
+redis.call('HINCRBY', group_key, 'total', 1)
+if now_ms - failed_ms >= 86400000 or failed_ms > now_ms then return end
+local minute = math.floor(failed_ms / 60000)
+local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
+if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
+end
+--@include/trash/trash.lua:11
+local function trash_key(id) return P .. 'trash:job:' .. id end
+--@include/trash/trash.lua:13
+local function is_in_trash(id)
+local since = tonumber(redis.call('ZSCORE', P .. 'trash', id))
+return since ~= nil and since > now_ms - 3600000
+end
+--@include/trash/trash.lua:19
+local function drop_from_trash(id, moved)
+local size = redis.call('HGET', P .. 'trash:sizes', id)
+if not moved then redis.call('UNLINK', trash_key(id)) end
+redis.call('ZREM', P .. 'trash', id)
+if not size then return end
+redis.call('HDEL', P .. 'trash:sizes', id)
+if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'trash') == 0 then
+redis.call('DEL', P .. 'trash:sizes')
+end
+end
+--@
+made_1 = { counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, unique_key, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
+end
+return made_1[nth - 7](...)
+end
+end
+--@restore.lua:17
+local function bring_back(id, key, ...)
+redis.call('RENAME', rare(55, id), key)
+redis.call('HSET', key, 'requeue_nonce', ARGV[1], ...)
+redis.call('HDEL', key, 'trash_score', 'trash_failed', 'pin')
+rare(57, id, true)
+end
+--@restore.lua:24
+local KEPT_FOR = { finished = RESULT_TTL, failed = FAILURE_TTL }
+--@restore.lua:27
+local function restore_ended(id, key, queue, status, score, own_ttl, log_tag, failed_ms)
+local seconds = tonumber(own_ttl) or KEPT_FOR[status] or 86400
+if not score or tonumber(score) <= now_s or score == 'inf' and seconds >= 0 then
+score = string.format('%d.%06d', now_s + math.min(math.max(60, seconds), 1e9), math.max(1, now_us))
+end
+redis.call('ZADD', set_of(status, queue), score, id)
+bring_back(id, key)
+if tonumber(score) < math.huge then
+redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s + 3600)))
+else
+redis.call('PERSIST', key)
+end
+if status == 'failed' then pcall(rare, 54, id, key, tonumber(failed_ms), true) end
+emit('restored', id, queue, log_tag, 'reason', status)
+end
+--@restore.lua:44
+local function restore_deferred(id, key, queue, priority, ties, log_tag)
+local waits = waits_again(id, rare(55, id), ties)
+redis.call('ZADD', set_of('deferred', queue), now_ms, id)
+local batch, as = unpack(redis.call('HMGET', rare(55, id), 'batch', 'batch_as'))
+bring_back(id, key, 'arrival', next_seq())
+if as then rare(36, batch, id, as) elseif not waits then rare(31, id) end
+emit('deferred', id, queue, log_tag, 'reason', 'restored')
+end
+--@restore.lua:53
+local function restore_waiting(id, key, queue, priority, seq, ties, due, expires, log_tag)
+local now = due and 'scheduled' or 'queued'
+if due then
+rare(5, id, due)
+bring_back(id, key, 'status', now)
+emit('scheduled', id, queue, log_tag, 'reason', 'restored', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+else
+if not tonumber(seq) then seq = next_seq() end
+enter_line(queue, score_of(queue, priority, seq), id)
+bring_back(id, key, 'status', now, 'seq', seq)
+redis.call('HDEL', key, 'at_front', 'arrival')
+emit('queued', id, queue, log_tag, 'reason', 'restored')
+end
+if expires then rare(6, id, expires) end
+end
+--@restore.lua:69
+local function restore(id)
+local key, kept = (P .. 'job:' .. id), rare(55, id)
+if redis.call('HGET', key, 'requeue_nonce') == ARGV[1] then return 'restored' end
+local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl, func =
+unpack(redis.call('HMGET', kept, 'status', 'origin', 'priority', 'seq', 'ties', 'log_tag', 'expires_at',
+'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl', 'func'))
+if not status or not origin or not rare(56, id) then return 'missing' end
+if redis.call('EXISTS', key) == 1 then return 'taken' end
+if is_terminal(status) then
+if status == 'finished' then
+ttl = ttl or func and 500
+else
+ttl = status == 'failed' and failure_ttl
+end
+redis.call('SADD', KEYS[1], (P .. 'queue:' .. origin))
+if ties then tied[key] = ties end
+restore_ended(id, key, origin, status, score, ttl, log_tag, failed_ms)
+return 'restored'
+end
+--@restore.lua:89
+if expires and tonumber(expires) <= now_ms then return 'expired' end
+local due = status == 'scheduled' and score and (math.floor(tonumber(score) * 1000 + 0.001))
+if due and due <= now_ms then due = nil end
+if status ~= 'deferred' and not due then
+local most = rare(13, origin)
+if most and rare(14, origin) >= most then return 'full' end
+end
+local why = refuses_again(id, kept, origin, ties)
+if why then return why end
+redis.call('SADD', KEYS[1], (P .. 'queue:' .. origin))
+if ties then tied[key] = ties end
+if status == 'deferred' then
+restore_deferred(id, key, origin, priority, ties, log_tag)
+else
+waits_again(id, kept, ties, true)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
+restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
+end
+redis.call('PERSIST', key)
+tally('requeued', origin, priority, ties and rare(8, key))
+if ties and string.find(ties, 'b', 1, true) then rare(35, id, key) end
+if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
+return 'restored'
+end
+--@restore.lua:114
+local answers = each(restore, 3, tonumber(ARGV[2]))
+write_tallies()
+return answers

@@ -1,0 +1,156 @@
+-- KEYS: queues survey wildcards
+-- ARGV: interval_ms limit n_wildcards
+-- FLAGS: allow-oom
+--@
+local rare, made_0
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@
+rare = function(nth, ...)
+if nth <= 2 then
+if not made_0 then
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@
+made_0 = { wildcards_of, wake }
+end
+return made_0[nth](...)
+end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(1, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(2, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@survey.lua:14
+local fresh
+for i = 4, 4 + 2 * ARGV[3] - 1, 2 do
+fresh = redis.call('HSET', KEYS[3], ARGV[i], now_ms .. ARGV[i + 1]) == 1 or fresh
+end
+local named = redis.call('HGETALL', KEYS[3])
+for i = 1, #named, 2 do
+local age = now_ms - (tonumber(string.match(named[i + 1], '^%d+')) or 0)
+if age > 3600000 then
+redis.call('HDEL', KEYS[3], named[i])
+redis.call('DEL', (P .. 'work:' .. (named[i])), (P .. 'wake:' .. (named[i])), (P .. 'wake:' .. (named[i]) .. ':high'))
+elseif age < 0 then
+redis.call('HSET', KEYS[3], named[i], now_ms .. string.match(named[i + 1], '^%d+(.*)'))
+end
+end
+--@survey.lua:29
+local cursor, began = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'began'))
+if fresh or not cursor or cursor == '0' then
+local age = now_ms - (tonumber(began) or 0)
+if not fresh and age >= 0 and age < tonumber(ARGV[1]) then return 0 end
+cursor, began = '0', now_ms
+end
+--@survey.lua:36
+local keys
+cursor, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
+redis.call('HSET', KEYS[2], 'cursor', cursor, 'began', began)
+for _, key in ipairs(keys) do
+local queue = (string.sub(key, #P + 7))
+local head = redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2]
+local class = head and (math.max(0, math.min(255, math.floor(tonumber(head) or 1)))) or (queue == 'scheduler') and redis.pcall('EXISTS', key) == 1 and 1
+if class then
+local missing
+for _, wildcard in ipairs(rare(1, queue)) do
+local known = redis.pcall('ZSCORE', (P .. 'work:' .. wildcard), queue)
+missing = missing or (tonumber(known) or -1) < class
+end
+if missing and redis.call('EXISTS', (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')) == 0 then ring(queue, class) end
+end
+end
+return cursor == '0' and 0 or 1

@@ -1,0 +1,2076 @@
+-- KEYS: worker suspended
+-- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
+-- FLAGS: allow-oom
+--@
+local rare, made_0, made_1
+--@include/lib/keys.lua:37
+local fifos = { scheduler = true }
+--@include/lib/keys.lua:51
+local function ready_key(queue)
+if fifos[queue] ~= false and rare(31, queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
+--@include/lib/keys.lua:71
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if rare(33, status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
+end
+--@include/lib/keys.lua:80
+local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
+--@include/lib/time.lua:2
+local clock = redis.call('TIME')
+local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:9
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:30
+local now_iso = iso(now_s, now_us)
+--@include/lib/time.lua:33
+local function iso_before(back)
+local micros = (now_us - back) % 1000000
+return iso(now_s + (now_us - back - micros) / 1000000, micros)
+end
+--@include/job/count.lua:9
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/job/count.lua:37
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(36, other, what, class, 1) end
+end
+--@include/job/count.lua:48
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(37)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+end
+first_count = nil
+end
+--@include/lib/emit.lua:6
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1
+--@include/lib/emit.lua:10
+local function reserve(count)
+if not epoch then
+local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+epoch = found[1]
+if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', meta, 'epoch', epoch)
+end
+end
+local last = redis.pcall('HINCRBY', meta, 'n', count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:24
+local function give_back_numbers()
+if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
+reserved = 0
+end
+--@include/lib/emit.lua:29
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
+'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+number), ...)
+end
+--@include/lib/ring.lua:10
+local wildcards, woken
+--@include/lib/ring.lua:13
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:51
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. queue), paused, closed)
+local matching = are_wildcards() and rare(6, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(7, wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/job/schedule.lua:13
+local instants = {}
+local soonest
+--@include/job/next_due.lua:5
+local function next_due(limits)
+local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
+if limit and limit <= now_ms then return now_ms end
+local first = redis.pcall('ZRANGE', P .. 'scheduler:scheduled_jobs', 0, 0, 'WITHSCORES')
+if first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001)) <= now_ms then
+local from = string.format('%.17g', (now_ms + 1) / 1000)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', '-inf', '(' .. from, 'LIMIT', 0, 20)) do
+if redis.pcall('HEXISTS', (P .. 'job:' .. id), 'seq') == 1 then return now_ms end
+end
+first = redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+end
+local job = first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001))
+return limit and math.min(limit, job or limit) or job
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/limit/limit.lua:22
+local unsettled
+local unrung
+--@include/job/park.lua:19
+local parked = false
+--@include/hooks/on_arrive.lua:7
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(58, id, key, queue, named) end
+end
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/batch/batch.lua:91
+local joined = {}
+--@include/hooks/on_end.lua:6
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 62, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 88, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 78, id, key) end
+end
+end
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/end_job.lua:10
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
+--@include/job/end_job.lua:17
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(76, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(35, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:34
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(72, id, key, queue, status) end
+end
+--@include/job/settle.lua:8
+local function read_job(key)
+local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
+'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
+'func', 'ties', 'spared')
+if found[15] then hooked[key] = true end
+if found[18] then tied[key] = found[18] end
+return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+result_ttl = found[6] or found[17] and 500,
+failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
+attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
+spared = found[19] }
+end
+--@include/job/commit.lua:20
+local function callback_error(more)
+for i = 1, #more, 2 do
+if more[i] == 'callback_error' then
+return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
+end
+end
+return {}
+end
+--@include/job/commit.lua:150
+local left = {}
+local freed = {}
+--@include/job/commit.lua:157
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
+local key = (P .. 'job:' .. id)
+local job = read_job(key)
+if not job.status then return 'gone', false end
+if job.execution_id ~= exec then return 'stale', false end
+if job.status ~= 'started' then return 'ok', false end
+local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age)
+freed[queue] = true
+if kind == 'limited' and tied[key] then
+pcall(rare, 55, key, now_ms + delay)
+elseif kind == 'limited' then
+pcall(rare, 99, queue, now_ms + delay)
+end
+--@include/job/commit.lua:171
+if kind == 'finished' then
+local dropped = tonumber(job.result_ttl) == 0 and not rare(77, id, key)
+if dropped then rare(24, more) end
+end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
+started, 'ended_at', ended, unpack(more))
+if dropped then redis.call('HDEL', key, 'result') end
+if job.attempts or job.lost or job.reason or job.cancel or job.spared then
+redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
+'held_since', 'begun', 'spared', 'wanted', 'suspect')
+end
+left[wip] = left[wip] or {}
+left[wip][#left[wip] + 1] = id
+emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
+if rare(25, more) then
+if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
+job.lost = false
+redis.call('HDEL', key, 'spared')
+end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(16, more, 'spared')
+if begun and not rare(20, key) then
+if rare(16, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+kind, reason = 'lost', reason .. ' (put back too often)'
+elseif begun and kind == 'release' then
+more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
+end
+job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
+job.unbegun = job.displaced or job.suspect
+job.shared = job.unbegun or kind == 'struck' and string.sub(exec, -1) ~= 's'
+rare(21, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
+local status = kind == 'stopped' and kind or rare(19, job)
+rare(16, more, 'within')
+rare(17, key, job.worker_name, status, reason, more, started, ended)
+rare(12, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(26, kind, id, key, queue, job, wip, delay, reason, more) and rare(29, kind, id, key, queue, job,
+wip, started, ended, elapsed, delay, reason, more, raised) then
+return 'over', true
+end
+return 'ok', true
+end
+--@include/hooks/on_claim.lua:4
+local function on_claim(id, key, queue)
+if tied[key] then
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, 'started') end
+end
+end
+--@include/job/claim.lua:79
+local function look(queue, count, set)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(112, queue)
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
+if set and found.err then
+error(found)
+elseif set then
+elseif found.err and not fifos[queue] then
+fifos[queue] = nil
+if not rare(31, queue) then error(found) end
+more = rare(112, queue)
+found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+elseif found.err then
+error(found)
+elseif not found[1] and (queue == 'scheduler') then
+more = rare(111, queue)
+found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+end
+local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
+for i = 1, #found, 2 do
+local score = tonumber(found[i + 1])
+line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score, aside = score < 0 }
+end
+return line, more
+end
+--@include/job/claim.lua:124
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
+local unexpected = {}
+--@include/job/claim.lua:127
+local lacking = ARGV[14] ~= '0' and {}
+--@include/job/claim.lua:161
+local function take(queue, head, exec, set)
+local id = head.id
+local key = (P .. 'job:' .. id)
+local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
+if not job or job.err then
+rare(95, id, queue, nil, 'the queue names what is no job')
+return false
+end
+local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
+if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+rare(95, id, queue, nil, 'the queue names a job of stock RQ')
+return false
+end
+if set then
+if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
+elseif status ~= 'queued' and rare(33, status) then
+return false
+end
+local ties = job[4 + 28]
+if ties then tied[key] = ties end
+if not data then
+rare(95, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+return false
+end
+if expires and (tonumber(expires) or math.huge) <= now_ms then
+if job[5 + 28] then hooked[key] = true end
+local class = redis.call('HGET', key, 'priority')
+end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+'expired', 'seq', seq or '')
+rare(5, seq, origin, class, queue, class)
+if set then rare(67, id, key, queue) end
+emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
+unexpected[#unexpected + 1] = id
+return false, true
+end
+--@include/job/claim.lua:197
+local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
+if own and not set and (deliveries or lacking) then
+local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
+if rare(114, queue, id, key, head, task, deliveries, log_tag) then return nil end
+end
+if ties and string.find(ties, '[km]') and string.sub(exec, -1) == 'a' then return 'keyed' end
+if ties and string.find(ties, 'k', 1, true) then
+local ok, has = pcall(rare, 59, id, key, queue, head.score, log_tag)
+if not ok then return rare(115, id, key, queue, set, log_tag, has) end
+if not has then
+if set then
+redis.call('ZREM', (P .. 'waits:' .. set), id)
+if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
+on_arrive(id, key, queue)
+end
+return nil
+end
+end
+redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
+if #held == 0 then redis.call('HSET', held_key, id, exec) end
+held[#held + 1], held[#held + 2] = id, exec
+redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
+'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
+local unplaced = head.score % 1 == 0 or not tonumber(seq)
+if unplaced or origin ~= queue then
+local was = redis.call('HGET', key, 'priority')
+redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
+rare(5, seq, origin, was, queue, head.class)
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
+rare(69, key)
+if seq and origin then rare(109, key, origin, queue) end
+if not seq and rare(108, key, data) then job[8] = 'pickle' end
+job[6] = queue
+end
+redis.call('PERSIST', key)
+if set then rare(67, id, key, queue) end
+if set or unplaced then on_arrive(id, key, queue) end
+on_claim(id, key, queue)
+if expires then unexpected[#unexpected + 1] = id end
+emit('processing', id, queue, log_tag, 'worker', ARGV[1])
+local last = 4 + 28
+if ties and string.find(ties, '[bgm]') then
+if string.find(ties, 'g', 1, true) then rare(107, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather")
+for i = 1, 5 do job[4 + 28 + i] = more[i] end
+last = last + 5
+end
+while not job[last] do last = last - 1 end
+return { queue, id, exec, unpack(job, 5, last) }
+end
+--@include/job/wildcards.lua:4
+local names, count = {}, 0
+--@include/job/wildcards.lua:6
+local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
+--@include/gates/turn_gates.lua:5
+local gates = {}
+local opens
+--@
+rare = function(nth, ...)
+if nth <= 30 then
+if not made_0 then
+--@include/lib/score.lua:11
+local function score_of(queue, priority, seq)
+local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - tonumber(seq) * (2 ^ -44)
+end
+--@include/lib/score.lua:16
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:19
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', ready_key(queue), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not rare(31, queue) then error(added) end
+redis.call('ZADD', ready_key(queue), score, id)
+end
+--@include/lib/score.lua:38
+local function line_up_again(queue, id, key, priority, seq)
+if not tonumber(seq) then
+seq = next_seq()
+redis.call('HSET', key, 'seq', seq)
+end
+enter_line(queue, score_of(queue, priority, seq), id)
+end
+--@include/job/count.lua:63
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
+end
+--@include/lib/ring.lua:22
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:43
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:5
+local function ring_scheduler()
+local bell = (P .. 'wake:' .. '_scheduler')
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/job/schedule.lua:19
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@include/job/schedule.lua:37
+local function schedule(id, ms)
+local known = instants[ms]
+redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
+if known then return end
+soonest = math.min(soonest or ms, ms)
+--@include/job/schedule.lua:43
+local soon = string.format('(%.17g', (now_ms + 1) / 1000)
+local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
+if before == 0 then ring_scheduler() end
+end
+--@include/hooks/on_leave.lua:5
+local function on_leave(id, key, queue)
+if tied[key] then pcall(rare, 62, id, key) end
+end
+--@include/job/end_job.lua:43
+local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
+end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
+if status == 'stopped' then
+emit('stopped', id, queue, log_tag, 'reason', status .. why)
+else
+emit('canceled', id, queue, log_tag, 'reason', status .. why)
+end
+end
+--@include/job/end_job.lua:53
+local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
+end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 94, id, key)
+emit('failed', id, queue, log_tag, unpack(told))
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
+--@include/job/history.lua:3
+local function cut(fields, name)
+for i = #fields - 1, 1, -2 do
+if fields[i] == name then
+table.remove(fields, i)
+return table.remove(fields, i)
+end
+end
+end
+--@include/job/history.lua:16
+local function note_attempt(key, worker, outcome, error, more, started, ended)
+local found, entry = redis.call('HMGET', key, 'history', 'started_at'), {}
+local ok, known = pcall(cjson.decode, cut(more, 'attempt'))
+if ok and type(known) == 'table' then entry = known end
+entry.start, entry['end'] = started or found[2] or nil, ended
+entry.worker, entry.outcome, entry.error = worker or nil, outcome, string.sub(error or '', 1, 1024)
+local lines = {}
+for line in string.gmatch(found[1] or '', '[^\n]+') do lines[#lines + 1] = line end
+lines[#lines + 1] = cjson.encode(entry)
+more[#more + 1] = 'history'
+more[#more + 1] = table.concat(lines, '\n', math.max(1, #lines - 9))
+end
+--@include/hooks/on_return.lua:5
+local function on_return(id, key, queue)
+if tied[key] then rare(63, id, key, queue) end
+end
+--@include/job/settle.lua:22
+local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
+--@include/job/settle.lua:27
+local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= 5 end
+--@include/job/settle.lua:38
+local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
+local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
+local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
+local lost = outcome == 'lost' and (job.unbegun and before or shared or before + 1)
+note_attempt(key, worker, outcome, reason, more, nil, now_iso)
+if lost then
+more[#more + 1] = 'lost'
+more[#more + 1] = lost
+end
+if job.cancel then
+return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
+unpack(more))
+elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
+local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
+or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
+redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect')
+return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
+worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
+'error_class', 'fusion.exceptions.JobLost', unpack(more))
+end
+--@include/job/settle.lua:59
+if lost then
+more[#more + 1] = 'reason'
+more[#more + 1] = reason
+if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
+end
+local pause = 0
+--@include/job/settle.lua:66
+if lost and lost > 1 and not job.unbegun then
+local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
+pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))
+end
+if pause > 0 then
+schedule(id, now_ms + pause)
+else
+line_up_again(queue, id, key, job.priority, job.seq)
+end
+redis.call('HSET', key, 'status', pause > 0 and 'scheduled' or 'queued', unpack(more))
+redis.call('PERSIST', key)
+expect_expiry(id, job.expires_at)
+redis.call('ZREM', leave, id)
+if pause == 0 then ring(queue) end
+if job.displaced then
+emit('displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+elseif lost then
+emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,
+'blame', (job.shared or job.unbegun) and 'shared' or 'job')
+else
+emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+end
+on_return(id, key, queue)
+end
+--@include/job/commit.lua:10
+local function error_of(reason, more)
+local class, frame
+for i = 1, #more, 2 do
+if more[i] == 'error_class' then class = more[i + 1] elseif more[i] == 'error_frame' then frame = more[i + 1] end
+end
+class = class or string.match(reason, '^[%a_][%w_.]*') or ''
+return frame and class .. ' at ' .. frame or class
+end
+--@include/job/commit.lua:30
+local function gives_up_place(more)
+for i = #more - 1, 1, -2 do
+if more[i] == 'seq' then
+table.remove(more, i)
+table.remove(more, i)
+return true
+end
+end
+return false
+end
+--@include/job/commit.lua:42
+local function set_result_aside(more)
+for i = 1, #more, 2 do
+if more[i] == 'result' then more[i] = 'result_once' end
+end
+end
+--@include/job/commit.lua:49
+local function has_moved(more)
+for i = 1, #more, 2 do
+if more[i] == 'cursor' then return true end
+end
+return false
+end
+--@include/job/commit.lua:57
+local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
+local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
+local task = cut(more, 'task') or ''
+if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
+local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
+if set and rare(64, set) then
+rare(66, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+'reason', reason, 'held_since', since, unpack(more))
+else
+schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
+redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
+if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
+on_leave(id, key, queue)
+end
+expect_expiry(id, job.expires_at)
+redis.call('ZREM', wip, id)
+emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
+return true
+end
+--@include/job/commit.lua:78
+local function line_up_behind(queue, id, key, priority)
+local seq = rare(45, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+redis.call('HSET', key, 'seq', seq)
+enter_line(queue, score_of(queue, priority, seq), id)
+end
+--@include/job/commit.lua:86
+local function delay_within(key, delay, more)
+local within = tonumber(cut(more, 'within') or nil)
+if not within then return delay end
+local since = tonumber(redis.call('HGET', key, 'retry_since'))
+local left = (since or now_ms) + within - now_ms
+if left <= 0 then
+cut(more, 'retryCount')
+return nil
+end
+if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
+return math.min(delay, left)
+end
+--@include/job/commit.lua:100
+local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
+local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
+if kind == 'retry' then delay = delay_within(key, delay, more) end
+local over = not delay
+if over then
+kind = 'failed'
+gives_up_place(more)
+cut(more, 'keep_slot')
+end
+note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
+--@include/job/commit.lua:111
+redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
+if kind ~= 'retry' then
+local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
+elapsed, unpack(raised) }
+fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts,
+'lost', 0, 'started_at', started, 'ended_at', ended, unpack(more))
+return over
+end
+local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
+--@include/job/commit.lua:121
+local at_once
+if delay <= 0 and back then
+at_once = pcall(line_up_behind, queue, id, key, job.priority)
+elseif delay <= 0 then
+at_once = pcall(line_up_again, queue, id, key, job.priority, job.seq)
+end
+if not at_once then schedule(id, now_ms + delay) end
+if back and at_once then
+redis.call('HSET', key, 'enqueued_at', now_iso)
+elseif back then
+redis.call('HSET', key, 'seq', '', 'arrival', job.seq or '')
+end
+redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts', attempts, 'lost', 0,
+'started_at', started, 'ended_at', ended, 'reason', reason, unpack(more))
+expect_expiry(id, job.expires_at)
+redis.call('ZREM', wip, id)
+emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts,
+'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+if not at_once and keeps_slot then
+on_return(id, key, queue)
+elseif not at_once then
+on_leave(id, key, queue)
+else
+emit('queued', id, queue, job.log_tag, 'reason', 'due')
+ring(queue)
+on_return(id, key, queue)
+end
+end
+--@include/limit/discard.lua:6
+local function discard(id, key, queue, log_tag, tell)
+local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
+if tell and hooks then hooked[key] = true end
+end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+'reason', 'discarded')
+forget_expiry(id, true)
+emit('canceled', id, queue, log_tag, 'reason', 'discarded')
+end
+--@
+made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, call_off, fail_job, expect_expiry, forget_expiry, cut, note_attempt, on_return, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry, discard }
+end
+return made_0[nth](...)
+end
+if nth <= 122 then
+if not made_1 then
+--@include/job/turns.lua:16
+local fair = {}
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/lib/keys.lua:38
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:56
+local function is_terminal(status)
+return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+--@include/lib/keys.lua:62
+local function is_elsewhere(status)
+return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:83
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/job/count.lua:14
+local function counters_of_key(key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return nil end
+redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+return (P .. 'limit:' .. name)
+end
+--@include/job/count.lua:21
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/job/count.lua:29
+local function write_more()
+for hash, fields in pairs(counts) do
+for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+end
+counts = nil
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/lib/rate.lua:25
+local function rate_spend(tat, at, interval, burst, count)
+return at + used_ahead(tat, at, interval, burst) + count * interval
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/job/turns.lua:27
+local function open_turns(queue, class, seq, named)
+local at = queue .. ' ' .. class
+if fair[at] then return fair[at] end
+local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
+local known = redis.call('ZSCORE', key, name)
+if not known and not named then return nil end
+if fifos[queue] == false then fifos[queue] = nil end
+local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local first = tonumber(known) or class + 0.5
+local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+turns.clock = tonumber(best) or rare(1, queue, class, seq)
+if not known and best then
+local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+redis.call('ZADD', key, last, name .. ':')
+end
+if turns.clock ~= tonumber(known) then redis.call('ZADD', key, turns.clock, name) end
+local exact = string.format('%.17g', turns.clock)
+turns.begin = redis.call('ZCOUNT', key, exact, exact) > 1000 and turns.clock - 1 / (2 ^ 44) or turns.clock
+fair[at], fair[queue] = turns, true
+return turns
+end
+--@include/job/turns.lua:50
+local function forget_turns(key, class, clock)
+local from, upto = string.format('(%.17g', clock), string.format('(%d', class + 1)
+local old = redis.call('ZRANGE', key, from, upto, 'BYSCORE', 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', key, unpack(old)) end
+end
+--@include/job/turns.lua:58
+local function turn_of(queue, priority, seq, name)
+if (queue == 'scheduler') or name == '' and not has_turns(queue) then return seq end
+local class, key = (math.max(0, math.min(255, math.floor(tonumber(priority) or 1)))), (P .. 'fair:' .. queue)
+local turns = open_turns(queue, class, seq, name ~= '')
+if not turns then return seq end
+local member = string.format('%d:', class) .. name
+local last = turns.last[member] or tonumber(redis.call('ZSCORE', key, member))
+local score = math.min(turns.begin, last and last - 1 / (2 ^ 44) or turns.begin)
+redis.call('ZADD', key, score, member)
+turns.last[member] = score
+if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
+turns.count = turns.count + 1
+return (class + 0.5 - score) * (2 ^ 44)
+end
+--@include/limit/limit.lua:27
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:35
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:46
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:55
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:60
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8) end
+end
+--@include/limit/limit.lua:69
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = rare(2)
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return rare(1, queue, priority, place)
+end
+--@include/limit/limit.lua:82
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', ready_key(queue), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:91
+local function admit(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:107
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:116
+local function settle_key(name)
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:147
+local function hold_key_back(key, ms)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
+redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
+redis.call('ZADD', P .. 'limits', now_ms, name)
+end
+--@include/limit/limit.lua:156
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:169
+local function may_start(name)
+local limit, interval, burst, tat = bounds_of(name)
+if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
+if not interval then return true end
+local now = now_s * 1000000 + now_us
+if rate_room(tat, now, interval, burst) < 1 then return false end
+redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_spend(tat, now, interval, burst, 1)))
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:183
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:215
+local function take_slot(id, key, queue, score, log_tag)
+local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
+if not name then return true end
+local held = (P .. 'limits:held:' .. name)
+local has = redis.call('ZSCORE', held, id)
+if not has then
+redis.call('ZADD', P .. 'limits', now_ms, name)
+has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
+end
+if has and may_start(name) then
+redis.call('ZADD', held, '+inf', id)
+if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
+return true
+end
+put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
+redis.call('ZREM', held, id)
+settle_key(name)
+return false
+end
+--@include/limit/limit.lua:236
+local function stop_counting(name, id, key)
+if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
+end
+--@include/limit/limit.lua:263
+local function keep_for_worker(id, key, score)
+local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
+if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id .. ' held')
+look_at_limit(name .. ' ' .. id .. ' held', now_ms + 30000)
+redis.call('HDEL', key, 'wanted')
+settle_key(name)
+return true
+end
+--@include/limit/limit.lua:275
+local function leave_limit(id, key)
+local name = redis.call('HGET', key, 'concurrency_key')
+if not name then return end
+stop_counting(name, id, key)
+--@include/limit/limit.lua:280
+local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
+if stood then settle_key(name) end
+end
+--@include/limit/limit.lua:286
+local function return_to_limit(id, key, queue)
+local name = redis.call('HGET', key, 'concurrency_key')
+local score = name and redis.call('ZSCORE', ready_key(queue), id)
+if name then stop_counting(name, id, key) end
+if not score then return end
+if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
+redis.call('ZADD', (P .. 'limits:held:' .. name), place_in_key(key, queue, score), id)
+settle_key(name)
+else
+arrive_at_limit(id, key, queue)
+end
+end
+--@include/job/park.lua:15
+local function has_room(set)
+return redis.call('HEXISTS', P .. 'waits', set) == 1 or redis.call('HLEN', P .. 'waits') <= 1000
+end
+--@include/job/park.lua:22
+local function ring_set(set, class)
+local queue = (string.match(set, '^%a+:([^:]+)'))
+local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+push((P .. 'wake:' .. set), paused, closed)
+local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
+if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+end
+--@include/job/park.lua:32
+local function park(id, key, queue, set, score, until_ms, why, ...)
+redis.call('ZADD', (P .. 'waits:' .. set), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, until_ms, id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
+redis.call('PERSIST', key)
+--@include/job/park.lua:39
+local keeps = string.sub(set, 1, 10) == 'probation:'
+or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
+if not keeps then rare(11, id, key, queue) end
+parked = true
+if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
+redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
+--@include/job/park.lua:46
+redis.pcall('PUBLISH', P .. 'pubsub:' .. '_fleet', '{"command": "look"}')
+end
+ring_set(set, (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))))
+end
+--@include/job/park.lua:52
+local function unpark(id, key, queue)
+local set = redis.call('HGET', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+if set then
+local limit = string.match(set, '^limit:(.*)')
+redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:' .. set), id)
+redis.call('HDEL', key, 'waits_in')
+end
+end
+--@include/job/park.lua:63
+local function news_of_waits(known)
+local version = redis.call('HGET', P .. 'waits', 'version') or ''
+if version == known then return {} end
+local news = { version }
+for _, name in ipairs(version ~= '' and redis.call('HKEYS', P .. 'waits') or {}) do
+if (string.match(name, '^%a+:([^:]+)')) then news[#news + 1] = name end
+end
+return news
+end
+--@include/job/callbacks.lua:12
+local function mark_hooks(key)
+local urls = redis.call('HMGET', key, 'success_task_handler', 'failed_task_handler', 'callback_url')
+if urls[1] or urls[2] or urls[3] then redis.call('HSET', key, 'hooks', 1) end
+end
+--@include/job/callbacks.lua:21
+local function is_full()
+if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
+local old = redis.call('ZRANGEBYSCORE', P .. 'callbacks:open', '-inf', now_s - (7 * 86400), 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', P .. 'callbacks:open', unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+return not old[1]
+end
+--@include/job/callbacks.lua:34
+local function accept_delivery(message)
+if is_full() then return end
+local seq = rare(2)
+local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+local key = (P .. 'job:' .. id)
+local said = cjson.encode(message)
+local secret = redis.pcall('GET', P .. 'callbacks:secret')
+local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
+or ''
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(1, '_callbacks', 1, seq), id)
+redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
+now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
+'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
+'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+rare(5, nil, nil, nil, '_callbacks', 1)
+redis.call('ZADD', P .. 'callbacks:open', now_s, id)
+on_arrive(id, key, '_callbacks')
+ring('_callbacks', 1)
+return id
+end
+--@include/job/callbacks.lua:57
+local function tell_ended(id, key, queue, status)
+local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
+'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
+'error_class', 'reason', 'func'))
+if class == 'fusion.exceptions.BadSignature' then return end
+if status == 'canceled' and reason == 'expired' then status = reason end
+local told = {}
+local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
+for i, target in ipairs({ own or '', url or '' }) do
+if target ~= '' and (i == 1 or target ~= own) then
+local ok, delivery = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status,
+log_tag = log_tag or nil,
+task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
+attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
+error = status == 'failed' and class or nil })
+if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+told[#told + 1] = ok and delivery or nil
+end
+end
+if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
+end
+--@include/deps/releasing.lua:9
+local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:12
+local function release_later(id) do_later('u ' .. id) end
+--@include/deps/kin.lua:22
+local function is_parent(id, key)
+return string.find(tied[key], 'c', 1, true) and redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1
+end
+--@include/deps/kin.lua:28
+local function pin_while_read(id, key, expiry)
+if not is_parent(id, key) then return false end
+redis.call('ZADD', P .. 'pinned', 'NX', now_ms, id)
+redis.call('HSET', key, 'pin', expiry)
+return true
+end
+--@include/deps/kin.lua:36
+local function keeps_result(id, key) return tied[key] and is_parent(id, key) end
+--@include/deps/kin.lua:112
+local function end_for_kin(id, key)
+if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
+if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
+end
+--@include/unique/unique_keys.lua:4
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/unique/unique.lua:32
+local function let_go(id, key, status)
+local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
+local starts = status == 'started'
+if not name or starts and upto ~= 'start' then return end
+local own = unique_key(name)
+if redis.call('GET', own) ~= id or redis.call('PTTL', own) >= 0 then return end
+--@include/unique/unique.lua:39
+redis.call('PEXPIRE', own, (starts or status == 'finished') and tonumber(window) or 0)
+redis.call('ZREM', P .. 'uniques', name)
+end
+--@include/batch/batch.lua:30
+local function set_due(batch)
+local cancel, read, over, forget, closed, open_until = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'cancel', 'read',
+'over', 'forget_ms', 'closed_at', 'open_until'))
+local due = (cancel or read and read ~= 'end') and now_ms or over and forget or not closed and open_until
+if due then redis.call('ZADD', P .. 'batches:due', due, batch) else redis.call('ZREM', P .. 'batches:due', batch) end
+end
+--@include/batch/batch.lua:39
+local function settle_batch(batch)
+local key = (P .. 'batch:' .. batch)
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':open')) == 1 then return end
+local closed, over, ended, succeeded, parent, keep, complete, success = unpack(redis.call('HMGET', key, 'closed_at',
+'over', 'ended_at', 'success_at', 'parent', 'keep_ms', 'on_complete', 'on_success'))
+if not closed or over then return end
+local whole = redis.call('EXISTS', (P .. 'batch:' .. batch .. ':ended')) == 0
+redis.call('HSET', key, 'over', 1)
+if not ended then
+redis.call('HSET', key, 'ended_at', now_iso)
+if complete then release_later(complete) end
+end
+if whole and not succeeded then
+redis.call('HSET', key, 'success_at', now_iso)
+if success then release_later(success) end
+end
+redis.call('HSET', key, 'forget_ms', now_ms + (tonumber(keep) or 0))
+set_due(batch)
+return parent, whole and 'finished' or 'failed'
+end
+--@include/batch/batch.lua:61
+local function open_member(batch, member)
+if redis.call('SADD', (P .. 'batch:' .. batch .. ':open'), member) == 0 then return end
+local members = (P .. 'batch:' .. batch .. ':members')
+if redis.call('ZADD', members, 'NX', redis.call('ZCARD', members) + 1, member) == 1 then return end
+local was = redis.call('HGET', (P .. 'batch:' .. batch .. ':ended'), member)
+if was then
+redis.call('HDEL', (P .. 'batch:' .. batch .. ':ended'), member)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), was, -1)
+end
+end
+--@include/batch/batch.lua:73
+local function enter_batch(batch, member)
+local key = (P .. 'batch:' .. batch)
+local created, over, parent = unpack(redis.call('HMGET', key, 'created_at', 'over', 'parent'))
+if not created then return end
+open_member(batch, member)
+if over then
+redis.call('HDEL', key, 'over', 'forget_ms')
+set_due(batch)
+if parent then enter_batch(parent, '#' .. batch) end
+end
+end
+--@include/batch/batch.lua:109
+local function leave_batch(batch, member, outcome)
+while batch and redis.call('SISMEMBER', (P .. 'batch:' .. batch .. ':open'), member) == 1 do
+if outcome ~= 'finished' then
+redis.call('HSET', (P .. 'batch:' .. batch .. ':ended'), member, outcome)
+redis.call('HINCRBY', (P .. 'batch:' .. batch), outcome, 1)
+end
+redis.call('SREM', (P .. 'batch:' .. batch .. ':open'), member)
+local around, how = settle_batch(batch)
+batch, member, outcome = around, '#' .. batch, how
+end
+end
+--@include/batch/batch.lua:128
+local function let_read_end(batch)
+if redis.call('HSETNX', (P .. 'batch:' .. batch), 'read', 0) == 1 then set_due(batch) end
+end
+--@include/batch/batch.lua:134
+local function end_callback(batch, as, status, id, graph)
+if status == 'failed' then return end
+local key = (P .. 'batch:' .. batch)
+if graph or redis.call('HGET', key, 'on_' .. as) ~= id then return end
+local created, complete, success = unpack(redis.call('HMGET', key, 'created_at', 'on_complete', 'on_success'))
+if not created then return end
+redis.call('HSET', key, as .. '_called', 1)
+local called = redis.call('HMGET', key, 'complete_called', 'success_called')
+if (not complete or called[1]) and (not success or called[2]) then let_read_end(batch) end
+end
+--@include/batch/batch.lua:146
+local function leave_batches(id, key, queue, status)
+local batch, as, graph = unpack(redis.call('HMGET', key, 'batch', 'batch_as', 'graph'))
+if as then return end_callback(batch, as, status, id, graph) end
+if not batch then return end
+leave_batch(batch, id, status)
+if status ~= 'finished' then return end
+local read, complete, success = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete', 'on_success'))
+if not read and (complete or success) then
+redis.call('ZADD', set_of('finished', queue), '+inf', id)
+redis.call('PERSIST', key)
+end
+end
+--@include/failures/failures.lua:12
+local function is_counted_in(recount, failed_ms) return not recount or tonumber(failed_ms) <= tonumber(recount) end
+--@include/failures/failures.lua:14
+local function count_failure(group, queue, quarantined, by)
+local queues = (P .. 'failure:' .. group .. ':queues')
+if tonumber(redis.call('ZINCRBY', queues, by, queue)) <= 0 then redis.call('ZREM', queues, queue) end
+if quarantined then redis.call('HINCRBY', (P .. 'failure:' .. group), 'quarantined', by) end
+end
+--@include/failures/failures.lua:21
+local function take_out_failure(group, id, queue, quarantined)
+local key, jobs = (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs')
+local failed_ms = redis.call('ZSCORE', jobs, id)
+if not failed_ms then return false end
+redis.call('ZREM', jobs, id)
+local example, recount = unpack(redis.call('HMGET', key, 'example', 'recount'))
+if is_counted_in(recount, failed_ms) then
+if queue then count_failure(group, queue, quarantined, -1) else redis.call('HSET', key, 'inexact', 1) end
+end
+if example == id then
+local newest = redis.call('ZRANGE', jobs, -1, -1)[1]
+if newest then
+redis.call('HSET', key, 'example', newest)
+else
+redis.call('HDEL', key, 'example', 'quarantined', 'inexact', 'recount')
+redis.call('ZADD', P .. 'failures:empty', redis.call('ZSCORE', P .. 'failures', group) or 0, group)
+redis.pcall('UNLINK', (P .. 'failure:' .. group .. ':queues'))
+end
+end
+return true
+end
+--@include/failures/failures.lua:52
+local function drop_failure_group(group)
+redis.call('UNLINK', (P .. 'failure:' .. group), (P .. 'failure:' .. group .. ':jobs'), (P .. 'failure:' .. group .. ':queues'))
+redis.call('ZREM', P .. 'failures', group)
+redis.call('ZREM', P .. 'failures:empty', group)
+end
+--@include/failures/failures.lua:60
+local function failure_group_for(class, frame)
+local group = string.sub(redis.sha1hex(class .. '\n' .. frame), 1, 12)
+if not redis.call('ZSCORE', P .. 'failures', group) and redis.call('ZCARD', P .. 'failures') >= 1000 then
+local gone = redis.call('ZRANGE', P .. 'failures:empty', 0, 0)[1]
+if not gone then return 'other', 'other', '' end
+drop_failure_group(gone)
+end
+return group, class, frame
+end
+--@include/failures/failures.lua:72
+local function join_failure(id, key, failed_ms, again)
+local class, frame, reason, func, queue, origin, quarantined, before = unpack(redis.call('HMGET', key, 'error_class',
+'error_frame', 'reason', 'func', 'original_queue', 'origin', 'quarantined', 'failure_group'))
+queue, failed_ms = queue or origin or '', failed_ms or now_ms
+--@include/failures/failures.lua:77
+if before then take_out_failure(before, id, queue, quarantined) end
+if string.sub(queue, 1, 1) == '_' then return end
+if not class or class == '' then class = string.match(string.sub(reason or '', 1, 200), '^[^:]+') or 'unknown' end
+frame = frame and frame ~= '' and string.gsub(frame, ':%d+$', '') or func or ''
+local group
+group, class, frame = failure_group_for(class, frame)
+local group_key = (P .. 'failure:' .. group)
+redis.call('HSET', key, 'failure_group', group)
+local is_new = redis.call('ZADD', (P .. 'failure:' .. group .. ':jobs'), failed_ms, id) == 1
+--@include/failures/failures.lua:87
+if not is_new then redis.call('HSET', group_key, 'inexact', 1) end
+local first, last, recount, example = unpack(redis.call('HMGET', group_key, 'first', 'last', 'recount', 'example'))
+first, last = math.min(tonumber(first) or failed_ms, failed_ms), math.max(tonumber(last) or failed_ms, failed_ms)
+if last == failed_ms or not example or not redis.call('ZSCORE', (P .. 'failure:' .. group .. ':jobs'), example) then
+example = id
+end
+redis.call('HSET', group_key, 'error_class', class, 'frame', frame, 'first', first, 'last', last, 'example', example)
+redis.call('ZADD', P .. 'failures', last, group)
+redis.call('ZREM', P .. 'failures:empty', group)
+if is_counted_in(recount, failed_ms) then count_failure(group, queue, quarantined, 1) end
+if again then return end
+redis.call('HINCRBY', group_key, 'total', 1)
+if now_ms - failed_ms >= 86400000 or failed_ms > now_ms then return end
+local minute = math.floor(failed_ms / 60000)
+local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
+if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
+end
+--@include/job/end_job.lua:62
+local function fail_corrupt(id, queue, leave, what, known)
+local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
+local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
+local marked = kind == 'hash' and redis.call('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
+local others = kind == 'hash' and not marked
+if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
+if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
+local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
+rare(13, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
+if not marked and not (known and kind == 'none') then rare(5, nil, nil, nil, queue, class) end
+if leave then redis.call('ZREM', leave, id) end
+end
+--@include/gates/queue_gate.lua:14
+local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
+--@include/gates/queue_gate.lua:18
+local function held_until(text)
+local ms = tonumber(gate_word(text, 'until'))
+return ms and ms > now_ms and ms <= now_ms + 86400000 and ms or nil
+end
+--@include/gates/queue_gate.lua:23
+local function without_until(text) return string.match(string.gsub(' ' .. text, ' until=%S+', ''), '^ ?(.*)$') end
+--@include/gates/queue_gate.lua:26
+local function hold_back(queue, ms)
+local text = redis.call('HGET', P .. 'gates', queue) or ''
+local known = held_until(text)
+if known and known >= ms then return end
+local rest = without_until(text)
+redis.call('HSET', P .. 'gates', queue, (rest == '' and '' or rest .. ' ') .. string.format('until=%d', ms))
+end
+--@include/gates/queue_gate.lua:35
+local function forget_until(queue, text)
+local rest = without_until(text)
+if rest == '' then redis.call('HDEL', P .. 'gates', queue) else redis.call('HSET', P .. 'gates', queue, rest) end
+end
+--@include/gates/queue_gate.lua:42
+local function read_gate(queue, text)
+local limit, interval, burst = tonumber(gate_word(text, 'limit')), rate_of(gate_word(text, 'rate'))
+local max_wait, held_back = tonumber(gate_word(text, 'max_wait')), held_until(text)
+if not held_back and gate_word(text, 'until') then forget_until(queue, text) end
+if not (limit or interval or max_wait or held_back) then return nil end
+local gate = { at = now_s * 1000000 + now_us, places = math.huge, tokens = math.huge, started = 0,
+interval = interval, burst = burst, max_wait = max_wait }
+gate.tat, gate.waiter, gate.named, gate.claims = unpack(redis.call('HMGET', (P .. 'gate:' .. queue), 'tat', 'waiter', 'named',
+'claims'))
+if limit then gate.places = limit - redis.call('ZCOUNT', (P .. 'wip:' .. queue), (1e11), '(+inf') end
+if interval then gate.tokens, gate.opens = rate_room(gate.tat, gate.at, interval, burst) end
+if held_back then gate.tokens, gate.opens = 0, math.max(gate.opens or 0, held_back * 1000) end
+return gate
+end
+--@include/gates/queue_gate.lua:58
+local function is_awaited(gate)
+local age = now_ms - (tonumber(gate.named) or -3000)
+return gate.waiter and age >= 0 and age < 3000
+end
+--@include/gates/queue_gate.lua:65
+local function reopen(queue, changed)
+local text = redis.call('HGET', P .. 'gates', queue)
+local gate = text and read_gate(queue, text)
+if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
+if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
+if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
+if redis.call('EXISTS', ready_key(queue), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
+end
+--@include/job/inbox.lua:17
+local function passed(queue, count)
+local key = (P .. 'inbox:' .. queue)
+local left = redis.call('ZSCORE', key, '')
+if not left then return end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', left + count)
+if redis.call('EXISTS', key) == 1 then redis.call('ZADD', key, left + count, '') end
+end
+--@include/job/inbox.lua:27
+local function is_struck(queue, id, position)
+local key = (P .. 'inbox:' .. queue)
+local left, upto = redis.call('ZSCORE', key, ''), redis.call('ZSCORE', key, id)
+local moved = redis.call('ZSCORE', key, '>' .. id)
+if upto and left + position <= tonumber(upto) then return moved and 'again' or 'struck' end
+return moved and 'moved'
+end
+--@include/job/inbox.lua:38
+local function move_back(queue, id)
+local key = (P .. 'inbox:' .. queue)
+local place = redis.call('ZSCORE', key, '') + redis.call('RPUSH', (P .. 'queue:' .. queue), id)
+redis.call('ZADD', key, 'LT', place - 1, id)
+redis.call('ZADD', key, place, '>' .. id)
+end
+--@include/batch/given.lua:5
+local function take_given(key)
+local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
+local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
+if not parent then return end
+local status, result, serializer = unpack(redis.call('HMGET', (P .. 'job:' .. parent), 'status', 'result', 'serializer'))
+if status ~= 'finished' then return end
+redis.call('HSET', key, 'given', result or 'null')
+if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
+end
+--@include/job/claim.lua:12
+local function note_pickle(key, data)
+local first = string.byte(data)
+if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
+end
+--@include/job/claim.lua:18
+local function keep_origin(key, origin, queue)
+if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
+end
+--@include/job/claim.lua:23
+local function take_over_one(queue, id, position)
+local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
+local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
+if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
+local status, data, origin, known, ties, class = unpack(job)
+if ties then tied[key] = ties end
+if is_elsewhere(status) then return end
+local struck = position and is_struck(queue, id, position)
+if struck and not data then return end
+if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
+--@include/job/claim.lua:34
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
+if redis.call('ZSCORE', ready, id) then return end
+if struck == 'again' then return end
+if struck == 'struck' then return move_back(queue, id) end
+local seq = turn_of(queue, 1, rare(2), '')
+redis.call('ZADD', ready, rare(1, queue, 1, seq), id)
+if not known then note_pickle(key, data) end
+if known and origin then keep_origin(key, origin, queue) end
+redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
+rare(5, known, origin, class, queue, class)
+mark_hooks(key)
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(30, id, key, queue, nil, true) end
+end
+--@include/job/claim.lua:50
+local function take_over(queue)
+local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
+local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
+for i, id in ipairs(ids) do take_over_one(queue, id, struck and i) end
+if #ids > 0 then
+redis.call('LTRIM', (P .. 'queue:' .. queue), #ids, -1)
+passed(queue, #ids)
+end
+return #ids == 20
+end
+--@include/job/claim.lua:64
+local function gather(queue)
+local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
+for i = 1, #waiting, 2 do
+redis.call('ZADD', (P .. 'fifo:' .. queue), waiting[i + 1], waiting[i])
+redis.call('ZREM', (P .. 'queue:' .. queue), waiting[i])
+end
+if #waiting > 0 then return #waiting == 2 * 20 end
+for _, name in ipairs({ ADOPT }) do
+if name == queue then return take_over(queue) end
+end
+return false
+end
+--@include/job/claim.lua:108
+local function pass_expired(queue)
+local ready, aside, missing = ready_key(queue), { 'XX' }, {}
+local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
+local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
+for i, id in ipairs(ids) do
+local expires = over[i]
+if not expires then
+expires = redis.pcall('HGET', (P .. 'job:' .. id), 'expires_at')
+if tonumber(expires) then missing[#missing + 1], missing[#missing + 2] = expires, id end
+end
+if (tonumber(expires) or now_ms + 1) <= now_ms then aside[#aside + 1], aside[#aside + 2] = '-0.5', id end
+end
+if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
+if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
+end
+--@include/job/claim.lua:131
+local function set_aside(queue, id, key, head, task, deliveries, log_tag)
+if (tonumber(deliveries) or 0) >= PROBATION then
+local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
+if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
+park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
+emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
+return true
+end
+end
+local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
+if not why or not has_room(set) then return false end
+local since = tonumber(redis.call('HGET', key, 'held_since'))
+park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
+if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
+return true
+end
+--@include/job/claim.lua:149
+local function put_off_broken(id, key, queue, set, log_tag, why)
+rare(10, id, now_ms + 30000)
+redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
+if set then unpark(id, key, queue) end
+emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+end
+--@include/job/wildcards.lua:8
+local function expand(wildcard, last)
+local key, lists = (P .. 'work:' .. wildcard), {}
+lists[1] = redis.pcall('ZREVRANGE', key, '0', 16 - 1, 'WITHSCORES')
+if #lists[1] == 2 * 16 then
+crowded = true
+local class = lists[1][2]
+--@include/job/wildcards.lua:15
+if last ~= '' and class == lists[1][2 * 16] then
+local known = redis.call('ZSCORE', key, last)
+if not known then redis.call('ZADD', key, class, last) end
+if not known or known == class then
+local rank = redis.call('ZREVRANK', key, last)
+lists[2] = redis.call('ZREVRANGE', key, rank + 1, rank + 16, 'WITHSCORES')
+end
+if not known then redis.call('ZREM', key, last) end
+end
+end
+for nth = #lists, 1, -1 do
+local found = lists[nth]
+for i = 1, #found, 2 do
+local queue, class = found[i], found[i + 1]
+if not listed[queue] and (nth == 1 or class == lists[1][2]) then
+listed[queue] = true
+local entry = { queue, tonumber(class), wildcard }
+if nth == 2 or last == '' or queue < last then
+names[count], bound[count], origin[count] = unpack(entry)
+count = count + 1
+else
+tail[#tail + 1] = entry
+end
+end
+end
+end
+end
+--@include/gates/turn_gates.lua:10
+local function read_gates(names, count)
+local broken = {}
+for first = 0, count - 1, 1000 do
+local asked = {}
+for i = first, math.min(count, first + 1000) - 1 do asked[#asked + 1] = names[i] end
+for k, text in ipairs(redis.pcall('HMGET', P .. 'gates', unpack(asked))) do
+if text then
+local ok, gate = pcall(read_gate, asked[k], text)
+if ok then
+gates[first + k - 1] = gate
+else
+broken[#broken + 1] = { asked[k], error_text(gate) }
+gates[first + k - 1] = { places = 0, tokens = 0, broken = true }
+end
+end
+end
+end
+return broken
+end
+--@include/gates/turn_gates.lua:32
+local function is_open(i, ahead)
+local room = math.min(gates[i].places, gates[i].tokens)
+return room >= 1 and not (ahead and room < math.huge)
+end
+--@include/gates/turn_gates.lua:38
+local function is_shut(i)
+local gate = gates[i]
+return not is_open(i) and (gate.places < 1 or (gate.opens or 0) - gate.at > 3000 * 1000)
+end
+--@include/gates/turn_gates.lua:43
+local function note_start(i)
+local gate = gates[i]
+gate.places, gate.tokens, gate.started = gate.places - 1, gate.tokens - 1, gate.started + 1
+end
+--@include/gates/turn_gates.lua:51
+local function keep_gate(i, queue, head, spare, claims)
+local gate, key, closed = gates[i], (P .. 'gate:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+if gate.broken then return false end
+if gate.interval and gate.started > 0 then
+gate.tat = rate_spend(gate.tat, gate.at, gate.interval, gate.burst, gate.started)
+redis.call('HSET', key, 'tat', string.format('%.17g', gate.tat))
+local _, at = rate_room(gate.tat, gate.at, gate.interval, gate.burst)
+gate.opens = at
+end
+if gate.max_wait and claims > 0 then redis.call('HSET', key, 'claims', (tonumber(gate.claims) or 0) + claims) end
+if not head or is_open(i) then return redis.call('DEL', closed) == 1 and head end
+if gate.places < 1 then
+redis.call('SET', closed, 'limit', 'PX', 10000)
+return false
+end
+local mine, wait = gate.waiter == ARGV[1], math.max(1, math.ceil((gate.opens - gate.at) / 1000))
+if mine or not is_awaited(gate) then
+if not spare or head.class < spare then
+redis.call('HDEL', key, 'waiter', 'named')
+redis.call('DEL', closed)
+return true
+end
+redis.call('HSET', key, 'waiter', ARGV[1], 'named', now_ms)
+opens = math.min(opens or wait, wait)
+end
+redis.call('SET', closed, 'rate', 'PX', wait)
+return false
+end
+--@include/gates/turn_gates.lua:82
+local function overdue(i, queue, class, claims)
+local gate = gates[i]
+if not gate.max_wait or not is_open(i) then return nil end
+if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
+local since = iso_before(gate.max_wait * 1000)
+for _ = 1, 3 do
+local found = redis.call('ZREVRANGEBYSCORE', ready_key(queue), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+if not found[1] then return nil end
+local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. (found[1])), 'enqueued_at', 'created_at'))
+class = (math.max(0, math.min(255, math.floor(tonumber((found[2])) or 1))))
+if (enqueued or created or since) < since then
+return { id = found[1], class = class, score = tonumber(found[2]) }
+end
+end
+end
+--@
+made_1 = { in_fifo, is_terminal, is_elsewhere, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+end
+return made_1[nth - 30](...)
+end
+end
+--@turn.lua:29
+local BEAT_MS = math.min(1000, ARGV[4] / 10)
+local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation',
+'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
+if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, -1, {} } end
+local last = memory and tonumber(string.match(memory, '^%d+')) or 0
+if tonumber(ARGV[3]) < last then return { 'outdated', {}, {}, {}, 0, -1, {} } end
+local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
+local answers, jobs, bad = {}, {}, {}
+--@turn.lua:38
+if tonumber(ARGV[3]) == last then
+for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
+local i = 0
+for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
+i = i + 1
+local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
+"takes", "batch", "given", "given_as", "gather")
+if job[1] == 'started' and job[2] == exec then
+jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 5) }
+end
+end
+return { 'ok', answers, jobs, {}, 2 * redis.call('EXISTS', P .. 'releasing'),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(68, ARGV[11]),
+tonumber(string.match(memory, '\n~(%d+)')) }
+end
+--@turn.lua:55
+local function each_of(command, key, list, first)
+for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:60
+local note = { 'turn', '' }
+unrung = {}
+local done, at, lines = {}, 16, { ARGV[3] }
+expected = math.max(1, ARGV[6] + ARGV[8])
+finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
+for i = 1, tonumber(ARGV[6]) do
+local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
+local more = { unpack(ARGV, at + 8, at + 7 + n) }
+local raised = callback_error(more)
+local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
+more, raised)
+at = at + 8 + n
+if not ok then answer = 'error: ' .. rare(34, answer) end
+answers[i] = answer
+lines[#lines + 1] = '<' .. answer
+if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
+if ok and changed then
+if raised[1] then
+redis.pcall('HINCRBY', P .. 'callback_errors', 'count', 1)
+redis.pcall('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
+end
+worked = worked + elapsed
+if kind == 'finished' then
+finished = finished + 1
+elseif kind == 'failed' or kind == 'retry' then
+failed = failed + 1
+end
+note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
+end
+end
+for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
+each_of('HDEL', held_key, done)
+if done[1] then write_tallies() end
+--@turn.lua:95
+local first_slot = at + ARGV[7]
+if tonumber(ARGV[8]) > 0 and ARGV[12] ~= 'only' then
+for i = at, first_slot - 1 do
+if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
+for j = at, first_slot - 1 do listed[ARGV[j]] = true end
+rare(116, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+else
+names[count] = ARGV[i]
+count = count + 1
+end
+end
+for _, entry in ipairs(tail) do
+names[count], bound[count], origin[count] = unpack(entry)
+count = count + 1
+end
+end
+for i = first_slot + ARGV[8], first_slot + ARGV[8] + 2 * ARGV[10] - 1, 2 do
+local key = (P .. 'job:' .. (ARGV[i]))
+local job = redis.pcall('HMGET', key, 'status', 'execution_id')
+if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
+end
+--@turn.lua:117
+local NONE, first_set = {}, first_slot + ARGV[8] + 2 * ARGV[10]
+local sets_of, set_at, unindexed = NONE, NONE, NONE
+if ARGV[13] ~= '0' and tonumber(ARGV[8]) > 0 then
+local index = {}
+sets_of, set_at, unindexed = {}, {}, {}
+for i = 0, count - 1 do index[names[i]] = i end
+for i = first_set, first_set + ARGV[13] - 1 do
+local queue = (string.match((ARGV[i]), '^%a+:([^:]+)'))
+if not index[queue] then
+index[queue], names[count], unindexed[count] = count, queue, true
+count = count + 1
+end
+sets_of[index[queue]] = sets_of[index[queue]] or {}
+table.insert(sets_of[index[queue]], ARGV[i])
+end
+end
+if lacking then
+for i = first_set + ARGV[13], first_set + ARGV[13] + 2 * ARGV[14] - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+end
+local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
+for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
+--@turn.lua:139
+local stopped = 0
+for first = 1, count + 7, 1000 do
+stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
+end
+if stopped == 0 then wildcards = {} elseif are_wildcards() then stopped = stopped - 1 end
+local due_limits = stopped > 0 and redis.call('EXISTS', P .. 'limits:due') == 1
+if due_limits then stopped = stopped - 1 end
+local waiting = stopped > 0 and redis.call('EXISTS', P .. 'waits') == 1
+if waiting then stopped = stopped - 1 end
+local gated = stopped > 0 and redis.call('EXISTS', P .. 'gates') == 1
+if gated then stopped = stopped - 1 end
+local releasing = stopped > 0 and redis.call('EXISTS', P .. 'releasing') == 1
+if releasing then stopped = stopped - 1 end
+stopped = stopped > 0
+local suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
+if suspended then count = 0 end
+if gated and count > 0 then bad = rare(117, names, count) end
+local expired = 0
+--@turn.lua:158
+local queued, out, start, steps, again = {}, {}, 0, 0, 0
+for i = 0, count - 1 do
+out[i] = {}
+if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
+end
+--@turn.lua:164
+local n_sources = count
+for i, sets in pairs(sets_of) do
+if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
+if unindexed[i] then queued[i] = false end
+for k, set in ipairs(sets) do
+set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
+n_sources = n_sources + 1
+end
+end
+--@turn.lua:174
+local function take_out(i)
+if not out[i][1] then return end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
+out[i] = {}
+end
+--@turn.lua:181
+local function head_of(i)
+local line = queued[i]
+if line == nil or line and not line[line.at] and not line.whole then
+local queue = set_at[i] or names[i]
+take_out(i)
+if set_at[i] then
+--@turn.lua:188
+elseif stopped then rare(31, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:190
+local ok, found, more = pcall(look, queue, line and ARGV[8] - #jobs + 1 or 2, set_at[i])
+if not ok then bad[#bad + 1] = { queue, rare(34, found) } end
+if ok and more then again = 1 end
+line = ok and found
+queued[i] = line
+end
+return line and line[line.at]
+end
+--@turn.lua:201
+local function best_queue(floor, ahead)
+local best, class, of
+for k = 0, count - 1 do
+local i = (start + k) % count
+local closed = gates[i] and not rare(118, i, ahead)
+local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
+local head, at = not passed_over and head_of(i), i
+for _, other in ipairs(not closed and sets_of[i] or NONE) do
+local theirs = head_of(other)
+if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+end
+if head and queued[at].shut then head = nil end
+if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
+end
+return best, of
+end
+--@turn.lua:219
+local function starving(class)
+for k = 0, count - 1 do
+local i = (start + k) % count
+local head = gates[i] and queued[i] ~= false and rare(122, i, names[i], class, #jobs)
+if head then return head, i end
+end
+end
+--@turn.lua:228
+local function claim(floor, mark)
+while steps < 20 do
+local i, of = best_queue(floor, mark == 'a')
+if not i then return nil end
+local head, late, late_of = queued[i][queued[i].at], nil, nil
+if gated and floor <= 0 and head.class > 0 and mark ~= 'a' then late, late_of = starving(head.class) end
+if late then head, i, of = late, late_of, late_of end
+local queue, line = names[of], queued[i]
+local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
+if not ok then
+bad[#bad + 1] = { queue, rare(34, job) }
+queued[i] = false
+elseif job == 'keyed' then
+line.shut = true
+else
+out[i][#out[i] + 1] = head.id
+if late then
+take_out(i)
+queued[i] = nil
+else
+line.at = line.at + 1
+end
+if job then
+if gates[of] then rare(120, of) end
+if ARGV[15] == '0' then start = of + 1 end
+return job
+end
+steps = steps + (job == nil and 0.2 or 1)
+if expired_now and not head.aside and not set_at[i] then
+expired = expired + 1
+if expired == 5 then
+take_out(i)
+rare(113, queue)
+queued[i] = nil
+head_of(i)
+end
+end
+end
+end
+again = 1
+return nil
+end
+--@turn.lua:271
+unsettled = {}
+local spare
+for s = 0, ARGV[8] - 1 do
+local floor, mark = tonumber(ARGV[first_slot + s]), s >= ARGV[8] - ARGV[9] and 'a' or ARGV[12] ~= '0' and 's' or ''
+local job = claim(floor, mark)
+if not job and mark ~= 'a' then spare = math.min(spare or floor, floor) end
+if job then
+jobs[#jobs + 1] = job
+lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
+elseif floor <= 0 then
+break
+end
+end
+--@turn.lua:285
+each_of('HSET', held_key, held, 3)
+each_of('ZREM', P .. 'expiring', unexpected)
+local leases, leased = { 'NX' }, {}
+for _, job in ipairs(jobs) do
+if not leased[job[1]] then
+leased[job[1]] = true
+leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
+end
+end
+if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
+for i = 0, n_sources - 1 do take_out(i) end
+--@turn.lua:297
+if gated then
+for i = 0, count - 1 do
+if not unindexed[i] then freed[names[i]] = nil end
+end
+for queue in pairs(freed) do pcall(rare, 103, queue) end
+end
+for i in pairs(gates) do
+local head = head_of(i)
+for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
+if rare(121, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+end
+--@turn.lua:309
+local names_of_keys = unsettled
+for i = 0, count - 1 do
+if #jobs > 0 then unrung[names[i]] = nil end
+end
+for queue in pairs(unrung) do ring(queue) end
+unsettled, unrung = nil, nil
+for name in pairs(names_of_keys) do pcall(rare, 54, name) end
+--@turn.lua:318
+for i = 0, count - 1 do
+if bound[i] and queued[i] ~= nil then
+local head = head_of(i)
+if crowded and head and gates[i] and rare(119, i) then
+redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
+if #jobs < tonumber(ARGV[8]) then again = 1 end
+elseif head and head.class < bound[i] then
+redis.pcall('ZADD', (P .. 'work:' .. (origin[i])), head.class, names[i])
+elseif not head and not (((names[i]) == 'scheduler') and redis.pcall('EXISTS', (P .. 'queue:' .. (names[i]))) == 1) then
+redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
+if crowded and #jobs < tonumber(ARGV[8]) then again = 1 end
+end
+end
+end
+--@turn.lua:333
+local state = 'busy'
+if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
+if opens then lines[#lines + 1] = '~' .. opens end
+if #jobs > 0 then
+for i = 0, count - 1 do
+local head = not (bound[i] and queued[i] == nil) and head_of(i)
+if head then ring(names[i], head.class, true) end
+if bound[i] and queued[i] == nil then rare(7, origin[i], bound[i]) end
+end
+for i = count, n_sources - 1 do
+local head = head_of(i)
+if head then rare(65, set_at[i], head.class) end
+end
+else
+if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
+soonest = next_due(due_limits or soonest)
+end
+--@turn.lua:351
+local next_ms = soonest and math.max(0, soonest - now_ms) or -1
+--@turn.lua:353
+note[2] = table.concat(lines, '\n')
+local n = #note
+if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
+if #jobs > 0 or state ~= 'busy' then
+note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
+end
+beat = tonumber(beat)
+if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
+note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+end
+redis.call('HSET', KEYS[1], unpack(note))
+give_back_numbers()
+write_tallies()
+local waits = (waiting or parked or ARGV[11] ~= '') and rare(68, ARGV[11]) or {}
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again + (releasing and 2 or 0), next_ms, waits, opens }

@@ -1,0 +1,394 @@
+"""`make lua`: builds the scripts that Fusion sends to Redis, `fusion/store/lua/built/`, from their sources in `fusion/store/lua/`.
+
+A source is written for people: it names includes, keys, arguments and constants, and has small functions. Lua makes each local function anew at
+each call of a script, and looks for each local that a function takes from outside one after another. So the build
+
+- joins a script with its includes, each once, behind those that it includes itself;
+- leaves out functions that nothing calls, comments and indentation;
+- writes what small functions return in the place of their calls, and literals in the place of the names of keys, arguments and constants;
+- moves functions that RARE or RARER name into one that makes them at its first call.
+
+What is left open are the values of a fleet (`FleetConstants`): the loader sets them. Lines of `built/` keep their text, and marks (`--@file:line`)
+tell where a run of lines comes from, so that an error of the server leads to the source.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from fusion.kernel import defaults
+from fusion.store.layout import codec, compact, schema
+from fusion.store.scripting.constants import FleetConstants, literal
+from tools.lua_scope import Scope
+
+LUA = Path(schema.__file__).parents[1] / "lua"
+BUILT = LUA / "built"
+
+#: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
+#: STORED_RESULT_TTL: what its absence means in the second layout.
+CONSTANTS: dict[str, str] = {
+    name: literal(value)
+    for name, value in {
+        "MIN_TTL": defaults.MIN_TERMINAL_TTL,
+        "STORED_RESULT_TTL": compact.DEFAULTS["result_ttl"],
+        "CANCELED_TTL": defaults.CANCELED_TTL,
+        "RUN_FIELDS": codec.RUN_FIELDS,
+        "N_RUN_FIELDS": len(codec.RUN_FIELDS),
+        "TIED_FIELDS": codec.TIED_FIELDS,
+        "N_TIED_FIELDS": len(codec.TIED_FIELDS),
+        "FIRST_SCHEMA": schema.FIRST,
+    }.items()
+}
+#: Values that the loader sets.
+OPEN = frozenset(FleetConstants().literals())
+#: What Redis gives to every script.
+GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
+
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
+_FUNCTION = re.compile(r"local function (\w+)\(")
+_EXPRESSION = re.compile(r"local function (\w+)\((\w+)\) return (.*) end$")
+_VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --.*)?$")
+_CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
+_CONSTANT = re.compile(r"[A-Z][A-Z_]+")
+_NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
+_STRING = r"'[^'\n]*'"
+_COMMENT = re.compile(rf"({_STRING})|--.*")
+_LITERAL = re.compile(rf"""P \.\. {_STRING}|{_STRING}|"[^"]*"|[\d.e^ *-]+""")
+_SIMPLE = re.compile(r"[\w.]+|'\w*'")
+_WORD = re.compile(rf"{_STRING}|--[^\n]*|(?<!\.)\.\w+|\w+")
+_PARENTHESIS = re.compile(rf"{_STRING}|[()]")
+#: Words of Lua and of its libraries that a small function may use.
+_KNOWN = frozenset("nil or and not tonumber math floor max min string match find sub".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a script. `file`, `number`: where it stands in the sources; a line that the build adds has no file."""
+
+    text: str
+    file: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function at the left margin: a range of lines."""
+
+    name: str
+    first: int
+    end: int
+
+
+# -- sources
+
+
+def headers(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the words of a source's header lines by kind; of a kind that has several lines, those of all."""
+    found = dict[str, tuple[str, ...]]()
+    for kind, words in _HEADER.findall(text):
+        found[kind] = found.get(kind, ()) + tuple(words.split())
+    return found
+
+
+def in_order(names: Sequence[str], read: Callable[[str], str]) -> list[str]:
+    """Return these includes in the order in which they stand in a script: each once, behind those that it includes itself.
+    `read`: text by name. Raises ValueError for includes that include each other."""
+    order = dict[str, None]()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ValueError(f"includes that include each other: {' -> '.join((*path, name))}")
+        if name not in order:
+            for other in headers(read(name)).get("INCLUDE", ()):
+                visit(other, (*path, name))
+            order[name] = None
+
+    for name in names:
+        visit(name, ())
+    return list(order)
+
+
+@cache
+def _includes() -> Mapping[str, Path]:
+    """Name -> file of each include; the folders are for people."""
+    return {path.stem: path for path in LUA.glob("include/*/*.lua")}
+
+
+def _path(name: str) -> Path:
+    if name not in _includes():
+        raise ValueError(f"no file of lua/include is called {name}.lua")
+    return _includes()[name]
+
+
+def include(name: str) -> str:
+    """Return the text of `lua/include/*/<name>.lua`. Raises ValueError if there is none."""
+    return _read(_path(name))
+
+
+@cache
+def _read(path: Path) -> str:
+    return path.read_text()
+
+
+def script_names() -> list[str]:
+    """Return the names of all scripts."""
+    return sorted(path.stem for path in LUA.glob("*.lua"))
+
+
+def _lines_of(path: Path, source: str) -> Iterator[Line]:
+    """The lines of a source that hold code."""
+    for number, text in enumerate(source.splitlines(), 1):
+        if text and not text.lstrip().startswith("--"):
+            yield Line(text, path.relative_to(LUA).as_posix(), number)
+
+
+# -- the build
+
+
+def build(name: str, read: Callable[[Path], str] = _read) -> str:
+    """Return the built text of a script. `read`: the text of a source. Raises ValueError for a source that can't be built, SyntaxError for one
+    that is no Lua."""
+    head = headers(read(LUA / f"{name}.lua"))
+    includes = in_order(head.get("INCLUDE", ()), lambda one: read(_path(one)))
+    files = {path: read(path) for path in [*map(_path, includes), LUA / f"{name}.lua"]}
+    rare = [{word for text in files.values() for word in headers(text).get(kind, ())} for kind in ("RARE", "RARER")]
+    arguments = {f"K_{key}": f"KEYS[{nth}]" for nth, key in enumerate(head.get("KEYS", ()), 1)}
+    arguments |= {f"A_{argument}": f"ARGV[{nth}]" for nth, argument in enumerate(head.get("ARGV", ()), 1)}
+    arguments["REST"] = str(len(head.get("ARGV", ())) + 1)
+    lines = without_unused([line for path, text in files.items() for line in _lines_of(path, text)])
+    lines = made_when_called(lines, rare)
+    lines = [replace(line, text=_COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
+    lines = inlined(lines)
+    lines = folded(with_values(lines, CONSTANTS | arguments))
+    text = "".join(f"-- {kind}: {' '.join(words)}\n" for kind, words in head.items() if kind in ("KEYS", "ARGV", "FLAGS"))
+    text += "".join(_marked(lines))
+    scope = Scope(text)
+    if undefined := sorted({word for word, _ in scope.free} - GLOBALS - OPEN):
+        raise ValueError(f"{name}: {', '.join(undefined)} is not defined")
+    return text
+
+
+def functions(lines: Sequence[Line]) -> list[Function]:
+    """Return the functions at the left margin, in order. Their bodies are indented."""
+    found, first, name = list[Function](), 0, ""
+    for at, line in enumerate(lines):
+        match = _FUNCTION.match(line.text)
+        if match and not line.text.endswith(" end"):
+            first, name = at, match[1]
+        elif match:
+            found.append(Function(match[1], at, at + 1))
+        elif name and line.text == "end":
+            found.append(Function(name, first, at + 1))
+            name = ""
+    return found
+
+
+def _words(lines: Iterable[Line]) -> Counter[str]:
+    return Counter(word for line in lines for word in _WORD.findall(line.text))
+
+
+def without_unused(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines without functions that nothing names: includes bring all of theirs."""
+    words, kept, cut = _words(lines), functions(lines), set[int]()
+    while unused := [one for one in kept if words[one.name] < 2]:
+        kept = [one for one in kept if words[one.name] > 1]
+        for one in unused:
+            words.subtract(_words(lines[one.first : one.end]))
+            cut.update(range(one.first, one.end))
+    return [line for at, line in enumerate(lines) if at not in cut]
+
+
+def made_when_called(lines: Sequence[Line], groups: Sequence[Collection[str]]) -> list[Line]:
+    """Return the lines with the functions of these names made by the first call of one of their group, which `rare`, a new name, sees to;
+    and with them variables that they alone use. To make a function costs more than many a call of one, and what several take from outside
+    is then taken once. Raises ValueError if one is handed on as a value.
+    """
+    defined = Counter(one.name for one in functions(lines))
+    groups = [names for names in groups if sum(defined[name] for name in names) > 1]
+    lines, own = _without_variables_of(lines, groups)
+    found = [[one for one in functions(lines) if one.name in names] for names in groups]
+    everything = sorted((one for group in found for one in group), key=lambda one: one.first)
+    if not everything:
+        return list(lines)
+    number = {one.name: nth for nth, one in enumerate((one for group in found for one in group), 1)}
+    calls = re.compile(rf"{_STRING}|--[^\n]*|\b(pcall\()?(?<!\.)\b({'|'.join(number)})\b(\(\)?|, |\))?")
+
+    def with_calls(part: Iterable[Line], known: Collection[str] = ()) -> Iterator[Line]:
+        def call(match: re.Match[str]) -> str:
+            before, name, after = match.groups()
+            if not name or name in known:  # a string or a comment; one that is made beside it
+                return match[0]
+            if not after or bool(before) == after.startswith("("):
+                raise ValueError(f"{name} is made when it is called, and can't be handed on")
+            comma = ", " if after in ("(", ", ") else ")"
+            return f"{before or ''}rare{', ' if before else '('}{number[name]}{comma}"
+
+        return (replace(line, text=calls.sub(call, line.text)) for line in part)
+
+    new, at = [Line(f"local {', '.join(('rare', *(f'made_{nth}' for nth in range(len(found)))))}")], 0
+    for one in everything:
+        new += with_calls(lines[at : one.first])
+        at = one.end
+    new.append(Line("rare = function(nth, ...)"))
+    first = 0
+    for nth, group in enumerate(found):
+        names = [one.name for one in group]
+        made = [*own[nth], *(line for one in group for line in lines[one.first : one.end])]
+        new += [Line(f"if nth <= {first + len(group)} then"), Line(f"if not made_{nth} then")]
+        new += with_calls(made, names)
+        new += [Line(f"made_{nth} = {{ {', '.join(names)} }}"), Line("end")]
+        new += [Line(f"return made_{nth}[nth{f' - {first}' if first else ''}](...)"), Line("end")]
+        first += len(group)
+    return [*new, Line("end"), *with_calls(lines[at:])]
+
+
+def _without_variables_of(lines: Sequence[Line], groups: Sequence[Collection[str]]) -> tuple[list[Line], list[list[Line]]]:
+    """The lines without the variables that the functions of one group alone use, and those of each group."""
+    inside = dict[int, int]()
+    for one in functions(lines):
+        for nth, names in enumerate(groups):
+            if one.name in names:
+                inside |= dict.fromkeys(range(one.first, one.end), nth)
+                break
+    outside = _words(line for at, line in enumerate(lines) if at not in inside)
+    words = [set(_words(line for at, line in enumerate(lines) if inside.get(at) == nth)) for nth in range(len(groups))]
+    rest, own = list[Line](), [list[Line]() for _ in groups]
+    for line in lines:
+        match = _VARIABLES.match(line.text)
+        names = set(match[1].split(", ")) if match else set()
+        users = [nth for nth, known in enumerate(words) if names & known]
+        if len(users) == 1 and all(outside[name] < 2 for name in names):
+            own[users[0]].append(line)
+        else:
+            rest.append(line)
+    return rest, own
+
+
+def inlined(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with the calls of small functions replaced by what they return: of those that use their one argument, once, P and
+    what is Lua's own, and nothing else."""
+    small = dict[str, tuple[str, str]]()
+    values = {word for line in lines for word in re.findall(r"\b\w+\b(?!\()", line.text)}
+    for line in lines:
+        if not (match := _EXPRESSION.match(line.text)):
+            continue
+        name, parameter, value = match.groups()
+        words = [word for word in re.findall(rf"{_STRING}|\w+", value) if word[0] != "'"]
+        others = [word for word in words if word not in _KNOWN and not word.isdecimal()]
+        if others.count(parameter) == 1 and set(others) <= {parameter, "P"} and name not in values:
+            small[name] = parameter, value
+    if not small:
+        return list(lines)
+    calls = re.compile(rf"\b({'|'.join(small)})\(")
+    return [
+        replace(line, text=_inlined(line.text, small, calls))
+        for line in lines
+        if not ((match := _EXPRESSION.match(line.text)) and match[1] in small)
+    ]
+
+
+def _inlined(text: str, small: Mapping[str, tuple[str, str]], calls: re.Pattern[str]) -> str:
+    pieces, at = list[str](), 0
+    while call := calls.search(text, at):
+        end = _closing(text, call.end())
+        parameter, value = small[call[1]]
+        argument = _inlined(text[call.end() : end], small, calls)
+        if not _SIMPLE.fullmatch(argument):
+            argument = f"({argument})"
+        body = re.sub(
+            rf"{_STRING}|\w+", lambda word, known=(parameter, argument): known[1] if word[0] == known[0] else word[0], value
+        )  # type: ignore[misc]
+        pieces += (text[at : call.start()], f"({body})")
+        at = end + 1
+    return "".join((*pieces, text[at:]))
+
+
+def _closing(text: str, at: int) -> int:
+    """The position of the parenthesis that closes the one opened before `at`. ValueError if it does not stand in the line."""
+    depth = 1
+    for match in _PARENTHESIS.finditer(text, at):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if not depth:
+            return match.start()
+    raise ValueError(f"the arguments of a small function stand in one line: {text}")
+
+
+def with_values(lines: Iterable[Line], values: Mapping[str, str]) -> list[Line]:
+    """Return the lines with values in the places of their names."""
+    return [replace(line, text=_NAMED.sub(lambda match: values.get(match[0], match[0]), line.text)) for line in lines]
+
+
+def folded(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines with constants in the places of their names."""
+    known, rest = dict[str, str](), list[Line]()
+    for line in lines:
+        match = _CONSTANTS.match(line.text)
+        names, values = (match[1].split(", "), match[2].split(", ")) if match else ([], [])
+        if not match or len(names) != len(values):
+            rest.append(line)
+            continue
+        constant = {
+            name: value
+            for name, value in zip(names, values, strict=True)
+            if _CONSTANT.fullmatch(name) and _LITERAL.fullmatch(_opened(value))
+        }
+        bare = ("'", '"', "P ")
+        known |= {
+            name: value if value.startswith(bare) or value.isdecimal() or value in OPEN else f"({value})"
+            for name, value in constant.items()
+        }
+        left = [(name, value) for name, value in zip(names, values, strict=True) if name not in constant]
+        if left:
+            text = f"local {', '.join(name for name, _ in left)} = {', '.join(value for _, value in left)}"
+            rest.append(replace(line, text=text))
+    return with_values(rest, known)
+
+
+def _opened(value: str) -> str:
+    """The value with a number in the place of each constant of a fleet."""
+    return re.sub(r"\b[A-Z_]+\b", lambda match: "0" if match[0] in OPEN - {"P"} else match[0], value)
+
+
+def _marked(lines: Iterable[Line]) -> Iterator[str]:
+    """The lines, with a mark before each run that stands together in one source."""
+
+    def run(numbered: tuple[int, Line]) -> tuple[str, int]:
+        at, line = numbered
+        return line.file, line.number - at if line.file else 0
+
+    for (file, _), part in groupby(enumerate(lines), run):
+        texts = [line for _, line in part]
+        yield f"--@{file}:{texts[0].number}\n" if file else "--@\n"
+        yield from (f"{line.text}\n" for line in texts)
+
+
+# -- the command
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write what has changed; with `--check`, return 1 in place of that."""
+    built = {BUILT / f"{name}.lua": build(name) for name in script_names()}
+    stale = [path for path, text in built.items() if not path.exists() or path.read_text() != text]
+    gone = [path for path in BUILT.glob("*.lua") if path not in built]
+    if "--check" in arguments:
+        if stale or gone:
+            print(f"lua: not built from their sources: {' '.join(sorted(path.stem for path in [*stale, *gone]))}; run: make lua")
+        return 1 if stale or gone else 0
+    BUILT.mkdir(exist_ok=True)
+    for path in stale:
+        path.write_text(built[path])
+    for path in gone:
+        path.unlink()
+    print(f"lua: {len(built)} scripts, {len(stale) + len(gone)} of them changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
