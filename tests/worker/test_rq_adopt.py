@@ -127,4 +127,4 @@ def test_info_as_a_document_counts_theirs_apart(conn: redis.Redis, redis_url: st
         timeout=30,
     )
     (queue,) = json.loads(told.stdout)["queues"]
-    assert (queue["name"], queue["count"], queue["rq"]) == ("sms", 0, 1)
+    assert (queue["name"], queue["queue_length"], queue["rq_count"]) == ("sms", 0, 1)

@@ -160,7 +160,7 @@ def test_info_shows_workers_and_queues(workers: Workers, conn: redis.Redis, tmp_
     shown = json.loads(info("--json"))
     (queue,) = shown["queues"]
     (worker,) = shown["workers"]
-    assert (queue["name"], queue["high"], queue["started"]) == ("sms", 1, 2)
+    assert (queue["name"], queue["by_priority"]["high"], queue["active_count"]) == ("sms", 1, 2)
     assert (worker["name"], worker["state"], worker["queues"]) == ("alpha", "busy", ["sms"])
     text = info()
     assert "alpha" in text
