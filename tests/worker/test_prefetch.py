@@ -69,7 +69,7 @@ def test_many_short_jobs_cost_few_round_trips(workers: Workers, conn: redis.Redi
     jobs = at_once(conn, *[("pid",)] * 400)
     finished(conn, *jobs)
     assert conn.info("commandstats")["cmdstat_evalsha"]["calls"] < len(jobs)
-    assert {field(conn, job.id, "deliveries") for job in jobs} <= {"1", "2", "3"}
+    assert sum(int(field(conn, job.id, "deliveries")) for job in jobs) < 1.5 * len(jobs)
     assert any(marked(conn, job) for job in jobs)
 
 
