@@ -12,6 +12,7 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from fusion.exceptions import SchemaMismatch
 from fusion.runtime.backoff import Backoff
+from fusion.store.client.classify import without_place
 from fusion.store.client.connections import classify, one_line
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ def refusable(call: Callable[[], T]) -> Callable[[], T]:
         try:
             return call()
         except ResponseError as error:
-            text = " ".join(str(error).split(" script: ")[0].split())  # what follows names the script by its hash
+            text = " ".join(without_place(str(error)).split())
             if isinstance(error, OutOfMemoryError):
                 raise ServerFull(f"OOM {text.removeprefix('OOM ')}") from error
             if classify(error) != "bug":

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 from fusion import Queue
 from fusion.cli.main import cli
+from fusion.kernel import recurrence
 from fusion.store.access import inspector_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,6 +132,7 @@ def test_the_first_job_runs_as_the_readme_has_it(where: str, clone: Path, tmp_pa
 
 def test_the_examples_of_enqueue(conn: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUSION_REDIS_URL", redis_url)
+    monkeypatch.setattr(recurrence, "_declared", [])  # what the block declares is no other test's
     (code,) = [block for block in blocks(README, "python") if "enqueue_in" in block]
     names: dict[str, object] = {}
     exec(code, names)  # noqa: S102

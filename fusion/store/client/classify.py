@@ -80,15 +80,20 @@ def reply_code(error: BaseException) -> str:
     return code if code.isupper() else ""
 
 
+_PLACE = re.compile(r"\.? script: [0-9a-f]{40}, on @\S+$| \(fusion/store/lua/\S+\)$")
 _FULL = "is full and takes no more: raise its maxmemory, or make room there"
 _NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: look at its log and at the room on its disk"}
+
+
+def without_place(text: str) -> str:
+    """Return the text of an error without the line of the script in which it came up, which helps only where the script is wrong."""
+    return _PLACE.sub("", text)
 
 
 def one_line(error: BaseException, where: str | None = None) -> str:
     """Word an error in one line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
     text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
     text = re.sub(r",? with args beginning with:.*", "", text)  # what was sent: the server quotes it
-    text = re.sub(r"\.? script: [0-9a-f]{40}, on @\S+$", "", text)
     text = re.sub(r"^Error \S+ (?:connecting to|while \w+ \w+) \S+\. ", "", text)
     if isinstance(error, (ConfigurationError, StoreUnavailable)):
         return text
@@ -97,6 +102,7 @@ def one_line(error: BaseException, where: str | None = None) -> str:
     kind = classify(error)
     if kind == "bug":
         return f"{server} answered with an error Fusion did not expect: {type(error).__name__}: {text}"
+    text = without_place(text)
     if kind == "configuration":
         return f"{server} {_configuration(error, code, text)}"
     if code in _NO_ROOM or isinstance(error, errors.OutOfMemoryError):
