@@ -16,7 +16,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.jobs import requeue
 from fusion.cli.operations import delete
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 
@@ -50,19 +50,18 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
     """
     from fusion.cli.job_render import lines
     from fusion.exceptions import InvalidName, NoSuchJobError
-    from fusion.jobs.sheet import sheet
-    from fusion.jobs.sheet_document import document
     from fusion.store.access import sheet_inspector_of
     from fusion.store.layout.names import check_job_id
+    from fusion.views.job_sheet import JobView, read_job
 
     try:
-        found = sheet(sheet_inspector_of(cli.looking), check_job_id(job_id))
+        found = read_job(sheet_inspector_of(cli.looking), check_job_id(job_id))
     except (NoSuchJobError, InvalidName):
         if told := _instead(cli, job_id):
             raise NoSuchJobError(told) from None
         raise
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, **document(found, details=True, trace=trace)}))
+        echo_json(JobView.of(found, about=True, trace=trace))
         return
     for line in lines(found, trace=trace):
         echo(line)

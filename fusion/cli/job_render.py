@@ -12,9 +12,10 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import room, table
 from fusion.cli.times import here, told
 from fusion.jobs.sheet import Sheet
-from fusion.jobs.sheet_document import document
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.score import CLASSES
+from fusion.views.base import EVERYONE, to_json
+from fusion.views.job_sheet import JobView
 
 #: Columns of the names in front; of a text without a terminal.
 _LABEL = 12
@@ -25,7 +26,7 @@ _NAMES = {number: name for name, number in CLASSES.items()}
 
 def lines(sheet: Sheet, *, trace: bool = False) -> list[str]:
     """All of it, section by section; those with nothing in them are left out."""
-    known = document(sheet, details=True, trace=trace)
+    known = to_json(JobView.of(sheet, about=True, trace=trace), EVERYONE)
     sections = (_head, _why, _error, _way, _tries, _call, _kin, _ends, _events, _log)
     found: list[str] = []
     for section in sections:

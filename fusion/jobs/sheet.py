@@ -20,6 +20,7 @@ from fusion.store.layout.codec import text
 from fusion.store.query.rows import entered_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from fusion.store.read.job_facts import JobFacts, Kin
@@ -110,11 +111,14 @@ class Sheet(JobFields):
         return self.seen(*(self.facts.others[one] for one in ids if one in self.facts.others))
 
 
-def sheet(inspector: SheetInspector, job_id: str, scope: Scope = EVERYTHING, *, stream: bool = True) -> Sheet:
-    """Read a job: three round trips, or four; without `stream` none of its events, which is much cheaper.
+def sheet(
+    inspector: SheetInspector, job_id: str, scope: Scope = EVERYTHING, *, stream: bool = True, more: Iterable[str] = ()
+) -> Sheet:
+    """Read a job: three round trips, or four; without `stream` none of its events, which is much cheaper. `more`: further fields to read of its
+    record.
 
     NoSuchJobError if there is no record of it, or it is of a queue outside of `scope`."""
-    facts = inspector.facts(job_id, stream=stream)
+    facts = inspector.facts(job_id, stream=stream, more=more)
     if facts is None or not seen(scope, {name: facts.row.get(name) for name in QUEUES}):
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
     return Sheet(facts, scope)

@@ -32,6 +32,10 @@ NOBODY: frozenset[str] = frozenset()
 EVERYONE: frozenset[str] = frozenset({"read", "operate", "admin"})
 
 
+def _text(stored: bytes | None) -> str:
+    return (stored or b"").decode("utf-8", "replace")
+
+
 class _Absent:
     def __repr__(self) -> str:
         return "ABSENT"
@@ -51,7 +55,8 @@ class Unmasked(str):
 class Shown:
     """What is known of one field of a view. `name`: as JSON spells it. `meaning`: one sentence. `unit`: of a number, empty if it counts.
 
-    `how`: masks the value. `scopes`: who sees details, or sees a masked field unmasked; empty: anybody.
+    `how`: masks the value. `scopes`: who sees details, or sees a masked field unmasked; empty: anybody. `record`: the field of the stored record
+    that it is, where it is one as it stands.
     """
 
     attribute: str
@@ -62,6 +67,7 @@ class Shown:
     how: Callable[[Any], Any] | None
     scopes: frozenset[str]
     optional: bool
+    record: str
 
 
 class View:
@@ -72,22 +78,46 @@ class View:
     #: The name of its schema in OpenAPI; empty: it stands inside the schemas of others.
     SCHEMA: ClassVar[str] = ""
 
+    @classmethod
+    def records(cls) -> tuple[str, ...]:
+        """Return the fields of the stored record that fields of this view are."""
+        return tuple(one.record for one in cls.FIELDS if one.record)
 
-def public(meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING) -> Any:
+    @classmethod
+    def recorded(cls, row: Mapping[str, bytes]) -> dict[str, Any]:
+        """Take these fields from a record, as text; None for what it lacks."""
+        return {one.attribute: _text(row.get(one.record)) or None for one in cls.FIELDS if one.record}
+
+
+def public(meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING, record: str = "") -> Any:
     """Declare a field that anybody sees who may see the thing: an id, a name, a state, a time, a count. It may be missing with `default=ABSENT`."""
-    return _declared("public", meaning, unit, name, default=default)
+    return _declared("public", meaning, unit, name, default=default, record=record)
 
 
-def masked(meaning: str, how: Callable[[Any], Any], *, unless: Iterable[str] = (), name: str = "", default: Any = MISSING) -> Any:
+def masked(
+    meaning: str,
+    how: Callable[[Any], Any],
+    *,
+    unless: Iterable[str] = (),
+    name: str = "",
+    default: Any = MISSING,
+    record: str = "",
+) -> Any:
     """Declare a field whose value is replaced by `how(value)`. Those with a scope of `unless` see an `Unmasked` text as it is."""
-    return _declared("masked", meaning, "", name, how=how, scopes=unless, default=default)
+    return _declared("masked", meaning, "", name, how=how, scopes=unless, default=default, record=record)
 
 
 def details(
-    meaning: str, *, scopes: Iterable[str] = ("operate",), how: Callable[[Any], Any] | None = None, unit: str = "", name: str = ""
+    meaning: str,
+    *,
+    record: str = "",
+    scopes: Iterable[str] = ("operate",),
+    how: Callable[[Any], Any] | None = None,
+    unit: str = "",
+    name: str = "",
 ) -> Any:
     """Declare a field that only these scopes see. It is missing for all others, and where nobody asked for it."""
-    return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT)
+    return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT, record=record)
 
 
 def stored(meaning: str) -> Any:
@@ -104,10 +134,19 @@ def _declared(
     how: Callable[[Any], Any] | None = None,
     scopes: Iterable[str] = (),
     default: Any = MISSING,
+    record: str = "",
 ) -> Any:
     if not meaning.endswith("."):
         raise TypeError(f"{meaning!r}: say what the field means, in a sentence")
-    facts = {"name": name, "holds": holds, "meaning": meaning, "unit": unit, "how": how, "scopes": frozenset(scopes)}
+    facts = {
+        "name": name,
+        "holds": holds,
+        "meaning": meaning,
+        "unit": unit,
+        "how": how,
+        "scopes": frozenset(scopes),
+        "record": record,
+    }
     return field(default=default, metadata={_KEY: facts | {"optional": default is ABSENT}})
 
 

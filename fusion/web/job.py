@@ -21,7 +21,6 @@ from fusion.exceptions import (
     QueueFull,
 )
 from fusion.job import Job
-from fusion.jobs.sheet import sheet
 from fusion.jobs.tree import LARGEST, tree
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of, sheet_inspector_of, trash_inspector_of
@@ -29,11 +28,11 @@ from fusion.store.layout.codec import text
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
 from fusion.views.job import CalledOffView, CopiedView, DeletedView, RequeuedView, TreeView
+from fusion.views.job_sheet import JobView, read_job
 from fusion.web.calls import check_task, read_edit
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Param, Route
-from fusion.web.views import job_view
 from fusion.web.within import check_job, check_new, check_sound, seen_jobs, taken
 
 #: What of a job may be asked for beside what everybody sees: what it is about needs `operate`.
@@ -57,7 +56,7 @@ class OneJob:
         """What is answered where."""
         one = "/api/v1/jobs/{id}"
         return [
-            Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer="Job", by_queue=True),
+            Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer=JobView, by_queue=True),
             Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer=DeletedView, by_queue=True),
             Route("POST", f"{one}/delete", self.delete, "admin", "delete", body="Purge", answer=DeletedView, by_queue=True),
             Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer=TreeView, by_queue=True, rows="nodes"),
@@ -78,8 +77,9 @@ class OneJob:
         looking, broken = forgiving(self._connection)
         try:
             job_id, stream = check_job_id(request.params["id"]), "events" in include
-            found = sheet(sheet_inspector_of(looking), job_id, request.scope, stream=stream)
-            return Response.json(job_view(found, **{name: name in include for name in INCLUDES if name != "events"}))
+            found = read_job(sheet_inspector_of(looking), job_id, request.scope, stream=stream)
+            shown = JobView.of(found, about="arguments" in include, trace="trace" in include, raw="result" in include)
+            return Response.view(shown, scopes=request.scopes)
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
             way = f"POST /api/v1/trash/{request.params['id']}/restore"

@@ -68,8 +68,6 @@ class Route:
     @property
     def answer_schema(self) -> dict[str, Any]:
         """The JSON Schema of its answer."""
-        if isinstance(self.answer, str):
-            return {"$ref": f"#/components/schemas/{self.answer}"}
         return {} if self.answer is None else schema(self.answer)
 
     @property

@@ -13,10 +13,11 @@ from fusion import Job, Queue, Retry
 from fusion.enqueue.copying import Edit, copy_job
 from fusion.exceptions import BadSignature, InvalidJobOperation, InvalidName, NoSuchJobError, OptionError, PayloadTooLarge
 from fusion.jobs.sheet import sheet
-from fusion.jobs.sheet_document import document
 from fusion.settings import Settings, use_settings
 from fusion.store.access import sheet_inspector_of
 from fusion.store.write.broker import Broker
+from fusion.views.base import EVERYONE, to_json
+from fusion.views.job_sheet import JobView
 from tests.kit.hands import Hand, everything
 
 TASK = "tasks.sms.sendSMS"
@@ -32,7 +33,7 @@ def _failed(conn: redis.Redis, *args: Any, queue: str = "sms", **more: Any) -> s
 
 
 def _shown(conn: redis.Redis, job_id: str) -> Any:
-    return document(sheet(sheet_inspector_of(conn), job_id), details=True)
+    return to_json(JobView.of(sheet(sheet_inspector_of(conn), job_id), about=True), EVERYONE)
 
 
 def test_a_copy_is_a_new_job_with_the_same_options(conn: redis.Redis) -> None:

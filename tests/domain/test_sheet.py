@@ -16,7 +16,6 @@ from fusion import Queue, Retry
 from fusion.cli.job_render import lines
 from fusion.exceptions import NoSuchJobError
 from fusion.jobs.sheet import Sheet, sheet
-from fusion.jobs.sheet_document import document
 from fusion.kernel.scope import Scope
 from fusion.settings import use_settings
 from fusion.settings.settings import Settings
@@ -24,10 +23,17 @@ from fusion.store.access import sheet_inspector_of
 from fusion.store.read.sheet_inspector import ALL, FIELDS, LARGEST, SheetInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
+from fusion.views.base import EVERYONE, NOBODY, to_json
+from fusion.views.job_sheet import JobView
 from tests.kit.hands import Hand
 
 TASK = "tasks.sms.sendSMS"
 SECRET = "+4915112345678"
+
+
+def document(found: Sheet, *, details: bool = False, trace: bool = False) -> Any:
+    """The sheet as JSON shows it to who asked for these details, and may see them."""
+    return to_json(JobView.of(found, about=details, trace=trace), EVERYONE if details or trace else NOBODY)
 
 
 def read(conn: redis.Redis, job_id: str = "a") -> Sheet:

@@ -71,21 +71,23 @@ _Answers = Mapping[str, Any]
 class SheetInspector(InspectorBase):
     """Reads one job with all that it is bound to. What an outsider made of a key reads as if it were empty."""
 
-    def facts(self, job_id: str, *, stream: bool = True) -> JobFacts | None:
-        """Read what is known of a job; None if there is no record of it. `stream`: with its events, which costs more than all the rest."""
-        keys, key = self.keys, self.keys.job(job_id)
+    def facts(self, job_id: str, *, stream: bool = True, more: Iterable[str] = ()) -> JobFacts | None:
+        """Read what is known of a job; None if there is no record of it. `stream`: with its events, which costs more than all the rest.
+
+        `more`: fields to read besides `FIELDS`."""
+        keys, key, fields = self.keys, self.keys.job(job_id), tuple(dict.fromkeys((*FIELDS, *more)))
         first = self._together(
             {
                 "now": lambda pipe: pipe.time(),
                 "there": lambda pipe: pipe.hexists(key, "status"),
                 "children": lambda pipe: pipe.zrange(keys.children(job_id), 0, NAMED - 1),
                 "children_count": lambda pipe: pipe.zcard(keys.children(job_id)),
-                **{f"size:{name}": _on(lambda pipe, name: pipe.hstrlen(key, name), name) for name in FIELDS},
+                **{f"size:{name}": _on(lambda pipe, name: pipe.hstrlen(key, name), name) for name in fields},
             }
         )
         if not first["there"]:
             return None  # nothing else was asked for, whose own troubles would count as this job's
-        sizes = {name: int(first[f"size:{name}"] or 0) for name in FIELDS}
+        sizes = {name: int(first[f"size:{name}"] or 0) for name in fields}
         wanted = list(dict.fromkeys(["seq", "status", *_affordable(sizes)]))
         children = [codec.text(one) for one in first["children"] or ()]
         second = self._together(

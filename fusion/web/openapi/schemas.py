@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
-from fusion.web.openapi import sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
-    NUMBER,
     TEXT,
-    TIME,
     WHOLE,
     Schema,
-    also,
     fields,
     maybe,
     none_or,
     one_of,
-    some,
 )
-
-_CUT = none_or(fields(text=TEXT, bytes=WHOLE, cut=FLAG))
-_JOB = fields(
-    id=TEXT,
-    status=TEXT,
-    queue=TEXT,
-    original_queue=TEXT,
-    priority=WHOLE,
-    log_tag=none_or(TEXT),
-    concurrency_key=none_or(TEXT),
-    created_at=none_or(TIME),
-    enqueued_at=none_or(TIME),
-    scheduled_at=none_or(TIME),
-    started_at=none_or(TIME),
-    ended_at=none_or(TIME),
-    attempts=WHOLE,
-    lost=WHOLE,
-    deliveries=WHOLE,
-    retry_count=WHOLE,
-    worker=none_or(TEXT),
-    quarantined=FLAG,
-    error=none_or({"type": "object", "properties": {"class": TEXT, "at": none_or(TEXT)}}),
-    progress=none_or(fields(done=NUMBER, total=none_or(NUMBER), at=none_or(TIME), note=maybe(none_or(TEXT)))),
-    reason=maybe(_CUT),
-    result=maybe(_CUT),
-    callback_error=maybe(_CUT),
-    runs=maybe(
-        some(fields(outcome=TEXT, started_at=none_or(TIME), ended_at=none_or(TIME), worker=none_or(TEXT), error=none_or(_CUT)))
-    ),
-)
-
 
 _CALL: Schema = {
     "type": "object",
@@ -70,7 +34,6 @@ SCHEMAS: dict[str, Schema] = {
     "Error": fields(error=fields(code=TEXT, message=TEXT, field=maybe(TEXT))),
     "Call": _CALL,
     "PutBackOrCall": {"anyOf": [fields(job_id=TEXT), {**_CALL}]},
-    "Job": also(_JOB, sheet.SHEET),
     "Force": fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})),
     "KeyLimit": fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))),
     "JobId": fields(job_id=TEXT),

@@ -17,7 +17,7 @@ OF_SHEETS = (
         "sheet2",
         "a traceback shows what the task was given",
         "domain/test_sheet.py::test_a_masked_value_is_nowhere",
-        Edit("fusion/jobs/sheet_document.py", "masked_text(line.strip(), _LINE, source=source)", "line.strip()"),
+        Edit("fusion/jobs/sheet_texts.py", "masked_text(line.strip(), _LINE, source=source)", "line.strip()"),
     ),
     a_mutant(
         "copy1",
