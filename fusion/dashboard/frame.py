@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fusion.dashboard import filters
+from fusion.dashboard.leftover import leftovers
 from fusion.dashboard.static_files import address_of
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import program
@@ -58,11 +59,15 @@ class Frame:
             "links": self._links,
             "said": said,
             "still": False,
+            "leftovers": (),
             "logout": self._sessions,
             "here": view.request.prefix + here,
             "here_path": here,
             "static": lambda name: view.request.prefix + address_of(name),
         }
+        shown = context.get(page.noun) if page.shows else None
+        if page.shows and shown:
+            around["leftovers"] = leftovers(environment(), page.template, page.noun, page.shows, shown)
         return environment().get_template(page.template).render({**around, **context}).encode("utf-8", "replace")
 
     def bare(self, template: str, prefix: str, **context: Any) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from fusion.dashboard.calls import KEPT, Calls
+from fusion.views.base import View as Shown
 from fusion.web.exchange import HttpError, Request
 
 #: Bytes of a form.
@@ -23,7 +24,10 @@ _SAID = 400
 class Page:
     """One page: `load` asks the API for what its template shows; `status` among it is the answer's, with `still` it does not refresh itself.
     `nav`: its name in the navigation; empty: it stands under that page whose path its own begins with.
-    `fleet`: it is about all queues, and closed to who may see some alone."""
+    `fleet`: it is about all queues, and closed to who may see some alone.
+
+    `shows`: the view that it is about, which stands in its context as `noun`. Fields that its template does not place follow below it, under
+    "All fields"."""
 
     path: str
     template: str
@@ -32,6 +36,8 @@ class Page:
     nav: str = ""
     scope: str = "read"
     fleet: bool = False
+    shows: type[Shown] | None = None
+    noun: str = "one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,3 +73,14 @@ def test_pages_are_compressed_for_who_takes_it(client: Browser) -> None:
 def test_an_unknown_page_is_told_as_a_page(client: Browser) -> None:
     told = client.get("/nothing")
     assert told.status == 404 and "text/html" in told.headers["content-type"]
+
+
+def test_a_field_that_no_template_places_stands_under_all_fields(client: Browser, conn: redis.Redis) -> None:
+    """Nobody has to touch a page for a new field of a view to be seen."""
+    Queue("sms", conn).enqueue("tests.jobs.basic.noop", job_id="plain", log_tag="SMS_OTP")
+    page = client.get("/queues/sms")
+    below = page.html.partition("All fields</summary>")[2]
+    assert "<dt title=" in below and ">deferred_count</dt>" in below and ">rq_count</dt>" in below
+    assert ">queue_length</dt>" not in below, "its template places it"
+    job = client.get("/jobs/plain").html.partition("All fields</summary>")[2]
+    assert ">retry_count</dt>" in job and ">id</dt>" not in job

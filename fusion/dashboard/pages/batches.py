@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, View
+from fusion.views.batch import BatchView
 
 _PAGE, _MEMBERS = 100, 200
 #: What members have come to, in the order in which a bar shows them.
@@ -41,6 +42,6 @@ def _id(view: View) -> str:
 
 PAGES = (
     Page("/batches", "batches.html", "Batches", batches, nav="Batches", fleet=True),
-    Page("/batches/{id}", "batch.html", "Batch", batch, fleet=True),
+    Page("/batches/{id}", "batch.html", "Batch", batch, fleet=True, shows=BatchView),
     Action("/batches/{id}/cancel", cancel, fleet=True),
 )

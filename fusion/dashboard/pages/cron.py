@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, Said, View
+from fusion.views.cron import CronEntryListedView
 
 #: The light of each state of an entry; of each decision also its words, and what its rules mean.
 LIGHTS = {"active": "good", "paused": "warn", "waits": "warn", "ended": "none", "error": "bad"}
@@ -72,7 +73,7 @@ def _name(view: View) -> str:
 
 PAGES = (
     Page("/cron", "cron.html", "Cron", entries, nav="Cron"),
-    Page("/cron/{name}", "cron_entry.html", "Cron entry", entry),
+    Page("/cron/{name}", "cron_entry.html", "Cron entry", entry, shows=CronEntryListedView),
     Action("/cron/{name}/run", run),
     Action("/cron/{name}/pause", pause, "admin"),
     Action("/cron/{name}/resume", resume, "admin"),

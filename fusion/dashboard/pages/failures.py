@@ -9,6 +9,7 @@ from fusion.dashboard.page import Page, View
 from fusion.dashboard.pages.job import pretty
 from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.words import VERBS, Verb
+from fusion.views.failure import FailureGroupView
 from fusion.web.exchange import HttpError
 
 #: Groups, and jobs of one, of one page.
@@ -65,5 +66,5 @@ def _example(view: View, job_id: str | None) -> Any:
 
 PAGES = (
     Page("/failures", "failures.html", "Failures", failures, nav="Failures"),
-    Page("/failures/{id}", "failure.html", "Failure", failure),
+    Page("/failures/{id}", "failure.html", "Failure", failure, shows=FailureGroupView, noun="group"),
 )

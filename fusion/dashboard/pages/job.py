@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fusion.dashboard.page import Action, Again, Page, Said, View
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.words import VERBS
+from fusion.views.job_sheet import JobView
 from fusion.web.exchange import HttpError
 
 #: Jobs of its graph, and of a page of the trash.
@@ -124,7 +125,7 @@ def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
 
 COPY = Page("/jobs/{id}/copy", "job_copy.html", "Edited copy", copying, scope="operate")
 PAGES: tuple[Page | Action, ...] = (
-    Page("/jobs/{id}", "job.html", "Job", job),
+    Page("/jobs/{id}", "job.html", "Job", job, shows=JobView, noun="job"),
     COPY,
     *(Action(f"/jobs/{{id}}/{name}", _doing(name), VERBS[name].scope) for name in ("requeue", "cancel", "stop", "delete")),
     Action("/jobs/{id}/restore", restore),

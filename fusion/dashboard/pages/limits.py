@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.pages.jobs import term
+from fusion.views.limit import KeyView
 
 _PAGE = 100
 #: Jobs that wait for a key, of those shown with it.
@@ -75,7 +76,7 @@ def _key(view: View) -> str:
 #: A key may have a `/` in it: its actions stand under a path of their own.
 PAGES = (
     Page("/limits", "limits.html", "Limits", limits, nav="Limits", fleet=True),
-    Page("/limits/{key}", "limit.html", "Concurrency key", limit, fleet=True),
+    Page("/limits/{key}", "limit.html", "Concurrency key", limit, fleet=True, shows=KeyView),
     Action("/limit/{key}/pause", pause, "admin", fleet=True),
     Action("/limit/{key}/resume", resume, "admin", fleet=True),
     Action("/limit/{key}/bound", bound, "admin", fleet=True),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb, subject
+from fusion.views.operation import OperationView
 from fusion.web.exchange import HttpError
 
 #: Operations of one page.
@@ -87,7 +88,7 @@ def _path(operation_id: str) -> str:
 PAGES: tuple[Page | Action, ...] = (
     Page("/operations", "operations.html", "Operations", operations, nav="Operations"),
     Page("/operations/new", "operation_new.html", "New operation", intended, scope="operate"),
-    Page("/operations/{id}", "operation.html", "Operation", operation),
+    Page("/operations/{id}", "operation.html", "Operation", operation, shows=OperationView, noun="operation"),
     Action("/operations", begin),
     Action("/operations/{id}/cancel", cancel),
 )

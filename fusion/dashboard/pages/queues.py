@@ -12,6 +12,7 @@ from urllib.parse import quote
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.pages.overview import CLASSES, times_of
+from fusion.views.queue import QueueView
 
 #: Queues of one page.
 _PAGE = 100
@@ -119,7 +120,7 @@ def _path(name: str) -> str:
 
 PAGES = (
     Page("/queues", "queues.html", "Queues", queues, nav="Queues"),
-    Page("/queues/{name}", "queue.html", "Queue", queue),
+    Page("/queues/{name}", "queue.html", "Queue", queue, shows=QueueView),
     Action("/queues/{name}/pause", pause, "admin"),
     Action("/queues/{name}/resume", resume, "admin"),
     Action("/queues/{name}/empty", empty, "admin"),

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, Said, View
+from fusion.views.worker import WorkerView
 
 _PAGE = 100
 _LIGHTS = {"dead": "bad", "can't load tasks": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
@@ -46,6 +47,6 @@ def told(verb: str) -> Action:
 
 PAGES: tuple[Page | Action, ...] = (
     Page("/workers", "workers.html", "Workers", workers, nav="Workers"),
-    Page("/workers/{name}", "worker.html", "Worker", worker),
+    Page("/workers/{name}", "worker.html", "Worker", worker, shows=WorkerView),
     *map(told, _TOLD),
 )

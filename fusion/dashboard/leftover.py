@@ -1,0 +1,50 @@
+"""Fields of a view that a page's template does not place: the page lists them under "All fields"."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fusion.views.base import View, described
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: Fields that differ at each look: a page that shows them is never the same as before.
+_MOVING = frozenset({"last_updated", "heartbeat_age", "oldest_age"})
+
+
+class Leftover(NamedTuple):
+    """A field that the template does not place."""
+
+    name: str
+    meaning: str
+    value: str
+
+
+def leftovers(environment: Environment, template: str, noun: str, kind: type[View], shown: Mapping[str, Any]) -> list[Leftover]:
+    """Return the fields of what is `shown`, the JSON of such a view, that the template does not mention as `noun.name`."""
+    placed = _placed(environment, template, noun)
+    return [
+        Leftover(one.name, described(one), _value(shown[one.name]))
+        for one in kind.FIELDS
+        if one.name in shown and one.name not in placed and one.name not in _MOVING
+    ]
+
+
+@cache
+def _placed(environment: Environment, template: str, noun: str) -> frozenset[str]:
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, template)
+    return frozenset(re.findall(rf'\b{noun}(?:\.get\("|\["|\.)(\w+)', source))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "\u2013"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
