@@ -18,6 +18,8 @@ from fusion.kernel.importing import check_path, how_to_allow, is_allowed
 from fusion.settings import get_settings
 from fusion.store.layout.names import check_queue_name
 from fusion.web.exchange import HttpError, listed
+from fusion.web.openapi.shapes import TEXT, Schema, fields, maybe, none_or
+from fusion.web.routing import Body
 
 #: Seconds for which a caller may have a thread of the server wait for replicas.
 LONGEST_WAIT = 30.0
@@ -71,6 +73,31 @@ class Stop:
 
     duration: float | None = None
     reason: str = ""
+
+
+#: Bodies that several routes take.
+PAUSE = Body(
+    "Pause",
+    fields(
+        duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until it is resumed."}), reason=maybe(none_or(TEXT))
+    ),
+)
+PURGE = Body("Purge", fields(purge=maybe({"type": "boolean", "description": "For good, not into the trash."})), needed=False)
+_CALL: Schema = {
+    "type": "object",
+    "properties": {
+        "queue": {"type": "string", "default": "default"},
+        "func": {"type": "string", "description": "The task by its dotted path."},
+        "args": {"type": "array"},
+        "kwargs": {"type": "object"},
+        "payload": {"description": "For `args` of this alone."},
+        **{name: {"description": f"{one.meaning} Takes: {one.reads.takes}"} for name, one in SPELLINGS.items()},
+    },
+    "required": ["func"],
+    "additionalProperties": False,
+}
+CALL = Body("Call", _CALL)
+PUT_BACK_OR_CALL = Body("PutBackOrCall", {"anyOf": [fields(job_id=TEXT), _CALL]})
 
 
 def read_pause(body: Mapping[str, Any]) -> Stop:

@@ -29,7 +29,7 @@ from fusion.store.layout.records import NewJob
 from fusion.views.base import ABSENT
 from fusion.views.job import AcceptedView, PutBackView
 from fusion.web import putback
-from fusion.web.calls import Call, read_call
+from fusion.web.calls import CALL, PUT_BACK_OR_CALL, Call, read_call
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route
@@ -51,8 +51,10 @@ class Enqueue:
                 self.retry_task,
                 "operate",
                 "retry_task",
-                body="PutBackOrCall",
+                body=PUT_BACK_OR_CALL,
                 answer=PutBackView | AcceptedView,
+                statuses=(202,),
+                keyed=True,
                 by_queue=True,
             ),
             Route(
@@ -61,11 +63,25 @@ class Enqueue:
                 self.retry_task,
                 "operate",
                 "retry_task",
-                body="PutBackOrCall",
+                body=PUT_BACK_OR_CALL,
                 answer=PutBackView | AcceptedView,
+                statuses=(202,),
+                keyed=True,
+                called="retry_task_bare",
                 by_queue=True,
             ),
-            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", body="Call", answer=AcceptedView, by_queue=True),
+            Route(
+                "POST",
+                "/api/v1/jobs",
+                self.enqueue,
+                "operate",
+                "enqueue",
+                body=CALL,
+                answer=AcceptedView,
+                statuses=(201, 200),
+                keyed=True,
+                by_queue=True,
+            ),
         ]
 
     def enqueue(self, request: Request) -> Response:

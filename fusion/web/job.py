@@ -29,10 +29,11 @@ from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
 from fusion.views.job import CalledOffView, CopiedView, DeletedView, RequeuedView, TreeView
 from fusion.views.job_sheet import JobView, read_job
-from fusion.web.calls import check_task, read_edit
+from fusion.web.calls import PURGE, check_task, read_edit
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
-from fusion.web.routing import Param, Route
+from fusion.web.openapi.shapes import TEXT, fields, maybe, none_or
+from fusion.web.routing import Body, Param, Route
 from fusion.web.within import check_job, check_new, check_sound, seen_jobs, taken
 
 #: What of a job may be asked for beside what everybody sees: what it is about needs `operate`.
@@ -44,6 +45,16 @@ _INCLUDE = Param(
 )
 _LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
 _PURGE = Param("purge", "For good, not into the trash.", "boolean")
+
+_EDIT = Body(
+    "Edit",
+    fields(
+        args=maybe({"type": ["array", "null"]}),
+        kwargs=maybe({"type": ["object", "null"]}),
+        queue=maybe(none_or(TEXT)),
+        priority=maybe({"type": ["string", "integer", "null"]}),
+    ),
+)
 
 
 class OneJob:
@@ -58,12 +69,42 @@ class OneJob:
         return [
             Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer=JobView, by_queue=True),
             Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer=DeletedView, by_queue=True),
-            Route("POST", f"{one}/delete", self.delete, "admin", "delete", body="Purge", answer=DeletedView, by_queue=True),
+            Route(
+                "POST",
+                f"{one}/delete",
+                self.delete,
+                "admin",
+                "delete",
+                called="delete_by_post",
+                body=PURGE,
+                answer=DeletedView,
+                by_queue=True,
+            ),
             Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer=TreeView, by_queue=True, rows="nodes"),
-            Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer=CalledOffView, by_queue=True),
-            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer=CalledOffView, by_queue=True),
-            Route("POST", f"{one}/copy", self.copy, "operate", "copy", body="Edit", answer=CopiedView, by_queue=True),
-            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer=RequeuedView, by_queue=True),
+            Route(
+                "POST",
+                f"{one}/cancel",
+                self.cancel,
+                "operate",
+                "cancel",
+                answer=CalledOffView,
+                statuses=(200, 202),
+                by_queue=True,
+            ),
+            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer=CalledOffView, statuses=(200, 202), by_queue=True),
+            Route(
+                "POST",
+                f"{one}/copy",
+                self.copy,
+                "operate",
+                "copy",
+                body=_EDIT,
+                answer=CopiedView,
+                statuses=(201,),
+                keyed=True,
+                by_queue=True,
+            ),
+            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer=RequeuedView, keyed=True, by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:

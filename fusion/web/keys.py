@@ -15,15 +15,19 @@ from fusion.store.layout.names import check_job_id
 from fusion.store.read.limit_inspector import LimitInfo
 from fusion.store.read.tolerant import forgiving
 from fusion.views.limit import KeyStatsView, KeysView, KeyView
-from fusion.web.calls import read_pause
+from fusion.web.calls import PAUSE, read_pause
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Param, Route, paging
+from fusion.web.openapi.shapes import TEXT, WHOLE, fields, maybe, none_or
+from fusion.web.routing import Body, Param, Route, paging
 from fusion.web.within import check_sound
 
 _PAGE, _LARGEST_PAGE, _MOST = 100, 1000, 1_000_000
 _PARAMS = (Param("stuck", "`1`: only those that are stuck.", choices=("0", "1")), *paging("Keys", _PAGE, _LARGEST_PAGE))
 #: Keys that are read in one go.
 _CHUNK = 100
+
+_LIMIT = Body("KeyLimit", fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))))
+_JOB_ID = Body("JobId", fields(job_id=TEXT))
 
 
 class ConcurrencyKeys:
@@ -39,10 +43,10 @@ class ConcurrencyKeys:
             Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer=KeysView, rows="keys"),
             Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer=KeyStatsView),
             Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "function_stats", answer=KeyStatsView),
-            Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body="KeyLimit", answer=KeyView),
-            Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body="Pause", answer=KeyView),
+            Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body=_LIMIT, answer=KeyView),
+            Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body=PAUSE, answer=KeyView),
             Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer=KeyView),
-            Route("POST", f"{path}/release", self.release, "admin", "key_release", body="JobId", answer=KeyView),
+            Route("POST", f"{path}/release", self.release, "admin", "key_release", body=_JOB_ID, answer=KeyView),
         ]
 
     def listed(self, request: Request) -> Response:

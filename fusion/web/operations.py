@@ -16,7 +16,8 @@ from fusion.store.access import broker_of, search_inspector_of
 from fusion.views.operation import OperationPlannedView, OperationsView, OperationView, views_of
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.idempotency import Once, once
-from fusion.web.routing import Route, paging
+from fusion.web.openapi.shapes import FLAG, fields, maybe, one_of
+from fusion.web.routing import Body, Route, paging
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Operations of one page.
@@ -24,6 +25,18 @@ _PAGE, _LARGEST_PAGE = 100, 1000
 #: Seconds for which an answer is held up to count what matches.
 _COUNTING = 5.0
 _FIELDS = ("action", "query", "dry_run", "reason", "priority", "purge")
+
+_OPERATE = Body(
+    "Operate",
+    fields(
+        action=one_of(*ACTIONS),
+        query={"type": "string", "description": "Which jobs; without a state: those of the action's own states."},
+        dry_run=maybe(FLAG),
+        reason=maybe({"type": "string", "description": "Of quarantine: why."}),
+        purge=maybe({"type": "boolean", "description": "Of delete: for good, not into the trash."}),
+        priority=maybe({"description": "Of reprioritise: high, moderate, low or 0 to 255."}),
+    ),
+)
 
 
 class Operations:
@@ -42,7 +55,9 @@ class Operations:
                 self.begin,
                 "operate",
                 "operation",
-                body="Operate",
+                body=_OPERATE,
+                statuses=(202, 200),
+                keyed=True,
                 answer=OperationView | OperationPlannedView,
                 by_queue=True,
             ),

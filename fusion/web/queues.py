@@ -22,7 +22,7 @@ from fusion.views.queue import (
     history_of,
     seconds_of,
 )
-from fusion.web.calls import read_pause, read_since
+from fusion.web.calls import PAUSE, PURGE, read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.routing import Param, Route, paging
 from fusion.web.within import check_sound, told
@@ -86,7 +86,7 @@ class Queues:
                 self.pause,
                 "admin",
                 "pause",
-                body="Pause",
+                body=PAUSE,
                 answer=QueueView,
                 by_queue=True,
                 slashes=True,
@@ -107,7 +107,7 @@ class Queues:
                 self.empty,
                 "admin",
                 "empty",
-                body="Purge",
+                body=PURGE,
                 answer=EmptiedView,
                 by_queue=True,
                 slashes=True,

@@ -12,8 +12,11 @@ from fusion.kernel.timeutil import parse_moment, parse_seconds
 from fusion.store.layout.names import check_job_id
 from fusion.views.job import RescheduledView
 from fusion.web.exchange import HttpError, Request, Response
-from fusion.web.routing import Route
+from fusion.web.openapi.shapes import fields
+from fusion.web.routing import Body, Route
 from fusion.web.within import check_job
+
+_BODY = Body("Reschedule", fields(when={"description": "Seconds from now, 90s, 5m, 2h, 1d, or a time with its zone; 0 is now."}))
 
 
 class Reschedule:
@@ -26,7 +29,7 @@ class Reschedule:
         """What is answered where."""
         path = "/api/v1/jobs/{id}/reschedule"
         return [
-            Route("POST", path, self.move, "operate", "reschedule", body="Reschedule", answer=RescheduledView, by_queue=True),
+            Route("POST", path, self.move, "operate", "reschedule", body=_BODY, answer=RescheduledView, by_queue=True),
         ]
 
     def move(self, request: Request) -> Response:

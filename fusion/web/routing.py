@@ -32,6 +32,15 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """The body that a route takes: its name in the reference, its JSON Schema. Not `needed`: it may be left out."""
+
+    name: str
+    schema: dict[str, Any]
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more; with `slashes` any
     does, if the path is no other's: queues of other programs may have a `/` in their names. `scope`: what a caller needs; None
@@ -43,8 +52,9 @@ class Route:
     `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a
     parameter `after` or `offset`.
 
-    For the reference alone: `params` of the query; the name of the schema (`schemas.py`) of the `body` it takes; the view,
-    or the union of views, that it answers with; None for any JSON.
+    For the reference alone: `params` of the query; the `body` it takes; `answer`: the view, or the union of views, that it answers with, None for any
+    JSON; `statuses` of an answer if all went well; `keyed`: the same request with the same Idempotency-Key is done once; `called`: its
+    name there, if another route has the same action.
     """
 
     method: str
@@ -53,8 +63,11 @@ class Route:
     scope: str | None
     action: str
     params: tuple[Param, ...] = ()
-    body: str | None = None
+    body: Body | None = None
     answer: Any = None
+    statuses: tuple[int, ...] = (200,)
+    keyed: bool = False
+    called: str = ""
     by_queue: bool = False
     rows: str | None = None
     slashes: bool = False

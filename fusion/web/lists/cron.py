@@ -22,12 +22,17 @@ from fusion.views.cron import (
     TickView,
 )
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
-from fusion.web.routing import Param, Route
+from fusion.web.openapi.shapes import fields, maybe
+from fusion.web.routing import Body, Param, Route
 from fusion.web.within import seen_jobs
 
 #: Decisions, and ticks to come, of one entry.
 _DECISIONS, _MOST, _COMING = 20, 50, 5
 _COUNT = (Param("limit", "Its last decisions.", "integer", _DECISIONS, _MOST),)
+
+_FORCE = Body(
+    "Force", fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})), needed=False
+)
 
 
 class CronEntries:
@@ -42,7 +47,7 @@ class CronEntries:
         return [
             Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer=CronEntriesView, by_queue=True, rows="entries"),
             Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer=CronEntryView, by_queue=True, rows="decisions"),
-            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body="Force", answer=CronRunView, by_queue=True),
+            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body=_FORCE, answer=CronRunView, by_queue=True),
             Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer=CronPausedView, by_queue=True),
             Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer=CronPausedView, by_queue=True),
             Route("POST", f"{path}/remove", self.remove, "admin", "cron_remove", answer=CronRemovedView, by_queue=True),

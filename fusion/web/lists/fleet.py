@@ -38,12 +38,19 @@ from fusion.views.queue import KeylessView
 from fusion.views.scheduler import SchedulerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
-from fusion.web.routing import Route, paging
+from fusion.web.openapi.shapes import fields, maybe
+from fusion.web.routing import Body, Route, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Jobs", _PAGE, _LARGEST_PAGE)
 #: Workers whose jobs are shown, such jobs, and failed ones.
 _WORKERS, _RUNNING, _FAILED = 1000, 1000, 50
+
+_SUSPEND = Body(
+    "Suspend",
+    fields(duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until they are resumed."})),
+    needed=False,
+)
 
 
 class Fleet:
@@ -59,7 +66,7 @@ class Fleet:
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer=DoctorView, rows="findings"),
             Route("GET", "/api/v1/running", self.running, "read", "running", answer=RunningView, by_queue=True, rows="running"),
             Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer=ScheduledView, rows="jobs"),
-            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body="Suspend", answer=SuspendedView),
+            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body=_SUSPEND, answer=SuspendedView),
             Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer=FleetResumedView),
             Route("GET", "/api/v1/sinks", self.sinks, "read", "sinks", answer=SinksView, rows="sinks"),
         ]

@@ -10,22 +10,17 @@ import fusion
 from fusion.views.base import View, definition, within
 from fusion.web.exchange import Request, Response
 from fusion.web.export import MOST, ROWS
-from fusion.web.openapi.schemas import SCHEMAS
-from fusion.web.openapi.shapes import Schema, ref
+from fusion.web.openapi.shapes import TEXT, Schema, fields, maybe, ref
 from fusion.web.routing import Param, Route
 
 #: Of a list, besides its own.
 _FORMAT = Param(
     "format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=("json", "csv", "jsonl")
 )
-#: What a change is answered if all went well, unless 200.
-_STATUS = {"enqueue": "201", "copy": "201", "retry_task": "202", "operation": "202"}
-_MAY_WAIT = {"enqueue": "200", "operation": "200", "stop": "202", "cancel": "202"}
-_KEYED = frozenset({"enqueue", "retry_task", "copy", "requeue", "operation"})
-#: Bodies that need not be sent.
-_MAY_BE_MISSING = frozenset({"Force", "Purge", "Suspend"})
-#: Of two routes of one action the one whose name tells how it is asked.
-_SECOND = {"/retryTask": "_bare", "/api/v1/jobs/{id}/delete": "_by_post"}
+
+
+#: What went wrong.
+_ERROR = fields(error=fields(code=TEXT, message=TEXT, field=maybe(TEXT)))
 
 
 class OpenApi:
@@ -63,7 +58,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **_of_views(routes)},
+            "schemas": _schemas(routes),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "Made by `server token`."}},
             "responses": {
                 "Error": {"description": "What was wrong.", "content": {"application/json": {"schema": ref("Error")}}},
@@ -72,26 +67,27 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _of_views(routes: Iterable[Route]) -> dict[str, Schema]:
-    """The schemas of the views that answers consist of."""
+def _schemas(routes: Iterable[Route]) -> dict[str, Schema]:
+    """The schemas of bodies, and of the views that answers consist of. ValueError for two of one name."""
     kinds: dict[str, type[View]] = {}
+    bodies = {route.body.name: route.body.schema for route in routes if route.body}
     for route in routes:
         for kind in within(route.answer):
-            if kinds.setdefault(kind.SCHEMA, kind) is not kind or kind.SCHEMA in SCHEMAS:
+            if kinds.setdefault(kind.SCHEMA, kind) is not kind or kind.SCHEMA in bodies:
                 raise ValueError(f"two schemas have the name {kind.SCHEMA}")
-    return {name: definition(kind) for name, kind in kinds.items()}
+    return {"Error": _ERROR, **bodies, **{name: definition(kind) for name, kind in kinds.items()}}
 
 
 def _operation(route: Route) -> dict[str, Any]:
     said = " ".join((route.handler.__doc__ or "").split())
     about: dict[str, Any] = {
-        "operationId": route.action + _SECOND.get(route.path, ""),
+        "operationId": route.called or route.action,
         "summary": said.partition(". ")[0].rstrip("."),
         "description": said,
         "parameters": [*_in_path(route), *map(_in_query, _params(route))],
         "responses": _responses(route),
     }
-    if route.action in _KEYED:
+    if route.keyed:
         about["parameters"].append(
             {
                 "name": "Idempotency-Key",
@@ -102,8 +98,8 @@ def _operation(route: Route) -> dict[str, Any]:
         )
     if route.body:
         about["requestBody"] = {
-            "required": route.body not in _MAY_BE_MISSING,
-            "content": {"application/json": {"schema": ref(route.body)}},
+            "required": route.body.needed,
+            "content": {"application/json": {"schema": ref(route.body.name)}},
         }
     if route.scope is None:
         about["security"] = []
@@ -141,5 +137,4 @@ def _responses(route: Route) -> dict[str, Any]:
     if route.rows:
         content |= {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson")}
     told = {"description": "Done.", "content": content}
-    statuses = [_STATUS.get(route.action, "200"), *([_MAY_WAIT[route.action]] if route.action in _MAY_WAIT else [])]
-    return {**dict.fromkeys(statuses, told), "default": {"$ref": "#/components/responses/Error"}}
+    return {**dict.fromkeys(map(str, route.statuses), told), "default": {"$ref": "#/components/responses/Error"}}
