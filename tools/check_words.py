@@ -17,12 +17,12 @@ PHRASES: dict[str, tuple[int, str]] = {
     "such a one": (0, "name the thing"),
     "so many": (107, "this many, `limit`, a number"),
     "so long": (37, "this long, a time, `seconds`"),
-    "is told": (94, "receives, gets, reads"),
+    "is told": (91, "receives, gets, reads"),
     "are told": (19, "receive, get, read"),
     "be told": (37, "receive, get, know"),
     "hears of": (11, "learns of, receives"),
     "what becomes": (14, "what happens to"),
-    "what became": (32, "the outcome of"),
+    "what became": (31, "the outcome of"),
     "says so": (35, "reports it, logs it"),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusion.kernel.actions import ACTIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Verb:
@@ -15,10 +17,14 @@ class Verb:
     word: str
     doing: str
     done: str
-    scope: str = "operate"
     danger: bool = False
     asks: str = ""
     states: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """What a person needs for it."""
+        return ACTIONS[self.name].scope
 
 
 _WAITING = ("scheduled", "deferred", "blocked", "queued")
@@ -31,7 +37,7 @@ VERBS = {
         Verb("quarantine", "Quarantine", "set aside", "Setting aside", "set aside", asks="reason"),
         Verb("reprioritise", "Reprioritise", "move to another priority", "Moving", "moved to another priority", asks="priority"),
         Verb(
-            "delete", "Delete", "delete", "Deleting", "deleted", scope="admin", danger=True,
+            "delete", "Delete", "delete", "Deleting", "deleted", danger=True,
             states=(*_WAITING, "failed", "canceled", "stopped", "finished"),
         ),
     )

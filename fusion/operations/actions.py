@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusion.kernel.actions import ACTIONS as EVERY
+
 #: States in which a job waits, in the order in which a walk meets them: what moves on while it passes is met later.
 WAITING = ("scheduled", "deferred", "blocked", "queued")
 ENDED = ("failed", "canceled", "stopped", "finished")
@@ -14,15 +16,19 @@ ORDER = (*WAITING, "started", *ENDED)
 @dataclass(frozen=True, slots=True)
 class Action:
     """`states`: those that it changes if the query names none; `also`: those that it can change besides. `done`: a word for jobs to which it was
-    done. `role`: what a caller of the HTTP API needs. `asks`: a person is asked first. `fix`: what to do with jobs of other states."""
+    done. `asks`: a person is asked first. `fix`: what to do with jobs of other states."""
 
     name: str
     states: tuple[str, ...]
     done: str
     fix: str
     also: tuple[str, ...] = ()
-    role: str = "operate"
     asks: bool = True
+
+    @property
+    def role(self) -> str:
+        """What a caller of the HTTP API needs."""
+        return EVERY[self.name].scope
 
     @property
     def can(self) -> tuple[str, ...]:
@@ -37,7 +43,7 @@ ACTIONS = {
         Action("cancel", WAITING, "canceled", "what has ended can't be canceled", also=("started",)),
         Action("stop", (*WAITING, "started"), "stopped, or told to", "what has ended can't be stopped"),
         Action(
-            "delete", (*WAITING, *ENDED), "deleted", "a running job can't be deleted: stop it first (`stop --query`)", role="admin"
+            "delete", (*WAITING, *ENDED), "deleted", "a running job can't be deleted: stop it first (`stop --query`)"
         ),
         Action("quarantine", ("failed",), "quarantined", "only failed jobs can be set aside"),
         Action("reprioritise", WAITING, "moved", "only jobs that wait have a place to change; enqueue others anew"),

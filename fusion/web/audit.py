@@ -12,6 +12,7 @@ from redis import Redis
 
 from fusion.audit import AuditedChange, outcome_of
 from fusion.exceptions import InvalidName
+from fusion.kernel.actions import ACTIONS
 from fusion.store.access import audit_inspector_of, inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.audit_inspector import AuditFilter
@@ -23,21 +24,6 @@ from fusion.web.routing import Param, Route
 if TYPE_CHECKING:
     from fusion.kernel.scope import Scope
 
-#: What the events of jobs tell already.
-UNRECORDED = frozenset({"enqueue", "retry_task"})
-#: Actions that the command line, and so the audit, calls otherwise.
-CALLED = {
-    "resume": "unpause",
-    "fleet_suspend": "suspend",
-    "fleet_resume": "resume",
-    "key_limit": "limit_set",
-    "key_pause": "limit_pause",
-    "key_resume": "limit_resume",
-    "key_release": "limit_release",
-    "worker_quiet": "quiet",
-    "worker_unquiet": "unquiet",
-    "callback_retry": "callbacks_retry",
-}
 #: Entries of one page.
 _PAGE, _LARGEST_PAGE = 50, 1000
 #: Characters of a wildcard.
@@ -93,7 +79,7 @@ def recorded(routes: Iterable[Route], connection: Redis) -> list[Route]:
 
 def is_recorded(route: Route) -> bool:
     """Whether calls of it stand in the audit."""
-    return route.changes and route.action not in UNRECORDED
+    return route.changes and ACTIONS[route.action].recorded
 
 
 class _Recorded:
@@ -104,9 +90,10 @@ class _Recorded:
         update_wrapper(self, route.handler)
 
     def __call__(self, request: Request) -> Response:
-        action = CALLED.get(self._route.action, self._route.action)
         target, queues = " ".join(request.params.values()), self._queues(request)
-        request.entry = entry = AuditedChange(self._connection, request.who(), action, target, queues, client=request.client)
+        request.entry = entry = AuditedChange(
+            self._connection, request.who(), self._route.action, target, queues, client=request.client
+        )
         entry.asked()
         outcome = "ok"
         try:

@@ -9,7 +9,7 @@ from fusion.exceptions import NoSuchBatchError, OptionError
 from fusion.store.access import batch_inspector_of
 from fusion.views.batch import BatchCanceledView, BatchesView, BatchView, BatchWithMembersView, MemberView
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route, paging
+from fusion.web.routing import Route, change, paging
 
 #: Batches, and members of one, of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
@@ -31,7 +31,7 @@ class Batches:
             Route(
                 "GET", "/api/v1/batches/{id}", self.one, "read", "batch", _MEMBERS, answer=BatchWithMembersView, rows="members"
             ),
-            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel", answer=BatchCanceledView),
+            change("/api/v1/batches/{id}/cancel", self.cancel, "batch_cancel", answer=BatchCanceledView),
         ]
 
     def listed(self, request: Request) -> Response:

@@ -32,7 +32,7 @@ from fusion.web import putback
 from fusion.web.calls import CALL, PUT_BACK_OR_CALL, Call, read_call
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
-from fusion.web.routing import Route
+from fusion.web.routing import Route, change
 from fusion.web.within import check_job, check_new, seen_jobs, taken
 
 
@@ -45,11 +45,9 @@ class Enqueue:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route(
-                "POST",
+            change(
                 "/retryTask/",
                 self.retry_task,
-                "operate",
                 "retry_task",
                 body=PUT_BACK_OR_CALL,
                 answer=PutBackView | AcceptedView,
@@ -57,11 +55,9 @@ class Enqueue:
                 keyed=True,
                 by_queue=True,
             ),
-            Route(
-                "POST",
+            change(
                 "/retryTask",
                 self.retry_task,
-                "operate",
                 "retry_task",
                 body=PUT_BACK_OR_CALL,
                 answer=PutBackView | AcceptedView,
@@ -70,11 +66,9 @@ class Enqueue:
                 called="retry_task_bare",
                 by_queue=True,
             ),
-            Route(
-                "POST",
+            change(
                 "/api/v1/jobs",
                 self.enqueue,
-                "operate",
                 "enqueue",
                 body=CALL,
                 answer=AcceptedView,

@@ -33,7 +33,7 @@ from fusion.web.calls import PURGE, check_task, read_edit
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
 from fusion.web.openapi.shapes import TEXT, fields, maybe, none_or
-from fusion.web.routing import Body, Param, Route
+from fusion.web.routing import Body, Param, Route, change
 from fusion.web.within import check_job, check_new, check_sound, seen_jobs, taken
 
 #: What of a job may be asked for beside what everybody sees: what it is about needs `operate`.
@@ -68,12 +68,10 @@ class OneJob:
         one = "/api/v1/jobs/{id}"
         return [
             Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer=JobView, by_queue=True),
-            Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer=DeletedView, by_queue=True),
-            Route(
-                "POST",
+            change(one, self.delete, "delete", params=(_PURGE,), method="DELETE", answer=DeletedView, by_queue=True),
+            change(
                 f"{one}/delete",
                 self.delete,
-                "admin",
                 "delete",
                 called="delete_by_post",
                 body=PURGE,
@@ -81,22 +79,18 @@ class OneJob:
                 by_queue=True,
             ),
             Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer=TreeView, by_queue=True, rows="nodes"),
-            Route(
-                "POST",
+            change(
                 f"{one}/cancel",
                 self.cancel,
-                "operate",
                 "cancel",
                 answer=CalledOffView,
                 statuses=(200, 202),
                 by_queue=True,
             ),
-            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer=CalledOffView, statuses=(200, 202), by_queue=True),
-            Route(
-                "POST",
+            change(f"{one}/stop", self.stop, "stop", answer=CalledOffView, statuses=(200, 202), by_queue=True),
+            change(
                 f"{one}/copy",
                 self.copy,
-                "operate",
                 "copy",
                 body=_EDIT,
                 answer=CopiedView,
@@ -104,7 +98,7 @@ class OneJob:
                 keyed=True,
                 by_queue=True,
             ),
-            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer=RequeuedView, keyed=True, by_queue=True),
+            change(f"{one}/requeue", self.requeue, "requeue", answer=RequeuedView, keyed=True, by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:

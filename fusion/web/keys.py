@@ -18,7 +18,7 @@ from fusion.views.limit import KeyStatsView, KeysView, KeyView
 from fusion.web.calls import PAUSE, read_pause
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.openapi.shapes import TEXT, WHOLE, fields, maybe, none_or
-from fusion.web.routing import Body, Param, Route, paging
+from fusion.web.routing import Body, Param, Route, change, paging
 from fusion.web.within import check_sound
 
 _PAGE, _LARGEST_PAGE, _MOST = 100, 1000, 1_000_000
@@ -43,10 +43,10 @@ class ConcurrencyKeys:
             Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer=KeysView, rows="keys"),
             Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer=KeyStatsView),
             Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "function_stats", answer=KeyStatsView),
-            Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body=_LIMIT, answer=KeyView),
-            Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body=PAUSE, answer=KeyView),
-            Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer=KeyView),
-            Route("POST", f"{path}/release", self.release, "admin", "key_release", body=_JOB_ID, answer=KeyView),
+            change(f"{path}/limit", self.limit, "limit_set", body=_LIMIT, answer=KeyView),
+            change(f"{path}/pause", self.pause, "limit_pause", body=PAUSE, answer=KeyView),
+            change(f"{path}/resume", self.resume, "limit_resume", answer=KeyView),
+            change(f"{path}/release", self.release, "limit_release", body=_JOB_ID, answer=KeyView),
         ]
 
     def listed(self, request: Request) -> Response:

@@ -17,7 +17,7 @@ from fusion.views.operation import OperationPlannedView, OperationsView, Operati
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.idempotency import Once, once
 from fusion.web.openapi.shapes import FLAG, fields, maybe, one_of
-from fusion.web.routing import Body, Route, paging
+from fusion.web.routing import Body, Route, change, paging
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Operations of one page.
@@ -49,11 +49,9 @@ class Operations:
         """What is answered where."""
         path, pages = "/api/v1/operations", paging("Operations", _PAGE, _LARGEST_PAGE)
         return [
-            Route(
-                "POST",
+            change(
                 path,
                 self.begin,
-                "operate",
                 "operation",
                 body=_OPERATE,
                 statuses=(202, 200),
@@ -63,9 +61,7 @@ class Operations:
             ),
             Route("GET", path, self.listed, "read", "operations", pages, answer=OperationsView, by_queue=True, rows="operations"),
             Route("GET", f"{path}/{{id}}", self.one, "read", "operation_show", answer=OperationView, by_queue=True),
-            Route(
-                "POST", f"{path}/{{id}}/cancel", self.cancel, "operate", "operation_cancel", answer=OperationView, by_queue=True
-            ),
+            change(f"{path}/{{id}}/cancel", self.cancel, "operations_cancel", answer=OperationView, by_queue=True),
         ]
 
     def begin(self, request: Request) -> Response:

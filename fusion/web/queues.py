@@ -24,7 +24,7 @@ from fusion.views.queue import (
 )
 from fusion.web.calls import PAUSE, PURGE, read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
-from fusion.web.routing import Param, Route, paging
+from fusion.web.routing import Param, Route, change, paging
 from fusion.web.within import check_sound, told
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
@@ -80,32 +80,26 @@ class Queues:
                 by_queue=True,
                 slashes=True,
             ),
-            Route(
-                "POST",
+            change(
                 "/api/v1/queues/{name}/pause",
                 self.pause,
-                "admin",
                 "pause",
                 body=PAUSE,
                 answer=QueueView,
                 by_queue=True,
                 slashes=True,
             ),
-            Route(
-                "POST",
+            change(
                 "/api/v1/queues/{name}/resume",
                 self.resume,
-                "admin",
-                "resume",
+                "unpause",
                 answer=ResumedView,
                 by_queue=True,
                 slashes=True,
             ),
-            Route(
-                "POST",
+            change(
                 "/api/v1/queues/{name}/empty",
                 self.empty,
-                "admin",
                 "empty",
                 body=PURGE,
                 answer=EmptiedView,

@@ -13,7 +13,7 @@ from fusion.store.layout.names import check_job_id
 from fusion.views.job import RescheduledView
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.openapi.shapes import fields
-from fusion.web.routing import Body, Route
+from fusion.web.routing import Body, Route, change
 from fusion.web.within import check_job
 
 _BODY = Body("Reschedule", fields(when={"description": "Seconds from now, 90s, 5m, 2h, 1d, or a time with its zone; 0 is now."}))
@@ -29,7 +29,7 @@ class Reschedule:
         """What is answered where."""
         path = "/api/v1/jobs/{id}/reschedule"
         return [
-            Route("POST", path, self.move, "operate", "reschedule", body=_BODY, answer=RescheduledView, by_queue=True),
+            change(path, self.move, "reschedule", body=_BODY, answer=RescheduledView, by_queue=True),
         ]
 
     def move(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fusion.kernel.actions import ACTIONS
 from fusion.views.base import schema
 from fusion.web.exchange import HttpError, Request, Response, listed
 
@@ -87,6 +88,11 @@ class Route:
     def changes(self) -> bool:
         """A call of it may change something."""
         return self.method not in SAFE
+
+
+def change(path: str, handler: Handler, action: str, *, method: str = "POST", **more: Any) -> Route:
+    """Make the route of an action: it needs the scope that `kernel.actions` says."""
+    return Route(method, path, handler, ACTIONS[action].scope, action, **more)
 
 
 def paging(rows: str, page: int, most: int) -> tuple[Param, ...]:

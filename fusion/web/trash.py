@@ -12,7 +12,7 @@ from fusion.store.layout.names import check_job_id
 from fusion.trash import Trash, why_not_restored
 from fusion.views.trash import DeletedJobView, PurgedView, RestoredView, TrashView
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route, paging
+from fusion.web.routing import Route, change, paging
 
 #: Jobs of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
@@ -30,10 +30,8 @@ class TrashRoutes:
         params = paging("Jobs", _PAGE, _LARGEST_PAGE)
         return [
             Route("GET", "/api/v1/trash", self.listed, "read", "trash", params, answer=TrashView, by_queue=True, rows="jobs"),
-            Route(
-                "POST", "/api/v1/trash/{id}/restore", self.restore, "operate", "trash_restore", answer=RestoredView, by_queue=True
-            ),
-            Route("POST", "/api/v1/trash/empty", self.empty, "admin", "trash_empty", answer=PurgedView),
+            change("/api/v1/trash/{id}/restore", self.restore, "trash_restore", answer=RestoredView, by_queue=True),
+            change("/api/v1/trash/empty", self.empty, "trash_empty", answer=PurgedView),
         ]
 
     def listed(self, request: Request) -> Response:

@@ -15,6 +15,7 @@ from fusion import Queue
 from fusion.audit import AuditedChange, audited
 from fusion.cli.main import COMMANDS, cli
 from fusion.cron.scheduler import Scheduler
+from fusion.kernel.actions import ACTIONS
 from fusion.store.read.audit_inspector import NO_ANSWER, AuditEntry, AuditFilter, AuditInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
@@ -95,6 +96,18 @@ def test_no_command_that_changes_something_is_forgotten() -> None:
     recorded = {name: getattr(command.callback, "__recorded__", None) for name, command in _commands()}
     assert {name for name, action in recorded.items() if not action} == OTHERS
     assert {name: action for name, action in recorded.items() if action} == {name: told[0] for name, (_, told) in CHANGES.items()}
+
+
+def test_each_of_them_is_an_action_of_that_name() -> None:
+    recorded = {name: getattr(command.callback, "__recorded__", None) for name, command in _commands()}
+    assert {action for action in recorded.values() if action} <= ACTIONS.keys()
+    # A copy is an enqueue to the command line, and the events of jobs tell those.
+    named = {
+        one.name: one.command.partition(" --")[0]
+        for one in ACTIONS.values()
+        if one.command and one.recorded and one.name != "copy"
+    }
+    assert {name: command for name, command in named.items() if recorded.get(command) != name} == {}
 
 
 def test_each_of_them_leaves_an_entry(conn: redis.Redis, fail: Fail, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -55,16 +55,16 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "operation": ({}, {"action": "requeue", "query": "queue:sms"}, 202),
     "operations": ({}, None, 200),
     "operation_show": ({"id": "op-sms"}, None, 200),
-    "operation_cancel": ({"id": "op-sms"}, None, 200),
+    "operations_cancel": ({"id": "op-sms"}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),
     "function_stats": ({"key": "smtp"}, None, 200),
     "keys": ({}, None, 200),
-    "key_limit": ({"key": "smtp"}, {"max_concurrent": 5}, 200),
-    "key_pause": ({"key": "smtp"}, {"duration": "10m"}, 200),
-    "key_resume": ({"key": "smtp"}, None, 200),
-    "key_release": ({"key": "smtp"}, {"job_id": "held-sms"}, 200),
+    "limit_set": ({"key": "smtp"}, {"max_concurrent": 5}, 200),
+    "limit_pause": ({"key": "smtp"}, {"duration": "10m"}, 200),
+    "limit_resume": ({"key": "smtp"}, None, 200),
+    "limit_release": ({"key": "smtp"}, {"job_id": "held-sms"}, 200),
     "queue": ({"name": "sms"}, None, 200),
     "history": ({}, None, 200),
     "info": ({}, None, 200),
@@ -75,11 +75,11 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "sinks": ({}, None, 200),
     "workers": ({}, None, 200),
     "worker": ({"name": "worker-sms"}, None, 200),
-    "worker_quiet": ({"name": "worker-sms"}, None, 409),
-    "worker_unquiet": ({"name": "worker-sms"}, None, 409),
+    "quiet": ({"name": "worker-sms"}, None, 409),
+    "unquiet": ({"name": "worker-sms"}, None, 409),
     "worker_stop": ({"name": "worker-sms"}, None, 409),
-    "fleet_suspend": ({}, {"duration": "10m"}, 200),
-    "fleet_resume": ({}, {}, 200),
+    "suspend": ({}, {"duration": "10m"}, 200),
+    "resume": ({}, {}, 200),
     "cron": ({}, None, 200),
     "cron_entry": ({"id": "entry-sms"}, None, 200),
     "cron_run": ({"id": "entry-sms"}, None, 200),
@@ -88,9 +88,9 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "cron_remove": ({"id": "entry-sms"}, None, 200),
     "callbacks": ({}, None, 200),
     "callback": ({"id": "cb-sms"}, None, 404),
-    "callback_retry": ({"id": "cb-sms"}, None, 404),
+    "callbacks_retry": ({"id": "cb-sms"}, None, 404),
     "pause": ({"name": "sms"}, {"duration": "10m", "reason": "the provider is down"}, 200),
-    "resume": ({"name": "sms"}, None, 200),
+    "unpause": ({"name": "sms"}, None, 200),
     "empty": ({"name": "sms"}, None, 200),
 }
 
@@ -104,21 +104,21 @@ def _methods(route: Route) -> list[str]:
 #: What a change is about, where that is not the id that it answers; and if it is asked in vain.
 TARGETS = {
     "copy": ("failed-sms", "-"),
-    **dict.fromkeys(("key_limit", "key_pause", "key_release"), ("smtp", "smtp")),
-    "key_resume": ("smtp", "smtq"),
-    **dict.fromkeys(("worker_quiet", "worker_unquiet", "worker_stop"), ("worker-sms", "worker-sma")),
+    **dict.fromkeys(("limit_set", "limit_pause", "limit_release"), ("smtp", "smtp")),
+    "limit_resume": ("smtp", "smtq"),
+    **dict.fromkeys(("quiet", "unquiet", "worker_stop"), ("worker-sms", "worker-sma")),
     **dict.fromkeys(("cron_run", "cron_pause", "cron_resume", "cron_remove"), ("entry-sms", "entry-sma")),
-    "callback_retry": ("cb-sms", "cb-sma"),
+    "callbacks_retry": ("cb-sms", "cb-sma"),
     "pause": ("sms", "sms"),
-    **dict.fromkeys(("resume", "empty"), ("sms", "sma")),
-    **dict.fromkeys(("fleet_suspend", "fleet_resume", "trash_empty"), ("-", "-")),
+    **dict.fromkeys(("unpause", "empty"), ("sms", "sma")),
+    **dict.fromkeys(("suspend", "resume", "trash_empty"), ("-", "-")),
     "stop": ("stop-sms", "stop-sma"),
     "cancel": ("stop-sms", "stop-sma"),
     "requeue": ("failed-sms", "failed-sma"),
     "reschedule": ("later-sms", "later-sms"),
     "delete": ("failed-sms", "failed-sma"),
     "batch_cancel": ("batch-sms", "batch-sma"),
-    "operation_cancel": ("op-sms", "op-sma"),
+    "operations_cancel": ("op-sms", "op-sma"),
     "trash_restore": ("thrown-sms", "thrown-sma"),
 }
 
@@ -133,7 +133,7 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
     if action.startswith("trash"):
         put(Broker(conn), "sms", "thrown-sms")
         Broker(conn).delete_to_trash(["thrown-sms"])
-    if action.startswith("worker"):
+    if action in ("worker", "quiet", "unquiet", "worker_stop"):
         Hand(Broker(conn), "sms", name="worker-sms")
     if action.startswith("operation"):
         Broker(conn).open_operation("op-sms", {"action": "requeue", "query": "queue:sms", "states": "failed"})
@@ -141,7 +141,7 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
         Scheduler(conn).cron("* * * * *", "tests.jobs.basic.noop", id="entry-sms", queue="sms")
     if action == "reschedule":
         Queue("sms", conn).enqueue("tests.jobs.basic.noop", job_id="later-sms", enqueue_in=60)
-    if action == "key_release":
+    if action == "limit_release":
         Queue("keyed", conn).enqueue("tests.jobs.basic.noop", job_id="held-sms", concurrency_key="smtp")
         Hand(Broker(conn), "keyed").take()
 

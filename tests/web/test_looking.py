@@ -11,7 +11,7 @@ import redis
 
 from fusion import Job, Queue
 from fusion.store.write.broker import Broker
-from fusion.views.job_sheet import CUT
+from fusion.views.job_parts import CUT
 from tests.kit.hands import Hand, put
 from tests.web.conftest import Fail
 from tests.web.harness import Answer, ServerProcess, Tokens

@@ -52,7 +52,9 @@ class AuditFilter:
 
     def fits(self, entry: AuditEntry) -> bool:
         """Whether it is among those."""
-        return _like(entry.who, self.who) and _like(entry.action, self.action) and self.allows(entry.queues)
+        from fusion.kernel.actions import current_name
+
+        return _like(entry.who, self.who) and _like(entry.action, current_name(self.action)) and self.allows(entry.queues)
 
 
 def _like(text: str, wanted: str) -> bool:
@@ -104,11 +106,13 @@ class AuditInspector(InspectorBase):
 
 
 def _entry(entry_id: str, row: Mapping[str, str], answer: tuple[str, dict[str, str]] | None) -> AuditEntry:
+    from fusion.kernel.actions import current_name  # every command loads this module, and few look at the audit
+
     entry = AuditEntry(
         entry_id,
         _moment(entry_id),
         row.get("who", ""),
-        row.get("action", ""),
+        current_name(row.get("action", "")),
         row.get("target", ""),
         _queues(row),
         details=_details(row),

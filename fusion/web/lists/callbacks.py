@@ -13,7 +13,7 @@ from fusion.store.read.tolerant import forgiving
 from fusion.views.base import ABSENT
 from fusion.views.delivery import CallbackRetriedView, CallbacksView, CallbackView
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Param, Route, paging
+from fusion.web.routing import Param, Route, change, paging
 
 _PAGE, _LARGEST_PAGE, _LOOKED_AT = 100, 1000, 20_000
 #: Of all that failed, those that failed last; of all that are scheduled, those that are due next.
@@ -33,9 +33,7 @@ class Callbacks:
         return [
             Route("GET", path, self.listed, "read", "callbacks", _PARAMS, answer=CallbacksView, by_queue=True, rows="callbacks"),
             Route("GET", f"{path}/{{id}}", self.one, "read", "callback", answer=CallbackView, by_queue=True),
-            Route(
-                "POST", f"{path}/{{id}}/retry", self.retry, "operate", "callback_retry", answer=CallbackRetriedView, by_queue=True
-            ),
+            change(f"{path}/{{id}}/retry", self.retry, "callbacks_retry", answer=CallbackRetriedView, by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:

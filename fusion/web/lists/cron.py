@@ -23,7 +23,7 @@ from fusion.views.cron import (
 )
 from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.openapi.shapes import fields, maybe
-from fusion.web.routing import Body, Param, Route
+from fusion.web.routing import Body, Param, Route, change
 from fusion.web.within import seen_jobs
 
 #: Decisions, and ticks to come, of one entry.
@@ -47,10 +47,10 @@ class CronEntries:
         return [
             Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer=CronEntriesView, by_queue=True, rows="entries"),
             Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer=CronEntryView, by_queue=True, rows="decisions"),
-            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body=_FORCE, answer=CronRunView, by_queue=True),
-            Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer=CronPausedView, by_queue=True),
-            Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer=CronPausedView, by_queue=True),
-            Route("POST", f"{path}/remove", self.remove, "admin", "cron_remove", answer=CronRemovedView, by_queue=True),
+            change(f"{path}/run", self.run, "cron_run", body=_FORCE, answer=CronRunView, by_queue=True),
+            change(f"{path}/pause", self.pause, "cron_pause", answer=CronPausedView, by_queue=True),
+            change(f"{path}/resume", self.resume, "cron_resume", answer=CronPausedView, by_queue=True),
+            change(f"{path}/remove", self.remove, "cron_remove", answer=CronRemovedView, by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:

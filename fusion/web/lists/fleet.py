@@ -39,7 +39,7 @@ from fusion.views.scheduler import SchedulerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
 from fusion.web.openapi.shapes import fields, maybe
-from fusion.web.routing import Body, Route, paging
+from fusion.web.routing import Body, Route, change, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Jobs", _PAGE, _LARGEST_PAGE)
@@ -66,8 +66,8 @@ class Fleet:
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer=DoctorView, rows="findings"),
             Route("GET", "/api/v1/running", self.running, "read", "running", answer=RunningView, by_queue=True, rows="running"),
             Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer=ScheduledView, rows="jobs"),
-            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body=_SUSPEND, answer=SuspendedView),
-            Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer=FleetResumedView),
+            change("/api/v1/fleet/suspend", self.suspend, "suspend", body=_SUSPEND, answer=SuspendedView),
+            change("/api/v1/fleet/resume", self.resume, "resume", answer=FleetResumedView),
             Route("GET", "/api/v1/sinks", self.sinks, "read", "sinks", answer=SinksView, rows="sinks"),
         ]
 

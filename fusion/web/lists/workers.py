@@ -13,7 +13,7 @@ from fusion.store.read.inspector import WorkerInfo
 from fusion.store.read.tolerant import forgiving
 from fusion.views.worker import WorkersView, WorkerToldView, WorkerView
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route, paging
+from fusion.web.routing import Route, change, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Workers", _PAGE, _LARGEST_PAGE)
@@ -43,9 +43,9 @@ class Workers:
                 rows="workers",
             ),
             Route("GET", path, self.one, "read", "worker", answer=WorkerView, by_queue=True),
-            Route("POST", f"{path}/quiet", self.quiet, "admin", "worker_quiet", answer=WorkerToldView, by_queue=True),
-            Route("POST", f"{path}/unquiet", self.unquiet, "admin", "worker_unquiet", answer=WorkerToldView, by_queue=True),
-            Route("POST", f"{path}/stop", self.stop, "admin", "worker_stop", answer=WorkerToldView, by_queue=True),
+            change(f"{path}/quiet", self.quiet, "quiet", answer=WorkerToldView, by_queue=True),
+            change(f"{path}/unquiet", self.unquiet, "unquiet", answer=WorkerToldView, by_queue=True),
+            change(f"{path}/stop", self.stop, "worker_stop", answer=WorkerToldView, by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:
