@@ -1,10 +1,11 @@
-"""The states of a job. A job is in exactly one, and each has its set in Redis."""
+"""The states of a job, as programs name them. A job is in exactly one, and each has its set in Redis; what they mean is in `fusion.kernel.states`."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
+from fusion.kernel.states import ENDED
 
 
 class JobStatus(str, Enum):
@@ -70,4 +71,4 @@ def why_not(status: str) -> str:
     )
 
 
-TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
+TERMINAL = frozenset(map(JobStatus, ENDED))

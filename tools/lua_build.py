@@ -23,7 +23,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from fusion.kernel import defaults
+from fusion.kernel import defaults, states
 from fusion.store.layout import codec, compact, schema
 from fusion.store.scripting.constants import FleetConstants, literal
 from tools.lua_scope import Scope
@@ -32,7 +32,7 @@ LUA = Path(schema.__file__).parents[1] / "lua"
 BUILT = LUA / "built"
 
 #: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
-#: STORED_RESULT_TTL: what its absence means in the second layout.
+#: STORED_RESULT_TTL: what its absence means in the second layout; KEPT_STATES: ended ones with a set for each queue.
 CONSTANTS: dict[str, str] = {
     name: literal(value)
     for name, value in {
@@ -44,6 +44,7 @@ CONSTANTS: dict[str, str] = {
         "TIED_FIELDS": codec.TIED_FIELDS,
         "N_TIED_FIELDS": len(codec.TIED_FIELDS),
         "FIRST_SCHEMA": schema.FIRST,
+        "KEPT_STATES": states.KEPT,
     }.items()
 }
 #: Values that the loader sets.
@@ -372,9 +373,35 @@ def _marked(lines: Iterable[Line]) -> Iterator[str]:
 # -- the command
 
 
+def source_of_states() -> str:
+    """Return the include that follows from the table of states."""
+
+    def one_of(names: Iterable[str]) -> str:
+        return " or ".join(f"status == '{name}'" for name in names)
+
+    return f"""-- What states mean: written by `make lua` from fusion/kernel/states.py.
+
+local function is_terminal(status)
+  return {one_of(reversed(states.ENDED))}
+end
+
+-- Whether a job stands in another set than its queue. Of a hash with no status, or one we don't know, an old producer
+-- is the writer.
+local function is_elsewhere(status)
+  return {one_of(name for name, state in states.STATES.items() if not state.ended and name != "queued")}
+    or is_terminal(status)
+end
+
+local function may_be_requeued(status)
+  return {one_of(states.REQUEUEABLE)}
+end
+"""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write what has changed; with `--check`, return 1 in place of that."""
-    built = {BUILT / f"{name}.lua": build(name) for name in script_names()}
+    own = {LUA / "include" / "lib" / "states.lua": source_of_states()}
+    built = own | {BUILT / f"{name}.lua": build(name, lambda path: own.get(path) or _read(path)) for name in script_names()}
     stale = [path for path, text in built.items() if not path.exists() or path.read_text() != text]
     gone = [path for path in BUILT.glob("*.lua") if path not in built]
     if "--check" in arguments:
@@ -386,7 +413,7 @@ def main(arguments: Sequence[str]) -> int:
         path.write_text(built[path])
     for path in gone:
         path.unlink()
-    print(f"lua: {len(built)} scripts, {len(stale) + len(gone)} of them changed")
+    print(f"lua: {len(built)} files, {len(stale) + len(gone)} of them changed")
     return 0
 
 

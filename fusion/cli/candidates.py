@@ -79,7 +79,8 @@ class _Terms(type(click.STRING)):  # type: ignore[misc]
         """What begins with `incomplete`; behind a comma, with what stands before it."""
         from click.shell_completion import CompletionItem
 
-        from fusion.store.query.fields import FIELDS, IS, PRIORITIES, STATES
+        from fusion.kernel.states import STATES
+        from fusion.store.query.fields import FIELDS, IS, PRIORITIES
 
         field, colon, begun = incomplete.partition(":")
         name, known = field.removeprefix("-"), {"state": STATES, "is": IS, "priority": tuple(PRIORITIES)}

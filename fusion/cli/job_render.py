@@ -12,6 +12,7 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import room, table
 from fusion.cli.times import here, told
 from fusion.jobs.sheet import Sheet
+from fusion.kernel.states import LIGHTS
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.score import CLASSES
 from fusion.views.base import EVERYONE, to_json
@@ -19,7 +20,7 @@ from fusion.views.job_sheet import JobView
 
 #: Columns of the names in front; of a text without a terminal.
 _LABEL = 12
-_COLOURS = {"finished": "green", "failed": "red", "stopped": "yellow", "canceled": "yellow", "blocked": "yellow"}
+_COLOURS = {name: {"good": "green", "bad": "red", "warn": "yellow"}[light] for name, light in LIGHTS.items()}
 _MARKED = frozenset(("no_worker", "lost_place", "unknown_state", "no_promoter", "throttled", "unloaded"))
 _NAMES = {number: name for name, number in CLASSES.items()}
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def tell_slips(cli: Cli, query: Query) -> None:
     """On stderr, what a word of the query may have been meant to be."""
-    from fusion.store.query.fields import FIELDS, STATES
+    from fusion.kernel.states import STATES
+    from fusion.store.query.fields import FIELDS
     from fusion.store.query.lexer import WORD
 
     words = [term.values[0] for term in query.terms if term.field == WORD and not term.negative]

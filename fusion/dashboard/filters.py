@@ -9,6 +9,7 @@ from typing import Any
 
 from fusion.dashboard import charts
 from fusion.kernel.redaction import cut, printable
+from fusion.kernel.states import LIGHTS
 
 #: Shown where there is nothing to show.
 NOTHING = "\u2013"
@@ -90,4 +91,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "size": size,
     "plural": plural,
 }
-GLOBALS: dict[str, Any] = {"sparkline": charts.sparkline, "lines": charts.lines}
+GLOBALS: dict[str, Any] = {"sparkline": charts.sparkline, "lines": charts.lines, "state_lights": LIGHTS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusion.kernel.actions import ACTIONS
+from fusion.kernel.states import ENDED, REQUEUEABLE, WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +28,20 @@ class Verb:
         return ACTIONS[self.name].scope
 
 
-_WAITING = ("scheduled", "deferred", "blocked", "queued")
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb("requeue", "Requeue", "requeue", "Requeueing", "requeued", states=("failed", "canceled", "stopped")),
-        Verb("cancel", "Cancel", "cancel", "Canceling", "canceled", danger=True, states=(*_WAITING, "started")),
+        Verb("requeue", "Requeue", "requeue", "Requeueing", "requeued", states=REQUEUEABLE),
+        Verb("cancel", "Cancel", "cancel", "Canceling", "canceled", danger=True, states=(*WAITING, "started")),
         Verb("stop", "Stop", "stop", "Stopping", "stopped, or told to stop", danger=True, states=("started",)),
         Verb("quarantine", "Quarantine", "set aside", "Setting aside", "set aside", asks="reason"),
         Verb("reprioritise", "Reprioritise", "move to another priority", "Moving", "moved to another priority", asks="priority"),
         Verb(
             "delete", "Delete", "delete", "Deleting", "deleted", danger=True,
-            states=(*_WAITING, "failed", "canceled", "stopped", "finished"),
+            states=(*WAITING, *ENDED),
         ),
     )
 }  # fmt: skip
-
-#: The kind of light of each state.
-LIGHTS = {"finished": "good", "failed": "bad", "canceled": "warn", "stopped": "warn", "blocked": "warn"}
 
 
 def subject(by: list[dict[str, object]], complete: bool, total: int) -> str:

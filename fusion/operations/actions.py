@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusion.kernel.actions import ACTIONS as EVERY
+from fusion.kernel.states import ENDED, REQUEUEABLE, WAITING
 
-#: States in which a job waits, in the order in which a walk meets them: what moves on while it passes is met later.
-WAITING = ("scheduled", "deferred", "blocked", "queued")
-ENDED = ("failed", "canceled", "stopped", "finished")
-#: All, in that order.
+#: All states, in the order in which a walk meets them.
 ORDER = (*WAITING, "started", *ENDED)
 
 
@@ -39,7 +37,7 @@ class Action:
 ACTIONS = {
     action.name: action
     for action in (
-        Action("requeue", ("failed", "canceled", "stopped"), "requeued", "only failed, canceled and stopped jobs can be requeued", asks=False),
+        Action("requeue", REQUEUEABLE, "requeued", f"only {', '.join(REQUEUEABLE[:-1])} and {REQUEUEABLE[-1]} jobs can be requeued", asks=False),
         Action("cancel", WAITING, "canceled", "what has ended can't be canceled", also=("started",)),
         Action("stop", (*WAITING, "started"), "stopped, or told to", "what has ended can't be stopped"),
         Action(

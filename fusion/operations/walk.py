@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fusion.operations.actions import ORDER, WAITING
+from fusion.kernel.states import WAITING
+from fusion.operations.actions import ORDER
 from fusion.store.query.sources import Source
 
 #: Behind all others once more: what was met as blocked, or waiting for a time, before it came to be so.

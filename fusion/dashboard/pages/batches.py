@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, View
+from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
 
 _PAGE, _MEMBERS = 100, 200
 #: What members have come to, in the order in which a bar shows them.
 STATES = ("finished", "failed", "stopped", "canceled", "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
-KINDS = {**words.LIGHTS, "deleted": "warn"}
+KINDS = {**LIGHTS_OF_JOBS, "deleted": "warn"}
 
 
 def batches(view: View) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, Said, View
+from fusion.kernel import states
 from fusion.views.cron import CronEntryListedView
 
 #: The light of each state of an entry; of each decision also its words, and what its rules mean.
@@ -22,7 +22,7 @@ DECIDED = {
 }
 MISFIRES = {"latest": "the latest runs", "all": "all run", "skip": "none runs"}
 OVERLAPS = {"allow": "both run", "skip": "the new one is left out", "queue": "the new one waits"}
-_WORDS = {"lights": LIGHTS, "states": words.LIGHTS, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
+_WORDS = {"lights": LIGHTS, "states": states.LIGHTS, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
 
 
 def entries(view: View) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from urllib.parse import quote
 from fusion.dashboard.page import Action, Again, Page, Said, View
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.words import VERBS
+from fusion.kernel.states import ENDED
 from fusion.views.job_sheet import JobView
 from fusion.web.exchange import HttpError
 
 #: Jobs of its graph, and of a page of the trash.
 _GRAPH, _TRASH = 100, 1000
-#: States of a job that has ended.
-_ENDED = ("finished", "failed", "canceled", "stopped")
 #: Seconds for which a graph is shown again.
 _GRAPH_KEPT = 5.0
 
@@ -39,7 +38,7 @@ def job(view: View) -> dict[str, Any]:
         "job": found,
         "graph": graph and {**graph, "nodes": sorted(graph["nodes"], key=lambda one: one["level"])},
         "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
-        "can_copy": found["status"] in _ENDED and view.may("operate"),
+        "can_copy": found["status"] in ENDED and view.may("operate"),
         "pretty": pretty,
     }
 

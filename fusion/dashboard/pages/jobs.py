@@ -11,8 +11,9 @@ from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.redaction import printable
+from fusion.kernel.states import STATES
 from fusion.operations.plan import Plan
-from fusion.store.query.fields import FIELDS, IS, PRIORITIES, STATES, WITHIN
+from fusion.store.query.fields import FIELDS, IS, PRIORITIES, WITHIN
 from fusion.store.query.grammar import Query
 from fusion.store.query.lexer import Term
 from fusion.store.query.patterns import escaped

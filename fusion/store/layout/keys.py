@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusion.kernel.states import STATES
 from fusion.store.layout.failure_keys import FailureKeys
 from fusion.store.layout.names import LIST_QUEUES
 from fusion.store.layout.operation_keys import OperationKeys
@@ -58,6 +59,10 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
     def paused(self, name: str) -> str:
         """While it exists nothing of the queue is claimed."""
         return f"{self.prefix}paused:{name}"
+
+    def set_of(self, status: str, name: str) -> str:
+        """The ids of a state, of a queue if the state has a set for each. KeyError for no state."""
+        return f"{self.prefix}{STATES[status].set_of(name)}"
 
     def wip(self, name: str) -> str:
         """The running ids of a queue by the end of their lease, in milliseconds."""

@@ -111,12 +111,13 @@ end
 -- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody
 -- counts on it; and one that is stock RQ's as well, as RQ goes by these names, too.
 local function tidy(queue, since)
-  local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
-  local ended = redis.call('EXISTS', finished, canceled, stopped)
+  local states, kept = { KEPT_STATES }, {}
+  for i, status in ipairs(states) do kept[i] = set_of(status, queue) end
+  local ended = redis.call('EXISTS', unpack(kept))
   if ended > 0 then
-    for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
-      pcall(sweep, set_of(status, queue), status)
-      pcall(trim, set_of(status, queue), status)
+    for i, status in ipairs(states) do
+      pcall(sweep, kept[i], status)
+      pcall(trim, kept[i], status)
     end
   end
   local ready, wip = ready_key(queue), wip_key(queue)

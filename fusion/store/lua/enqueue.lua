@@ -3,7 +3,7 @@
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq
--- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch
+-- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch states
 -- INCLUDE: attach kin_keys kin cycle outbox coming
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:

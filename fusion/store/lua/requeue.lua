@@ -2,7 +2,7 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
--- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive
+-- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive states
 -- INCLUDE: batch again failures count_operation
 -- Uses: tied
 -- Rest: ids
@@ -28,7 +28,7 @@ local function requeue(id)
   end
   if nonce == A_nonce then return 'ok' end
   if not seq and not is_ours(id, key, origin or '', status) then return 'foreign' end
-  if status ~= 'failed' and status ~= 'canceled' and status ~= 'stopped' then return status end
+  if not may_be_requeued(status) then return status end
   if quarantined and A_quarantined ~= '1' then return 'quarantined' end
   local queue = original or origin
   if not data or not queue then return 'corrupt' end

@@ -1,7 +1,7 @@
 -- restore: jobs come back out of the trash: ended ones into their sets, others wait again, at their old places.
 -- KEYS: queues
 -- ARGV: nonce n_jobs
--- INCLUDE: writer keys time score count emit ring schedule expiry room each ties on_arrive batch again
+-- INCLUDE: writer keys time score count emit ring schedule expiry room each ties on_arrive batch again states
 -- INCLUDE: releasing failures trash kin_keys
 -- Uses: tied
 -- Rest: ids

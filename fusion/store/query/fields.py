@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.redaction import masked_text
+from fusion.kernel.states import STATES
 from fusion.kernel.timeutil import parse_seconds
-from fusion.status import JobStatus
 from fusion.store.layout.calls import function_of
 from fusion.store.layout.codec import text
 from fusion.store.layout.names import MAX_NAME, is_reserved
@@ -19,9 +19,6 @@ from fusion.store.query.lexer import WORD, Term
 from fusion.store.query.patterns import SEEN, compiled, escaped, fits, literal, shell
 from fusion.store.query.rows import ENTERED_FIELDS, ERROR_FIELDS, QUEUE_FIELDS, STATE_FIELDS, Row, entered_at, error_of, queue_of
 
-#: All states, in the order in which they are shown.
-STATES = ("started", "failed", "blocked", "queued", "scheduled", "deferred", "canceled", "stopped", "finished")
-assert set(STATES) == {state.value for state in JobStatus}
 #: What people say in place of a state.
 _ALSO = {"running": "started", "active": "started", "waiting": "queued", "pending": "queued", "enqueued": "queued", "done": "finished",
          "success": "finished", "successful": "finished", "complete": "finished", "completed": "finished", "error": "failed",

@@ -13,10 +13,11 @@ from functools import cached_property, lru_cache
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.scope import Scope
+from fusion.kernel.states import STATES
 from fusion.kernel.timeutil import EPOCH
 from fusion.store.layout.names import is_reserved
 from fusion.store.query import lexer
-from fusion.store.query.fields import STATES, WITHIN, Meaning, meaning, of_queues, states_of
+from fusion.store.query.fields import WITHIN, Meaning, meaning, of_queues, states_of
 from fusion.store.query.lexer import Term
 from fusion.store.query.patterns import literal
 from fusion.store.query.rows import QUEUE_FIELDS, STATE_FIELDS, Row, entered_at, queue_of, state_of

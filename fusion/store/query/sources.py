@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from fusion.kernel.states import ENDED
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.names import LIST_QUEUES
 from fusion.store.query.fields import WITHIN
@@ -13,7 +14,7 @@ from fusion.store.query.grammar import Query
 #: States that have one set for all queues.
 SHARED = frozenset({"failed", "scheduled"})
 #: States of which what has the greatest score is shown first: what ended last, and whose turn is next.
-_GREATEST_FIRST = frozenset({"failed", "finished", "canceled", "stopped", "queued"})
+_GREATEST_FIRST = frozenset({*ENDED, "queued"})
 #: Stages that are not of one state: single ids; the members of a batch.
 DIRECT, BATCH = "direct", "batch"
 
@@ -110,17 +111,9 @@ def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]
 
 
 def _of_queues(state: str, keys: Keys, known: Known, queues: list[str]) -> Iterator[Source]:
-    key = {
-        "started": keys.wip,
-        "blocked": keys.blocked,
-        "deferred": keys.deferred,
-        "finished": keys.finished,
-        "canceled": keys.canceled,
-        "stopped": keys.stopped,
-    }
     for queue in queues:
         if state != "queued":
-            yield Source(key[state](queue), "zset", state, queue)
+            yield Source(keys.set_of(state, queue), "zset", state, queue)
         else:
             yield Source(keys.fifo(queue) if queue in known.fifos else keys.queue(queue), "zset", state, queue)
     if state == "queued":

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fusion.kernel.states import ENDED
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, texts
 
 #: How a member may have ended that did not finish.
-OUTCOMES = ("failed", "canceled", "stopped", "deleted")
+OUTCOMES = (*(state for state in ENDED if state != "finished"), "deleted")
 #: A member that is a batch itself stands among the others with this before its id.
 INNER = "#"
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fusion.kernel import defaults
+from fusion.kernel.states import ENDED, KEPT
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.names import CALLBACKS, is_delivery_id
@@ -26,7 +27,7 @@ _CHUNK = 1000
 _LAST = 50
 #: What of its record is told of a delivery.
 DELIVERY_FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
-_ENDED = {"failed": "failed", "finished": "delivered", "canceled": "canceled", "stopped": "canceled"}
+_ENDED = dict.fromkeys(ENDED, "canceled") | {"failed": "failed", "finished": "delivered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,8 @@ class CallbackInspector(Inspector):
         if "failed" in wanted:
             failed = self._among(self.keys.failed, most, newest=True)
             yield from self._read(sorted(failed, key=lambda one: (-failed[one], one)), wanted)
-        for name, ended in (("delivered", "finished"), ("canceled", "canceled"), ("canceled", "stopped")):
-            if name in wanted:
+        for ended in ("finished", *(state for state in KEPT if state != "finished")):
+            if _ENDED[ended] in wanted:
                 yield from self._read(self.members(ended, CALLBACKS, 0, -1)[::-1], wanted)
 
     def one(self, delivery: str) -> DeliveryInfo | None:

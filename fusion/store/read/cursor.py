@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusion.exceptions import InvalidQuery
+from fusion.kernel.states import ENDED
 from fusion.store.query.sources import BATCH
 
 #: A score and a member, as Redis orders them.
 Place = tuple[float, bytes]
 _LONGEST = 20_000
 #: States by what comes first in a page of them, in words.
-_FIRST = {"started": "longest running", "failed": "newest", "finished": "newest", "canceled": "newest", "stopped": "newest"}
+_FIRST = {"started": "longest running"} | dict.fromkeys(ENDED, "newest")
 
 
 @dataclass(frozen=True, slots=True)

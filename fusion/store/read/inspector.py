@@ -92,17 +92,7 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def members(self, status: str, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List the ids in a state's set, newest last for terminal states. A negative limit means all."""
-        key = {
-            "started": self.keys.wip(queue),
-            "finished": self.keys.finished(queue),
-            "deferred": self.keys.deferred(queue),
-            "blocked": self.keys.blocked(queue),
-            "canceled": self.keys.canceled(queue),
-            "stopped": self.keys.stopped(queue),
-            "failed": self.keys.failed,
-            "scheduled": self.keys.scheduled,
-        }[status]
-        return self._page(key, offset, limit)
+        return self._page(self.keys.set_of(status, queue), offset, limit)
 
     # -- of all queues
 

@@ -12,6 +12,7 @@ from typing import Any
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from fusion.kernel.redaction import masked_text
+from fusion.kernel.states import ENDED
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import expand
@@ -192,11 +193,11 @@ class SheetInspector(InspectorBase):
         """Of what it is bound to: a name that it lacks is asked for all the same, as that of nothing."""
         keys = self.keys
         waits_in, key, unique = (codec.text(row.get(name)) for name in ("waits_in", "concurrency_key", "unique_key"))
-        ended = {"finished": keys.finished, "canceled": keys.canceled, "stopped": keys.stopped}.get(status)
+        ended = keys.set_of(status, queue) if status in ENDED else keys.failed
         worker = codec.text(row.get("worker_name"))
         return {
             "due": lambda pipe: pipe.zscore(keys.scheduled, job_id),
-            "kept": lambda pipe: pipe.zscore(ended(queue) if ended else keys.failed, job_id),
+            "kept": lambda pipe: pipe.zscore(ended, job_id),
             "lease": lambda pipe: pipe.zscore(keys.wip(queue), job_id),
             "why": lambda pipe: pipe.hget(keys.waits, waits_in),
             "limit": lambda pipe: pipe.hgetall(keys.limit(key)),
@@ -267,7 +268,7 @@ def _affordable(sizes: Mapping[str, int]) -> Iterable[str]:
 
 
 def _waits(status: str) -> bool:
-    return status not in ("finished", "failed", "canceled", "stopped")
+    return status not in ENDED
 
 
 def _listed(raw: bytes | None) -> list[str]:

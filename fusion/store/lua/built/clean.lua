@@ -3,7 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:37
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -17,21 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
---@include/lib/keys.lua:62
-local function is_elsewhere(status)
-return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-or is_terminal(status)
-end
---@include/lib/keys.lua:71
+--@include/lib/keys.lua:61
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -1374,12 +1374,13 @@ end
 end
 --@clean.lua:113
 local function tidy(queue, since)
-local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
-local ended = redis.call('EXISTS', finished, canceled, stopped)
+local states, kept = { "canceled", "stopped", "finished" }, {}
+for i, status in ipairs(states) do kept[i] = set_of(status, queue) end
+local ended = redis.call('EXISTS', unpack(kept))
 if ended > 0 then
-for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
-pcall(sweep, set_of(status, queue), status)
-pcall(trim, set_of(status, queue), status)
+for i, status in ipairs(states) do
+pcall(sweep, kept[i], status)
+pcall(trim, kept[i], status)
 end
 end
 local ready, wip = ready_key(queue), (P .. 'wip:' .. queue)
@@ -1396,7 +1397,7 @@ if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'schedu
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
 end
---@clean.lua:140
+--@clean.lua:141
 local function forget_totals()
 for _, queue in ipairs(redis.call('ZRANGEBYSCORE', P .. 'totals', '-inf', now_ms - (30 * 86400000), 'LIMIT', 0, 20)) do
 local totals, there = redis.call('HGETALL', P .. 'totals' .. ':' .. queue), 0
@@ -1411,7 +1412,7 @@ end
 redis.call('ZREM', P .. 'totals', queue)
 end
 end
---@clean.lua:156
+--@clean.lua:157
 local function group_failures()
 local failed, groups, newest, grouped = unpack(redis.call('HMGET', KEYS[2], 'failed', 'groups', 'newest', 'grouped'))
 local much
@@ -1420,12 +1421,12 @@ redis.call('HSET', KEYS[2], 'failed', failed, 'groups', groups, 'newest', newest
 if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'grouped', 1) end
 return much or not grouped
 end
---@clean.lua:165
+--@clean.lua:166
 local ok, trashed = pcall(rare, 77, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
---@clean.lua:171
+--@clean.lua:172
 local function tidy_names()
 local names = tonumber(ARGV[2])
 local following, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', names))
@@ -1454,7 +1455,7 @@ end
 if idle[1] then redis.call('HSET', KEYS[3], unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
 end
---@clean.lua:200
+--@clean.lua:201
 if not cursor or cursor == '0' and skip == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if age >= 0 and age < tonumber(ARGV[3]) then
@@ -1470,7 +1471,7 @@ pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
 local ungrouped
 ok, ungrouped = pcall(group_failures)
---@clean.lua:216
+--@clean.lua:217
 tidy_names()
 limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
 if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end

@@ -8,11 +8,11 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:37
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
-if fifos[queue] ~= false and rare(1, queue) then return (P .. 'fifo:' .. queue) end
+if fifos[queue] ~= false and rare(3, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
 --@include/lib/time.lua:2
@@ -55,7 +55,7 @@ local added = redis.pcall('ZADD', ready_key(queue), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(1, queue) then error(added) end
+if not rare(3, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/score.lua:29
@@ -250,7 +250,7 @@ end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
 if not status or status == 'finished' then return false end
-return not rare(2, status) or not again and sign ~= '?'
+return not rare(1, status) or not again and sign ~= '?'
 end
 --@
 rare = function(nth, ...)
@@ -260,7 +260,16 @@ if not made_0 then
 local sound = {}
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/lib/keys.lua:38
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:39
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -273,16 +282,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
---@include/lib/keys.lua:62
-local function is_elsewhere(status)
-return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-or is_terminal(status)
-end
---@include/lib/keys.lua:71
+--@include/lib/keys.lua:61
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -290,12 +290,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:83
+--@include/lib/keys.lua:73
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:89
+--@include/lib/keys.lua:79
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -462,7 +462,7 @@ if noted ~= '' then redis.call('HSET', key, queue, noted) end
 return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 --@
-made_0 = { in_fifo, is_terminal, is_elsewhere, set_of, error_text, error_reply, meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
+made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
 end
 return made_0[nth](...)
 end
@@ -860,7 +860,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, pin, ttl, batch, func = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
 'batch', 'func'))
 local kept = status == 'finished' and batch and is_read_in_batch(batch)
-if pin and rare(2, status) and not kept then
+if pin and rare(1, status) and not kept then
 if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end
 local least = string.format('%d.%06d', now_s + 60, math.max(1, now_us))
 if tonumber(pin) < tonumber(least) then pin = least end
@@ -900,7 +900,7 @@ if broken then error('WRONGTYPE the unique key ' .. name .. ' is broken at ' .. 
 if not id then return nil end
 local status, own = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'unique_key'))
 if redis.call('PTTL', unique_key(name)) >= 0 then return id, status or '', true end
-if status and own == name and not rare(2, status) then return id, status, false end
+if status and own == name and not rare(1, status) then return id, status, false end
 end
 --@include/unique/unique.lua:21
 local function take_key(name, id, upto, window)
@@ -1138,7 +1138,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, class, log_tag, expires, ties, set = unpack(redis.call('HMGET', key, 'status', 'origin',
 'priority', 'log_tag', 'expires_at', 'ties', 'waits_in'))
 if ties then tied[key] = ties end
-if (queue == 'scheduler') and not rare(3, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
+if (queue == 'scheduler') and not rare(2, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
 strike(queue, id)
 end
 rare(17, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
@@ -1233,7 +1233,7 @@ local sign, parent = parent_in(member)
 local key, children = (P .. 'job:' .. parent), (P .. 'job:' .. parent .. ':children')
 local status, ties, queue, pin = unpack(redis.call('HMGET', key, 'status', 'ties', 'origin', 'pin'))
 if status then
-local ended, score = rare(2, status), '+inf'
+local ended, score = rare(1, status), '+inf'
 if waits_for(sign, status, again) then
 score = ended and sign == '~' and (2 ^ 44) + arrival or arrival
 redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), member)
@@ -1400,7 +1400,7 @@ if found == 0 then
 if fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
 return false
 end
-rare(1, ARGV[1])
+rare(3, ARGV[1])
 if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p' end
 local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq')
 return others and 'foreign', of_before
@@ -1464,7 +1464,7 @@ return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
 met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(88, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
-elseif seen[id] or status and not rare(2, status) then
+elseif seen[id] or status and not rare(1, status) then
 return { 'duplicate', id, rare(102, record[7]) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, record[6] or record[7] and 'p'

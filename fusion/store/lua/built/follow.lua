@@ -3,7 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:37
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -17,21 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
---@include/lib/keys.lua:62
-local function is_elsewhere(status)
-return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-or is_terminal(status)
-end
---@include/lib/keys.lua:71
+--@include/lib/keys.lua:61
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -39,9 +39,9 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:80
+--@include/lib/keys.lua:70
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
---@include/lib/keys.lua:83
+--@include/lib/keys.lua:73
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -232,7 +232,7 @@ if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, 'started') end
 end
 end
---@include/job/claim.lua:79
+--@include/job/claim.lua:80
 local function look(queue, count, set)
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(79, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
@@ -257,12 +257,12 @@ line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor
 end
 return line, more
 end
---@include/job/claim.lua:124
+--@include/job/claim.lua:125
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local unexpected = {}
---@include/job/claim.lua:127
+--@include/job/claim.lua:128
 local lacking = ARGV[9] ~= '0' and {}
---@include/job/claim.lua:161
+--@include/job/claim.lua:162
 local function take(queue, head, exec, set)
 local id = head.id
 local key = (P .. 'job:' .. id)
@@ -298,7 +298,7 @@ emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:197
+--@include/job/claim.lua:198
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
@@ -1108,16 +1108,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:12
+--@include/job/claim.lua:13
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:18
+--@include/job/claim.lua:19
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:23
+--@include/job/claim.lua:24
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1128,7 +1128,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:34
+--@include/job/claim.lua:35
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1143,7 +1143,7 @@ mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(13, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:50
+--@include/job/claim.lua:51
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1154,7 +1154,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:64
+--@include/job/claim.lua:65
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1167,7 +1167,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:131
+--@include/job/claim.lua:132
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1184,7 +1184,7 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:149
+--@include/job/claim.lua:150
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(9, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))

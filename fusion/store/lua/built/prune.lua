@@ -3,7 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:37
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -17,21 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
---@include/lib/keys.lua:62
-local function is_elsewhere(status)
-return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-or is_terminal(status)
-end
---@include/lib/keys.lua:71
+--@include/lib/keys.lua:61
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end

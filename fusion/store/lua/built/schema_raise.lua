@@ -1,7 +1,11 @@
 -- KEYS: schema workers schedulers relays
 -- ARGV: version min_reader min_writer by
 -- FLAGS: allow-oom
---@include/lib/keys.lua:37
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -15,14 +19,10 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')

@@ -3,22 +3,22 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:37
+--@include/lib/keys.lua:38
 local fifos = { scheduler = true }
---@include/lib/keys.lua:51
+--@include/lib/keys.lua:52
 local function ready_key(queue)
-if fifos[queue] ~= false and rare(31, queue) then return (P .. 'fifo:' .. queue) end
+if fifos[queue] ~= false and rare(33, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:71
+--@include/lib/keys.lua:61
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
-if rare(33, status) then return P .. status .. ':' .. queue end
+if rare(32, status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:80
+--@include/lib/keys.lua:70
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -307,7 +307,7 @@ if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, 'started') end
 end
 end
---@include/job/claim.lua:79
+--@include/job/claim.lua:80
 local function look(queue, count, set)
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(112, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
@@ -316,7 +316,7 @@ error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(31, queue) then error(found) end
+if not rare(33, queue) then error(found) end
 more = rare(112, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
@@ -332,12 +332,12 @@ line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor
 end
 return line, more
 end
---@include/job/claim.lua:124
+--@include/job/claim.lua:125
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local unexpected = {}
---@include/job/claim.lua:127
+--@include/job/claim.lua:128
 local lacking = ARGV[14] ~= '0' and {}
---@include/job/claim.lua:161
+--@include/job/claim.lua:162
 local function take(queue, head, exec, set)
 local id = head.id
 local key = (P .. 'job:' .. id)
@@ -353,7 +353,7 @@ return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(33, status) then
+elseif status ~= 'queued' and rare(32, status) then
 return false
 end
 local ties = job[4 + 28]
@@ -373,7 +373,7 @@ emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:197
+--@include/job/claim.lua:198
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
@@ -448,7 +448,7 @@ local added = redis.pcall('ZADD', ready_key(queue), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(31, queue) then error(added) end
+if not rare(33, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/score.lua:38
@@ -776,7 +776,16 @@ if not made_1 then
 local fair = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
---@include/lib/keys.lua:38
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:39
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -789,16 +798,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:56
-local function is_terminal(status)
-return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
---@include/lib/keys.lua:62
-local function is_elsewhere(status)
-return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-or is_terminal(status)
-end
---@include/lib/keys.lua:83
+--@include/lib/keys.lua:73
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -1522,16 +1522,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:12
+--@include/job/claim.lua:13
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:18
+--@include/job/claim.lua:19
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:23
+--@include/job/claim.lua:24
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1542,7 +1542,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:34
+--@include/job/claim.lua:35
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1557,7 +1557,7 @@ mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(30, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:50
+--@include/job/claim.lua:51
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1568,7 +1568,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:64
+--@include/job/claim.lua:65
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1581,7 +1581,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:108
+--@include/job/claim.lua:109
 local function pass_expired(queue)
 local ready, aside, missing = ready_key(queue), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
@@ -1597,7 +1597,7 @@ end
 if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
 if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
---@include/job/claim.lua:131
+--@include/job/claim.lua:132
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1614,7 +1614,7 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:149
+--@include/job/claim.lua:150
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(10, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
@@ -1737,7 +1737,7 @@ end
 end
 end
 --@
-made_1 = { in_fifo, is_terminal, is_elsewhere, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 30](...)
 end
@@ -1898,7 +1898,7 @@ local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
 --@turn.lua:188
-elseif stopped then rare(31, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+elseif stopped then rare(33, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:190
 local ok, found, more = pcall(look, queue, line and ARGV[8] - #jobs + 1 or 2, set_at[i])
 if not ok then bad[#bad + 1] = { queue, rare(34, found) } end

@@ -1,6 +1,7 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit on_arrive on_claim discard
+-- INCLUDE: states
 -- INCLUDE: given
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied

@@ -1,6 +1,6 @@
 -- The job of a tick, or of a run by hand: made of the entry's fields as the caller read them (`rev` says that they
 -- still are those).
--- INCLUDE: keys cron_keys time
+-- INCLUDE: keys cron_keys time states
 
 -- Whether this job has not ended: then an entry that must not overlap waits for its next tick.
 local function is_live(id)

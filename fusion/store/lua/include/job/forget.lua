@@ -1,5 +1,5 @@
 -- Remove a job and every trace of it: the index first, so that nothing ever leads to a job that is gone.
--- INCLUDE: keys inbox ties kin on_end failures
+-- INCLUDE: keys inbox ties kin on_end failures states
 -- Uses: tied
 -- `away`: a function that takes the record to where nothing leads to it; if it does not, the record goes for good.
 local function forget(id, key, status, queue, away)

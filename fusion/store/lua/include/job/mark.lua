@@ -1,6 +1,6 @@
 -- Whose a record is. Each job of ours has an arrival number from the start, empty while it has no place; a record made
 -- for a corrupt entry has `raw_id`. What has neither is another program's, stock RQ's say, and is not touched.
--- INCLUDE: keys waits
+-- INCLUDE: keys waits states
 
 -- The fields that stock RQ has written since 1.9, and nobody else.
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end

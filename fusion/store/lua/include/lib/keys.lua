@@ -1,5 +1,6 @@
 -- Names of keys that are known only inside a script; fusion/store/layout/keys.py is the other half of this table.
 -- Exports: fifos
+-- INCLUDE: states
 local FAILED, SCHEDULED = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs'
 local SUSPENDED, REAP = P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
@@ -51,17 +52,6 @@ end
 local function ready_key(queue)
   if fifos[queue] ~= false and in_fifo(queue) then return fifo_key(queue) end
   return queue_key(queue)
-end
-
-local function is_terminal(status)
-  return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
-end
-
--- Whether a job stands in another set than its queue. Of a hash with no status, or one we don't know, an old producer
--- is the writer.
-local function is_elsewhere(status)
-  return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
-      or is_terminal(status)
 end
 
 -- A status that only a newer version knows. Its job stands in a set of that version's, and is left alone.

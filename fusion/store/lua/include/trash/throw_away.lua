@@ -1,5 +1,5 @@
 -- A job that a person deletes goes: into the trash if the caller says so and there is room, else for good.
--- INCLUDE: keys ties trash forget failure_keys
+-- INCLUDE: keys ties trash forget failure_keys states
 -- Uses: tied
 -- `keep`: '1' for the trash. Its indexes are to be left as they are until then.
 local function throw_away(id, key, status, queue, keep)
