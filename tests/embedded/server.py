@@ -1,5 +1,5 @@
 """A web server in small, as far as processes go: `server.py N [preload | reload]`. It forks N web processes and ends them as
-gunicorn does; with 0 it serves itself.
+gunicorn does, and one more for each TTIN; with 0 it serves itself.
 
 The application starts an EmbeddedWorker for the queue `s`: each web process does, or with `preload` the server before it forks. With `reload` all
 that is the child of one that has started it, too, and does nothing more.
@@ -42,16 +42,21 @@ def main(count: int, preload: bool) -> None:
     if preload:
         application()
     webs = set()
-    for _ in range(count):
+
+    def add(number: int = 0, frame: FrameType | None = None) -> None:
         if not (pid := os.fork()):
             serve(not preload)
         webs.add(pid)
+
+    for _ in range(count):
+        add()
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         for pid in webs:
             os.kill(pid, signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTTIN, add)
     while webs:
         webs.discard(os.waitpid(-1, 0)[0])  # whoever ended, also a worker
 
