@@ -249,7 +249,7 @@ def commands() -> str:
     """docs/cli.md."""
     found = {path.removeprefix("fusion "): command for path, command in _commands(cli, "fusion")}
     shared = [param for param in found["info"].params if param.name in _SHARED_FLAGS]
-    parts = [_CLI_HEAD, "\nAll commands but `completion`, `redis` and `demo` have these flags:\n\n", _rows(shared)]
+    parts = [_CLI_HEAD, "\nAll commands but `completion` and `redis` have these flags:\n\n", _rows(shared)]
     for name, command in found.items():
         if name == "fusion":
             continue

@@ -72,10 +72,17 @@ COMMANDS = {
     "completion": ("fusion.cli.completion:completion", "Print the script that lets a shell complete what is typed."),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
     "debug": ("fusion.cli.debug:debug_group", "Show what Fusion sends to Redis."),
-    "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
 }
-#: RQ's commands that have another name here.
-_ELSEWHERE = {"worker-pool": "use `start -n N`, which also replaces what dies"}
+#: Commands that are elsewhere: RQ's that have another name here, and those of a checkout.
+_ELSEWHERE = {
+    "worker-pool": "use `start -n N`, which also replaces what dies",
+    "demo": "it runs from a checkout of Fusion: make demo",
+}
+
+
+def add_command(name: str, place: str, text: str) -> None:
+    """Add a command that is not in the package: `place` is `module:attribute`, `text` what `--help` says of it."""
+    COMMANDS[name] = (place, text)
 
 
 class _Formatter(click.HelpFormatter):

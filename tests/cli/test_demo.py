@@ -20,10 +20,11 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from fusion.cli.demo_chaos import Family
+from fusion.cli.main import COMMANDS
 from tests.cli.conftest import ROOT, Invoke
 from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
+from tools.demo.chaos import Family
 
 
 @dataclass
@@ -265,7 +266,8 @@ def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp
 def test_wrong_options_are_told_at_once(
     flags: list[str], platform: str, code: int, says: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusion.cli.demo.sys.platform", platform)
+    monkeypatch.setitem(COMMANDS, "demo", ("tools.demo.demo:demo", ""))
+    monkeypatch.setattr("tools.demo.demo.sys.platform", platform)
     ended = invoke("demo", *flags, code=code)
     assert says in ended.stderr
     assert ended.stdout == ""
@@ -291,27 +293,13 @@ def test_make_hands_its_variables_on(given: str, flags: str) -> None:
     assert said.splitlines()[-1].split() == [".venv/bin/python", "run_worker.py", "demo", *flags.split()]
 
 
-# An editable install has the checkout on the path wherever one is.
-_ELSEWHERE = """
-import sys
-checkout = sys.argv.pop(1)
-sys.path[:] = [entry for entry in sys.path if entry != checkout]
-from fusion.cli.main import main
-main()
-"""
+def test_an_installed_fusion_names_the_checkout(invoke: Invoke) -> None:
+    assert "No such command 'demo'; it runs from a checkout of Fusion: make demo" in invoke("demo", code=2).stderr
 
 
-def test_away_from_the_checkout_it_says_where_to_go(tmp_path: Path) -> None:
-    (tmp_path / "fusion").symlink_to(ROOT / "fusion")
-    ended = subprocess.run(
-        [sys.executable, "-c", _ELSEWHERE, str(ROOT), "demo"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+def test_it_names_the_extra_that_is_missing() -> None:
+    code = "import runpy, sys; sys.modules['requests'] = None; sys.argv[1:] = ['demo']; runpy.run_path('run_worker.py', None, '__main__')"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 1
-    assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("Error: the demo runs from a checkout, where tasks/ and wrappers/ are ")
+    assert "pip install '.[tasks]'" in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -113,11 +112,6 @@ def test_the_prefix_flag(invoke: Invoke, conn: redis.Redis) -> None:
     invoke("suspend", "--prefix", "x:")
     assert _keys(conn, "x:") == ["suspended"]
     assert "flag --prefix" in invoke("suspend", "--prefix", "a b", code=2).stderr
-
-
-def test_errors_of_commands_that_take_no_connection_are_one_line_too(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tasks.demo", None)  # as if it were not installed
-    assert "the demo runs from a checkout" in one_line(invoke("demo", code=1).stderr)
 
 
 def test_the_real_process_says_the_same() -> None:

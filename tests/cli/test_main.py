@@ -9,8 +9,8 @@ from fusion import __version__
 from fusion.cli.main import COMMANDS, cli
 from tests.cli.conftest import Invoke, run_worker
 
-#: Those that take a connection; `redis` and `demo` have their own.
-CONNECTED = [name for name in COMMANDS if name not in ("redis", "demo")]
+#: Those that take a connection; `redis` has its own.
+CONNECTED = [name for name in COMMANDS if name != "redis"]
 
 
 def load(name: str) -> click.Command:

@@ -137,7 +137,6 @@ def test_colours_that_a_stranger_wrote_are_plain(code: object) -> None:
 DRAWS: dict[str, Callable[[str], bool]] = {
     "fusion/cli/output.py": lambda call: True,
     "fusion/cli/screen.py": lambda call: call.startswith(("click.echo(drawn(screen(", "click.echo(_ENTER", "click.echo(_LEAVE")),
-    "fusion/cli/demo.py": lambda call: "self._live" in call or call == "click.echo(err=True)",
 }
 
 

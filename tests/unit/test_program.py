@@ -39,7 +39,6 @@ def test_where_there_is_no_checkout_it_is_fusion(monkeypatch: pytest.MonkeyPatch
         ("worker", "--help"),
         ("limit", "set", "--help"),
         ("redis", "start", "--help"),
-        ("demo", "--help"),
         ("server", "token", "--help"),
     ],
 )

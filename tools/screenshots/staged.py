@@ -13,12 +13,12 @@ from pathlib import Path
 import redis
 
 from fusion import Batch, Queue, Retry
-from fusion.cli.demo_parts import child, fusion_command
 from fusion.job import Job
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.history import bucket
 from fusion.store.write.broker import Broker
 from tests.kit.waiting import eventually
+from tools.demo.parts import child, fusion_command
 
 #: Workers: name, slots, queues.
 WORKERS = (

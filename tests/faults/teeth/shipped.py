@@ -10,7 +10,7 @@ OF_WHAT_IS_SHIPPED = (
         "the demo leaves its dashboard behind",
         "cli/test_demo.py::test_it_ends_by_itself_and_its_table_adds_up",
         Edit(
-            "fusion/cli/demo.py",
+            "tools/demo/demo.py",
             "looking = stack.enter_context(parts.child(server, env, served))",
             "looking = parts.spawn(server, env, served)",
         ),

@@ -18,10 +18,10 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TypeVar
 
-from fusion.cli.demo_parts import end
 from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.kernel.linux import Children, become_subreaper, processes
 from fusion.store.embedded.instance import EmbeddedRedis
+from tools.demo.parts import end
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-from fusion.cli.demo_chaos import Toll, counts
+from tools.demo.chaos import Toll, counts
 
 if TYPE_CHECKING:
     from redis import Redis

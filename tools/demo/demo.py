@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fusion.cli import demo_parts as parts
-from fusion.cli.demo_report import DemoReport, render
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
+from tools.demo import parts
+from tools.demo.report import DemoReport, render
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from fusion.cli.demo_chaos import Chaos
+    from tools.demo.chaos import Chaos
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class _Stage:
         serving = ("-c", "instance", "--customq", "all", "--slots", str(slots), "--quiet", "--url", self._url)
         self._chaos = None
         if killing:
-            from fusion.cli.demo_chaos import Chaos
+            from tools.demo.chaos import Chaos
 
             command = parts.fusion_command("start", "-n", str(workers), "--no-scheduler", "--shutdown-timeout", "5", *serving)
             env["FUSION_EVENTS_FILE"] = str(self._events)
@@ -126,7 +126,7 @@ class _Stage:
 
     def stay(self) -> None:
         """Enqueue a job now and then, until Ctrl-C or TERM."""
-        from fusion.cli.demo_keep import Trickle, what_to_try
+        from tools.demo.keep import Trickle, what_to_try
 
         try:
             trickle = Trickle(self._sandbox)
