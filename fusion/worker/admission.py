@@ -12,7 +12,7 @@ from fusion.runtime.membership import Membership
 
 
 class Blocked(Enum):
-    """A reason why a worker takes no jobs. The value is what a probe is told."""
+    """A reason why a worker takes no jobs. Health probes show the value."""
 
     #: It ends: a signal, its supervisor, a limit of its own.
     RECYCLING = "stopping"
@@ -20,19 +20,23 @@ class Blocked(Enum):
     NO_EXECUTOR = "no fork server is ready"
     #: Memory is scarce, see `MemoryThrottle`.
     THROTTLED = "memory throttle"
-    #: An operator said so (`quiet`, SIGTSTP), until `unquiet` or SIGCONT.
+    #: An operator asked for it (`quiet`, SIGTSTP), until `unquiet` or SIGCONT.
     QUIET = "quiet"
     #: The whole fleet is suspended, until `resume`.
     SUSPENDED = "suspended"
 
 
-#: Reasons to ask Redis for nothing. That a suspended fleet goes on only shows in the answer of a turn; without an executor no slot is free.
+#: Reasons not to ask Redis for jobs. SUSPENDED is not one: only the reply to a turn shows that the fleet was resumed. Nor is NO_EXECUTOR:
+#: then no
+#: slot is free.
 _CLOSING = frozenset({Blocked.RECYCLING, Blocked.THROTTLED, Blocked.QUIET})
 
 
 class Admission:
-    """Keeps the reasons to take nothing though slots are free, and `reserve` slots for HIGH and above as long as there are others: what
-    runs counts, not in which slot it was put."""
+    """Keeps the reasons to take no jobs, and the last `reserve` free slots for HIGH and above.
+
+    Only the number of running jobs counts, not which slot each of them has.
+    """
 
     def __init__(self, slots: int, reserve: int, throttle: MemoryThrottle | None, log: logging.Logger) -> None:
         self._slots, self._reserve, self._throttle, self._log = slots, reserve, throttle, log
@@ -43,12 +47,12 @@ class Admission:
 
     @property
     def scarce(self) -> str:
-        """The memory that is scarce, like `RAM 92.1 %`; empty if none is."""
+        """Name the memory that is scarce, like `RAM 92.1 %`; empty if none is."""
         return self._throttle.active if self._throttle else ""
 
     @property
     def open(self) -> bool:
-        """Jobs may be asked for."""
+        """True if this worker may ask Redis for jobs."""
         return not (self.blocked and self.blocked & _CLOSING)
 
     @property
@@ -57,7 +61,8 @@ class Admission:
         return self._throttle.next_at if self._throttle else inf
 
     def floors(self, free: int, taken: int) -> list[int]:
-        """The lowest priority for each of `free` slots, those for any job first, while so many are taken. Nothing while it is not open."""
+        """Return the lowest priority that each of `free` slots takes, slots for any job first. `taken`: slots in use. Empty unless
+        `open`."""
         if not self.open:
             return []
         for_any = max(0, min(free, self._slots - taken - self._reserve))

@@ -25,18 +25,21 @@ from fusion.store.write.broker import Broker
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.slots import Slots
 
-#: Jobs that one call to Redis may bring: no script takes longer than a moment.
+#: Jobs that one call to Redis may claim, so that the script stays short.
 _AT_ONCE = 50
-#: Bytes of arguments that a call may have in all.
+#: Bytes of arguments that all jobs of a call may have together.
 _LARGEST = 8 * 1024 * 1024
-#: Seconds between two looks for more, at least and at most; and how often one looks while the first job waits, in between.
+#: Seconds between two requests for more jobs, at least and at most. Between these bounds: `_LOOKS` requests while the first job waits.
 _SHORTEST, _LONGEST, _LOOKS = 0.02, 0.5, 10
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A call that has not begun, and still takes jobs. `until`: when it begins at the latest; `ask_at`: when to look for more; `open`: what
-    stands next in line may be one of its jobs; `asked_at`: when that was last found to be none, monotonic times."""
+    """A call that has not begun, and still takes jobs.
+
+    `until`: when it begins at the latest. `ask_at`: when to ask Redis for more jobs. `open`: the next job in line may belong to this call.
+    `asked_at`: when Redis last had no more jobs for it. All are monotonic times.
+    """
 
     key: tuple[object, ...]
     most: int
@@ -55,15 +58,15 @@ class _Waiting:
         return self.most - len(self.runs) if self.open and self.size < _LARGEST else 0
 
     def is_due(self, now: float, away: bool) -> bool:
-        """Say whether it is to begin. With Redis away nobody can say whether more came."""
+        """Return True if the call should begin. While Redis is `away`, it does not wait for an answer whether there are more jobs."""
         return not self.room or (now >= self.until and (away or self.asked_at >= self.until))
 
 
 class BatchedCalls:
-    """Keeps jobs of such tasks until their call begins, and tells what each one's part in it came to.
+    """Keeps the jobs of batched calls until their call begins, and reports the outcome of each job.
 
-    - a call waits here, and has a slot: its jobs are leased, and given back when the worker is to end;
-    - it runs as one job, in a process of its own: `carrier` below is that run. Its members are no runs of the executor;
+    - a waiting call has a slot. This worker holds the leases of its jobs, and gives the jobs back when it ends;
+    - a call runs as one job, in a process of its own: `carrier` below is that run. The executor does not know the members as runs;
     - a member without an answer runs again, alone in a process.
     """
 
@@ -75,13 +78,13 @@ class BatchedCalls:
         self._waiting: list[_Waiting] = []
         #: Under way: the members without an outcome, by execution.
         self._calls: dict[Run, dict[bytes, Run]] = {}
-        #: A question to Redis whose answer was not heard: it comes first, as jobs may have been claimed by it.
+        #: A request to Redis without a reply. It is repeated before any other, as it may have claimed jobs.
         self._unheard: Callable[[], tuple[list[Claimed], bool]] | None = None
         self._outcomes: Outcomes
         self._start: Callable[[Claimed], None]
 
     def attach(self, outcomes: Outcomes, start: Callable[[Claimed], None]) -> None:
-        """`start`: what is done with each claimed job. Comes once, before all else."""
+        """Connect the other parts; call this once, before anything else. `start`: called with each claimed job."""
         self._outcomes, self._start = outcomes, start
 
     # -- what this worker has
@@ -92,7 +95,7 @@ class BatchedCalls:
         return bool(self._waiting)
 
     def runs(self) -> Iterator[Run]:
-        """Every run of a job that this worker holds, but for those that are being killed."""
+        """Yield each run of a job that this worker holds, except those that are being killed."""
         for run in (*self._executor.running, *self._executor.queued):
             if run in self._calls:
                 yield from self._calls[run].values()
@@ -104,7 +107,7 @@ class BatchedCalls:
     # -- coming together
 
     def fits(self, claimed: Claimed) -> bool:
-        """Say whether a call that waits takes this job. One that is of no such call closes those of its queue."""
+        """Return True if a waiting call takes this job. A job of another kind closes the waiting calls of its queue."""
         if not self._waiting:
             return False
         key = _key(claimed)
@@ -114,7 +117,7 @@ class BatchedCalls:
         return any(call.key == key and call.room for call in self._waiting)
 
     def take(self, claimed: Claimed, limit: float) -> bool:
-        """Take a job that has a slot, or `fits`; False if it is one that has a call of its own."""
+        """Take a job that has a slot, or `fits`. Return False if the job is not for a batched call."""
         fields = claimed.fields
         figures = parse(fields.get(b"gather", b""))
         if figures is None or b"func" not in fields or readings.suspects(fields):
@@ -133,7 +136,7 @@ class BatchedCalls:
 
     @property
     def next_at(self) -> float:
-        """When to look for more, or to begin a call."""
+        """When to ask for more jobs, or to begin a call."""
         away = self._link.away_since is not None
         soonest = self._link.retry_at if self._unheard else inf
         for call in self._waiting:
@@ -142,15 +145,15 @@ class BatchedCalls:
         return soonest
 
     def tick(self, now: float) -> None:
-        """Look for more, and begin what is due."""
+        """Ask Redis for more jobs, and begin the calls that are due."""
         if self._link.open(now):
             try:
                 self._look(now)
             except RedisAway:
-                pass  # its question is kept, and calls that are due begin without the answer
+                pass  # the request is kept, and due calls begin without its reply
         for call in [call for call in self._waiting if call.is_due(now, self._link.away_since is not None)]:
             self._begin(call)
-        while self._waiting and self._slots.reserved > self._executor.capacity:  # jobs that must not wait have its process
+        while self._waiting and self._slots.reserved > self._executor.capacity:  # a job that does not wait took its process
             self._give_back_waiting(self._waiting[-1], "its slot went to a job that does not wait")
 
     def _look(self, now: float) -> None:
@@ -175,12 +178,12 @@ class BatchedCalls:
                     call.ask_at = min(now + call.pause, call.until) if now < call.until else inf
 
     def _ask(self) -> bool:
-        """Ask, and take in what it brings; whether more may come. RedisAway: the question is kept."""
+        """Send the request and start the jobs of its reply. Return True if there may be more. RedisAway: the request is kept."""
         assert self._unheard is not None
         try:
             jobs, more = self._link.attempt(refusable(self._unheard))
         except CallRefused:
-            jobs, more = [], False  # a broken queue: its turn says so
+            jobs, more = [], False  # a broken queue: the next turn reports it
         self._unheard = None
         for claimed in jobs:
             self._start(claimed)
@@ -224,10 +227,10 @@ class BatchedCalls:
         self._drop(call)
         self._give_back(call.runs, why)
 
-    # -- what is wanted of members
+    # -- stopping members
 
     def stop(self, run: Run) -> None:
-        """Stop a job. One that shares a call ends that: the others run again."""
+        """Stop a job. If it shares a call, the call ends and its other jobs run again."""
         failpoint("stop.ask")
         if call := self._waiting_with(run):
             call.runs.remove(run)
@@ -242,7 +245,7 @@ class BatchedCalls:
         failpoint("stop.asked")
 
     def lost(self, run: Run) -> None:
-        """Another worker has this job: nothing that it comes to here counts. A call of which nothing counts any more is ended."""
+        """Forget a job that another worker has: its outcome here does not count. A call that has no other job left is killed."""
         if call := self._waiting_with(run):
             call.runs.remove(run)
             if not call.runs:
@@ -261,10 +264,10 @@ class BatchedCalls:
         execution = run.claimed.execution_id.encode()
         return next((carrier for carrier, members in self._calls.items() if members.get(execution) is run), None)
 
-    # -- what becomes of them
+    # -- outcomes of members
 
     def opened(self, run: Run, frame: Mapping[bytes, bytes]) -> tuple[Run, dict[bytes, bytes]] | None:
-        """The member that a frame is about, and what it says; None if the frame is none for a member that has no outcome yet."""
+        """Unpack a member's frame. Return the member and the frame; None if it is not for a member that still lacks an outcome."""
         member = self._calls.get(run, {}).get(frame.get(b"of", b""))
         try:
             inner = unpack(frame.get(b"frame", b"")[4:])
@@ -278,7 +281,7 @@ class BatchedCalls:
         return member, inner
 
     def over(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
-        """The call has ended by itself; False if the run is no call of many. Who has no answer runs again alone."""
+        """Handle a call that ended by itself. A member without an answer runs again alone. False if the run is not a batched call."""
         members = self._calls.pop(run, None)
         if members is None:
             return False
@@ -300,7 +303,7 @@ class BatchedCalls:
         return True
 
     def ended(self, run: Run, death: Death) -> bool:
-        """The call's process died; False if the run is no call of many."""
+        """Decide the members' outcomes after the call's process died. False if the run is not a batched call."""
         members = self._calls.pop(run, None)
         if members is None:
             return False
@@ -319,7 +322,7 @@ class BatchedCalls:
         return True
 
     def returned(self, run: Run, why: str) -> bool:
-        """The call has not begun and will not; False if the run is no call of many."""
+        """Give back the members of a call that will not begin. False if the run is not a batched call."""
         members = self._calls.pop(run, None)
         if members is None:
             return False
@@ -328,13 +331,16 @@ class BatchedCalls:
 
 
 def _key(claimed: Claimed) -> tuple[object, ...]:
-    """Values that all jobs of a call have in common, the queue first."""
+    """Return the values that all jobs of a call share, the queue first."""
     fields = claimed.fields
     return claimed.queue, readings.priority(fields), *map(fields.get, (b"func", b"gather", b"serializer"))
 
 
 def _together(runs: list[Run]) -> tuple[Claimed, float]:
-    """The call as one job, and the seconds after which its process is killed: the least of its jobs', and what their callbacks may take."""
+    """Return the call as one job, and the seconds after which its process is killed.
+
+    That is the smallest limit of its jobs, plus the time that their callbacks may take.
+    """
     first = runs[0].claimed
     frames = [
         pack({b"id": c.id.encode(), b"execution_id": c.execution_id.encode(), **c.fields}) for c in (run.claimed for run in runs)

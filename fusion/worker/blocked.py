@@ -1,4 +1,4 @@
-"""The blocked jobs that one worker knows of: those it could take, and those for which it lacks the task."""
+"""Tracks the blocked jobs that one worker may take, and the tasks that it lacks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.records import ClaimFilter
 from fusion.worker.probation import Probation
 
-#: Pauses between two tries whether a task is still missing, each twice the one before.
+#: Seconds before a missing task is tried again: the first pause, and the longest. Each is twice the one before.
 _FIRST_PAUSE, _LONGEST_PAUSE = defaults.HOLD_INTERVAL, 8 * defaults.HOLD_INTERVAL
-#: Tasks that Redis is told of with each turn.
+#: Missing tasks that one turn sends to Redis.
 _MOST = 256
 HELD, PROBATION = "held", "probation"
 _is_task = re.compile(r"[A-Za-z0-9_.]{1,200}").fullmatch
@@ -29,7 +29,7 @@ class _Lack:
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """`task`: which one it waits for, where it does so."""
+    """One set of blocked jobs. `task`: the task that its jobs wait for, if they wait for one."""
 
     name: str
     kind: str
@@ -40,9 +40,8 @@ class _Set:
 class BlockedWork:
     """Jobs of a task that some worker lacks are blocked, and taken from there by the workers that have it.
 
-    - which tasks there are is found out by running a job of each: what its process says of a missing one holds for a while, for the
-      others without a process;
-    - a new fork server may have other code: what the one before lacked says nothing of it.
+    - a worker learns that a task is missing by running a job of it. That result holds for a while: other jobs of the task start no process;
+    - a new fork server may have other code, so the missing tasks of the one before are forgotten.
     """
 
     def __init__(self, served_queues: ServedQueues) -> None:
@@ -53,7 +52,7 @@ class BlockedWork:
         self._generation = 0
 
     def update(self, waits: tuple[str, list[str]]) -> None:
-        """Replace the list of sets of blocked jobs by that of Redis."""
+        """Replace the sets of blocked jobs with the list from Redis."""
         self._known, names = waits
         self._sets = [_Set(name, *(*name.split(":", 2), "")[:3]) for name in names if ":" in name]
 
@@ -67,7 +66,7 @@ class BlockedWork:
                 del self._lacking[next(iter(self._lacking))]
 
     def renew(self, generation: int) -> None:
-        """Forget what is missing if the fork server's number is another: it may have what the one before lacked."""
+        """Forget the missing tasks if the fork server's number changed: the new one may have them."""
         if generation != self._generation:
             self._generation = generation
             self._lacking.clear()

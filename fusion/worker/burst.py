@@ -1,4 +1,4 @@
-"""The end of a burst: the worker has done what it can do."""
+"""Decides when a burst is over: when the worker has done all it can."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFT = 3
 
 
 class Burst:
-    """Finds out when a worker in a burst is to end. `code`: its exit code, unless it ends for another reason."""
+    """Decides when a worker with `--burst` ends. `code`: its exit code, unless it ends for another reason."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class Burst:
         self._broker, self._link, self._served_queues, self._executor, self._log = broker, link, served_queues, executor, log
 
     def is_over(self, turn: Turn, probation: Probation) -> bool:
-        """True if nothing is left to do, after a turn that brought nothing, while nothing runs. What is due now is still work."""
+        """Return True if no work is left. Call it while nothing runs, after a turn without jobs. Jobs that are due now count as work."""
         if probation.pending or turn.waits is not None or turn.opens_in is not None:
             return False
         if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
             self._link.attempt(self._broker.promote)
             return False
         released, release_in = self._link.attempt(self._broker.release)
-        if released or release_in == 0:  # what its last job ended, others waited for
+        if released or release_in == 0:  # other jobs waited for the last one that ended
             return False
         blocked = self._link.attempt(lambda: blocked_jobs(self._broker.connection, self._broker.keys))
         held = [one for one in blocked if one.kind == HELD and self._served_queues.serves(one.queue)]
@@ -55,7 +55,7 @@ class Burst:
         return True
 
     def is_hopeless(self) -> bool:
-        """True if no job will ever run here: nobody mends the cause while a burst waits."""
+        """Return True if no job can ever run here. A burst does not wait for somebody to repair the cause."""
         if not (self.on and self._executor.hopeless):
             return False
         self.code = 1

@@ -59,6 +59,6 @@ class CommandHandler:
                 self._executor.kill(run, KillCause.COMMAND)
 
     def _on_subscribed(self) -> None:
-        """A heartbeat finds which jobs were to stop while nobody listened."""
+        """Send a heartbeat: its reply names the jobs that were stopped while this worker was not subscribed."""
         if self._executor.running or self._executor.queued:
             self._consumer.membership.beat_now()

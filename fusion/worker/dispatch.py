@@ -21,7 +21,7 @@ _LINES = (b"log", b"meta", b"report", b"stands")
 
 
 class Dispatcher:
-    """Starts each claimed job in the executor, or gives it back. It listens to the executor: each job ends with exactly one outcome."""
+    """Starts each claimed job in the executor, or gives it back. It handles the executor's events: each job gets exactly one outcome."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Dispatcher:
         batched_calls.attach(outcomes, self.start)
 
     def start(self, claimed: Claimed) -> None:
-        """Start a claimed job, or queue it behind another, or let it wait for others of its batched call; else give it back."""
+        """Start a claimed job, queue it behind another, or keep it for its batched call. If none is possible, give it back."""
         failpoint("claim.after_reply")
         slots, executor = self._slots, self._executor
         idle = self._batched_calls.fits(claimed) or slots.fits(claimed)  # its slot may have been taken since the turn was sent
@@ -115,9 +115,9 @@ class Dispatcher:
             self._outcomes.give_back(run.claimed, why)
 
     def begun(self, run: Run) -> None:
-        """A prefetched job runs for longer than a moment."""
+        """Report that a prefetched job runs."""
         self._outcomes.begun(run)
 
     def capacity_changed(self) -> None:
-        """There is room for a job where there was none."""
+        """Request a turn: there is room for a job where there was none."""
         self._slots.turn_due = True

@@ -1,4 +1,4 @@
-"""The worker checks what it claimed: no job without a good signature gets as far as a process that could import or unpickle it."""
+"""Checks claimed jobs in the worker, before any process could import or unpickle a job with a bad signature."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NAME = f"{BadSignature.__module__}.{BadSignature.__qualname__}"
 
 
 class EnvelopeCheck:
-    """Opens claimed jobs: checks the signature, fills in what the worker's settings say of isolation and timeout.
+    """Opens claimed jobs: checks the signature, and fills in isolation and timeout from the worker's settings.
 
-    `keyring`: None without any keys, and then no signature is checked.
+    `keyring`: None if there are no keys; then signatures are not checked.
     """
 
     def __init__(self, settings: Settings, log: logging.Logger) -> None:
@@ -38,7 +38,7 @@ class EnvelopeCheck:
             self._log.warning("jobs without a signature run too (require_signatures is off): turn it on once all producers sign")
 
     def reload(self) -> None:
-        """Read the file of keys again; those of before stay if it can't be used."""
+        """Read the key file again. If it can't be used, keep the old keys."""
         if self._settings.secret_keys_file is None:
             return
         try:
@@ -49,13 +49,13 @@ class EnvelopeCheck:
         self.announce()
 
     def open(self, claimed: Claimed) -> float | Decision:
-        """The seconds after which the job's processes are killed, inf for never; or what becomes of the job, which must not run."""
+        """Return the seconds after which the job's processes are killed, inf for never. If the job must not run, return its outcome."""
         if self.keyring and (refused := self.refuse(claimed)):
             return refused
         settings, fields = self._settings, claimed.fields
         if settings.isolate_queues is not None and any(fnmatchcase(claimed.queue, name) for name in settings.isolate_queues):
             fields[b"isolate"] = b"1"
-        if fields.get(b"suspect") == b"1":  # it may have taken its last process down, and others with that
+        if fields.get(b"suspect") == b"1":  # it may have killed its last process, and other jobs with it
             fields[b"isolate"] = b"1"
         if not fields.get(b"timeout"):  # RQ leaves it out for its default
             fields[b"timeout"] = str(settings.job_timeout).encode()
@@ -65,7 +65,7 @@ class EnvelopeCheck:
             return no_time_limit(error)
 
     def refuse(self, claimed: Claimed) -> Decision | None:
-        """The failure of a job with a bad signature, which no policy of its own retries; None if it may run."""
+        """Return the failure of a job with a bad signature, or None if it may run. The job's own retry policy does not apply."""
         if self.keyring is None:
             return None
         flaw = self.keyring.flaw(claimed.id, claimed.queue, claimed.fields)

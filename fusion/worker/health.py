@@ -14,14 +14,14 @@ from fusion.worker.admission import Admission, Blocked
 
 
 class Health:
-    """One worker's. A suspended fleet stays ready: an operator wants it so, and a roll-out must be able to pass meanwhile."""
+    """The health of one worker. A suspended worker stays ready: an operator suspended it, and a roll-out must still succeed."""
 
     def __init__(
         self, settings: Settings, membership: Membership, link: RedisLink, executor: Executor, admission: Admission
     ) -> None:
         self._settings, self._membership, self._link = settings, membership, link
         self._executor, self._admission = executor, admission
-        # Nothing in a round waits longer than for these: the sleep until the next timer, an attempt at Redis.
+        # The longest waits of one round: the sleep until the next timer, and one attempt to reach Redis.
         self._patience = 2 * max(settings.idle_wait, settings.socket_timeout)
         self._ticked = time.monotonic()
 
@@ -30,13 +30,13 @@ class Health:
         self._ticked = now
 
     def live(self) -> HealthReport:
-        """Not if the loop has hung: it says so in the round in which it did. One that hangs for good does not answer at all."""
+        """Report whether the loop turns. A long pause is reported once the loop turns again; a loop that hangs for good does not answer."""
         silent = time.monotonic() - self._ticked
         reasons = [f"the loop did not turn for {silent:.1f} s"] if silent > self._patience else []
         return HealthReport(reasons, {"worker": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> HealthReport:
-        """Not while it takes no jobs, or Redis is away."""
+        """Report whether the worker takes jobs and Redis answers."""
         blocked = self._admission.blocked
         reasons = [Blocked.RECYCLING.value] if Blocked.RECYCLING in blocked else []
         reasons += self._link.trouble

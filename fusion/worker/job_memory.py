@@ -12,7 +12,7 @@ from fusion.exceptions import ConfigurationError
 from fusion.executors.base import Executor, KillCause
 from fusion.kernel import sentences
 
-#: Seconds between two measurements: a job may exceed its limit for so long.
+#: Seconds between two measurements, and so the longest time for which a job can exceed its limit.
 _INTERVAL = 0.5
 _MIB = 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -20,8 +20,10 @@ _NO_LIMIT = float("inf")
 
 
 class JobMemory:
-    """Kills the processes of a job that together hold more than `limit` MiB; does nothing without a limit. ConfigurationError if
-    memory can't be measured here."""
+    """Kills the processes of a job that together hold more than `limit` MiB; does nothing without a limit.
+
+    ConfigurationError if memory can't be measured here.
+    """
 
     def __init__(self, limit: int | None, executor: Executor) -> None:
         self._limit, self._executor = limit, executor
@@ -42,7 +44,7 @@ class JobMemory:
             return
         self._measure_at = now + _INTERVAL
         for run in self._executor.running:
-            pid = None if run.killed else self._executor.pid(run)  # most jobs are over before it is known
+            pid = None if run.killed else self._executor.pid(run)  # most jobs are over before their pid is known
             if pid is not None and (held := self._held(pid)) > self._limit * _MIB:
                 run.detail = sentences.HELD_MEMORY.format(n=f"{held / _MIB:.0f}", n_limit=self._limit)
                 self._executor.kill(run, KillCause.MEMORY)
@@ -52,12 +54,12 @@ class JobMemory:
         processes = tree(pid)
         held = sum(map(resident, processes))
         if held > self._limit * _MIB and len(processes) > 1:
-            held = sum(map(proportional, processes))  # pages that they share were counted for each of them
+            held = sum(map(proportional, processes))  # `resident` counted shared pages once for each process
         return held
 
 
 def tree(pid: int) -> list[int]:
-    """A process and everything below it. What it disowned is below it too: it adopts orphans (see `linux.become_subreaper`)."""
+    """Return a process and all its descendants. Orphans are included, as the process adopts them (see `linux.become_subreaper`)."""
     if not sys.platform.startswith("linux"):
         return _psutil_tree(pid)
     found = [pid]
@@ -76,7 +78,7 @@ def _children(pid: int) -> Iterable[int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process in memory, shared ones included; 0 if it is gone."""
+    """Return the resident bytes of a process, with shared pages; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -85,7 +87,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """The same with a page that n processes share counted as one n-th."""
+    """Return the bytes of a process in memory. A page that n processes share counts as one n-th."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))

@@ -24,7 +24,8 @@ from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped", b"displaced")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
-#: Of whatever number of jobs: then halves of that make five deaths before one is alone, and so often a run goes back uncharged.
+#: Most suspects that share a process, whatever number of jobs it had. Each death halves them: after five deaths a suspect is alone. A run
+#: goes back uncharged at most that often.
 MOST_SUSPECTS = 16
 NOT_BEGUN = Decision("stopped", "it had not begun")
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -75,7 +76,7 @@ class Outcomes:
         return self._outbox.uncommitted()
 
     def refuse(self, claimed: Claimed, decision: Decision) -> None:
-        """The job must not run."""
+        """Record the outcome of a job that must not run."""
         self._outbox.add(claimed, decision, 0.0)
 
     def give_back(self, claimed: Claimed, why: str) -> None:
@@ -83,19 +84,19 @@ class Outcomes:
         self._outbox.add(claimed, Decision("release", why), 0.0)
 
     def stopped(self, claimed: Claimed) -> None:
-        """A job was to stop before it began."""
+        """Record that a job was stopped before it began."""
         self._outbox.add(claimed, NOT_BEGUN, 0.0)
 
     def decided(self, run: Run, decision: Decision) -> None:
-        """It is known what becomes of a run, with no word of its own."""
+        """Record an outcome that the worker decided, without a frame of the run."""
         self._outbox.add(run.claimed, decision, monotonic() - run.began)
 
     def begun(self, run: Run) -> None:
-        """A prefetched job runs: it is lost if this worker dies now."""
+        """Report that a prefetched job runs: if this worker dies now, the job counts as lost."""
         self._outbox.report_begun(run.claimed)
 
     def stands(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
-        """The run's task is over, and so it ends whatever becomes of its process: its hooks or its callback begin."""
+        """Keep the outcome of a run whose task is over. It stands even if the process dies in the hooks or the callback that begin now."""
         try:
             found = unpack(frame.get(b"frame", b"")[4:])
         except FrameError:
@@ -105,16 +106,17 @@ class Outcomes:
             run.last = readings.callback(frame)
 
     def received(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
-        """The run's process sent its outcome.
+        """Decide a run whose process sent its outcome.
 
-        A failure within a moment of a signal to the process waits for the same signal to this worker: then the whole tree was signaled, and
-        the job is lost instead, unless it says `on_lost="fail"`.
+        A failure just after a signal to the process is held for a moment. If this worker gets the same signal, the whole tree was signaled:
+        then
+        the job counts as lost, unless it has `on_lost="fail"`.
         """
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
         if run.stands is not None and run.stands[b"kind"] == frame.get(b"kind"):
-            frame = {**run.stands, **frame}  # what was sent before is not sent again
+            frame = {**run.stands, **frame}  # fields that were sent before are not sent again
         if frame.get(b"kind") == b"stopped" and not run.stopping:
-            frame = {**frame, b"kind": b"failed"}  # nobody asked it to
+            frame = {**frame, b"kind": b"failed"}  # nobody asked it to stop
         decision = of_frame(fields, frame)
         ago = readings.signaled(frame) if decision.kind in ("failed", "retry") else None
         if b"keyless" in frame:
@@ -127,10 +129,11 @@ class Outcomes:
             self._outbox.add_signaled(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
 
     def died(self, run: Run, death: Death, said: Mapping[bytes, bytes]) -> None:
-        """The run's process died without an outcome. `said`: what it had said of itself and Redis does not have yet.
+        """Decide a run whose process died without an outcome. `said`: reports of the run that Redis does not have yet.
 
-        Of a run killed as LOST or COLD nothing is decided here: another worker has the job, or `deregister` gives it back. One whose outcome
-        stands ends by that.
+        A run killed as LOST or COLD is not decided here: another worker has the job, or `deregister` gives it back. A run whose outcome
+        stands
+        ends with that outcome.
         """
         if run.stands is not None:
             self.received(run, {**said, **run.stands, b"callback_error": f"{run.last}: {_cut_short(run, death)}".encode()})
@@ -149,19 +152,19 @@ def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decisi
 
 
 def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decision:
-    """Decide by the death of a process that gave no outcome, and by who killed it.
+    """Decide the outcome from the death of a process that sent none. The first case that applies counts:
 
-    - whoever it was, and it was to stop: stopped;
-    - the worker, for another job in its process: it goes back, unharmed, and the second time runs alone;
-    - nobody, as there was no process: the job goes back;
-    - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
-    - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
-    - together with the whole executor: lost, but which of its jobs had a part in that nobody knows;
-    - the worker, for the memory it held, or as an operator said so: it failed;
-    - whoever it was, if others ran in its process: each is a suspect, and runs again among half as many, in the end alone;
-    - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
-    - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
-    - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
+    - the run was to stop, whoever killed the process: stopped;
+    - the worker killed it for another job in the process: the job goes back uncharged, and runs alone after the second time;
+    - no process could be forked: the job goes back;
+    - the worker killed it, as an earlier job of the process read this one (it never ran) or answered for another: lost, it runs again;
+    - the executor killed it at the deadline, or ended after the deadline: the task took too long, it failed by timeout;
+    - it died with the whole executor: lost, as nobody knows which job caused that;
+    - the worker killed it for its memory, or for an operator: it failed;
+    - others ran in its process: each is a suspect, and runs again in a process of half as many jobs, in the end alone;
+    - a polite signal while the worker stops: systemd and Heroku signal the whole tree, so the job goes back uncharged;
+    - SIGKILL, but not by Fusion: the host did it (OOM killer, operator), so the job is lost and runs again;
+    - anything else (SIGSEGV, os._exit, also exit code 0): the task did it, so it failed.
     """
     fields, cause = run.claimed.fields, run.killed
     if cause is KillCause.STOPPED:
@@ -206,7 +209,7 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
 
 
 def _cut_short(run: Run, death: Death) -> str:
-    """The error of a callback, or a hook, that did not come to its end."""
+    """Return the error of a callback or hook that was cut short."""
     if death.timed_out or run.killed is KillCause.TIMEOUT:
         return "fusion.exceptions.JobTimeoutException: it did not end within its time, and was killed with its process"
     if run.killed is KillCause.DISPLACED:
@@ -225,12 +228,16 @@ def _cut_short(run: Run, death: Death) -> str:
 
 
 def _halved(crowd: int) -> int:
-    """Suspects that may share a process next."""
+    """Return how many suspects may share a process next."""
     return max(1, min(crowd // 2, MOST_SUSPECTS))
 
 
 def _displaced(fields: Mapping[bytes, bytes], death: Death) -> Decision:
-    """The first time it goes among others again; then it runs alone, or some that outlast the neighbours' grace would never end."""
+    """Return the outcome of a run killed for another job in its process.
+
+    The first time it shares a process again. The second time it runs alone: otherwise a job longer than the neighbours' grace might never
+    end.
+    """
     again = b"suspect" in fields
     after = "; it runs in one of its own next" if again else ""
     why = f"its process was killed for another job in it{after}"
@@ -238,7 +245,7 @@ def _displaced(fields: Mapping[bytes, bytes], death: Death) -> Decision:
 
 
 def _is_polite(status: int, stopping: bool) -> bool:
-    """The signal that ended it is one that comes with the worker's own end."""
+    """Return True if the process died of a signal that also stops the worker."""
     return stopping and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _POLITE
 
 
@@ -249,7 +256,7 @@ def _how_it_went(death: Death, grace: float) -> str:
 
 
 def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
-    """Return what `judge` does; if a field of the job can't be read, say its retry policy, a failure that says so."""
+    """Return the result of `judge`; a failure with the reason if a field of the job, such as its retry policy, can't be read."""
     try:
         return judge()
     except _UNREADABLE as error:
@@ -260,19 +267,22 @@ def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
 
 
 def struck(decision: Decision) -> Decision:
-    """The decision in place of a failure amid a stop of the whole tree: lost, and counted, so that a job which stops its worker ends some day."""
+    """Replace a failure during a stop of the whole tree: the job is lost. It is counted, so that a job that stops its worker ends some
+    day."""
     return Decision("struck", f"it failed as its processes were signaled with its worker: {decision.shown}")
 
 
 def no_time_limit(error: ValueError) -> Decision:
-    """The failure of a job whose timeout is no number of seconds."""
+    """Return the failure of a job whose timeout is not a number of seconds."""
     why = f"corrupt: {error}"
     return Decision("failed", why, fields={"exc_info": why, "reason": why}, shown="corrupt: its timeout is no number of seconds")
 
 
 def _attempt(death: Death) -> dict[str, int | bool]:
-    """The facts about a death, for the job's history. `oom`: SIGKILL by nobody here, which the kernel sends when memory is short, so it
-    says likely, not certain."""
+    """Return the facts about a death, for the job's history.
+
+    `oom`: SIGKILL that Fusion did not send. The kernel sends it when memory is short, so it is likely, not certain.
+    """
     if death.status is None:
         return {}
     if not os.WIFSIGNALED(death.status):

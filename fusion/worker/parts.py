@@ -41,7 +41,7 @@ class SideProcesses:
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """What a worker is started with besides its settings: its queues (names or wildcards), and the words of its command line."""
+    """The arguments of a worker besides its settings: its queues (names or wildcards), and options of its command line."""
 
     queues: Sequence[str]
     burst: bool = False

@@ -1,4 +1,4 @@
-"""Where jobs run that were lost again and again: alone, so that what takes down their worker is known to be their doing."""
+"""Runs jobs alone that were lost again and again. If their worker dies then, they are to blame."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from fusion.runtime.context import ProcessContext
 from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.watched_child import WatchedChild
 
-#: Seconds for which the right is held, between two calls that renew it, and between two that ask for it.
+#: Seconds: how long the right to run such jobs is held, between two renewals, and between two requests for it.
 _TTL, _RENEW, _ASK = 20.0, 5.0, 2.0
-#: Seconds until it is checked again whether there is reason to ask, while there is none.
+#: Seconds between two checks whether such jobs wait, while none is known.
 _WAIT = 0.5
-#: Seconds after a start that failed.
+#: Seconds to wait after a start that failed.
 _NO_PROCESS = 30.0
-#: Seconds after the child's death by which nothing of its jobs runs any more: its fork server sees the end at once.
+#: Seconds after the child's death until all its job processes are gone: its fork server notices the death at once.
 _SETTLED = 2.0
 #: Seconds a child gets at the worker's end.
 _FAREWELL = 3.0
 
 
 class Probation:
-    """`command`: the command line of a worker that runs one such job after another and nothing else, and ends when there are no more.
+    """Runs jobs on probation, one after another. `command`: the command line of a worker for them; it ends when there are no more.
 
-    - a worker of one slot needs none: nothing ever runs beside its job. One of more slots starts one, so that the jobs which wait for its
-      slots, an OTP say, don't wait for a suspect, nor their slots for its end;
-    - one worker of a host has the right to it at a time. Only so can jobs of its other workers that were lost with them not meet again.
+    - a worker with one slot runs such jobs itself: nothing runs beside them. A worker with more slots starts that other worker. So no job
+      that
+      waits for a slot (an OTP, say) waits for a suspect;
+    - one worker of a host has the right to it at a time. Otherwise jobs that were lost together could run together again.
     """
 
     def __init__(self, process: ProcessContext, command: Sequence[str], only: bool) -> None:
@@ -39,9 +40,9 @@ class Probation:
         self._watched = WatchedChild(process, "worker for jobs on probation", command, inf, own_group=True)
         #: This worker takes no others.
         self.only = only
-        #: Nothing runs beside a job of this worker.
+        #: True if nothing runs beside a job of this worker.
         self.alone = only or process.settings.slots == 1
-        #: It may take jobs on probation.
+        #: True if it may take jobs on probation.
         self.allowed = only
         self._sets: Sequence[str] = ()
         self._dead_workers: list[tuple[float, str, str, str]] = []
@@ -54,13 +55,13 @@ class Probation:
         return self._watched.child
 
     def due(self, sets: Sequence[str]) -> None:
-        """Ask soon: there may be jobs for it now, in these sets."""
+        """Ask Redis soon: these sets may hold jobs on probation."""
         self._sets = sets
         self._ask_at, self._asked = 0.0, False
 
     @property
     def pending(self) -> bool:
-        """Such jobs run, or nobody knows yet whether there are some."""
+        """True while such jobs run, or while it is not known whether there are any."""
         return self.child is not None or not self._asked
 
     @property
@@ -69,7 +70,7 @@ class Probation:
 
     @property
     def next_at(self) -> float:
-        """When the child is to be seen after, or Redis to be asked."""
+        """When to check the child, or to ask Redis."""
         redis_at = self._ask_at if self._concerned else inf if self._asked else 0.0
         if self._dead_workers:
             redis_at = min(redis_at, self._dead_workers[0][0])
@@ -112,7 +113,7 @@ class Probation:
     def _bury(self, child: Child, code: int, now: float) -> None:
         self._ask_at = 0.0
         if not code or child.ready:
-            self._watched.backoff.reset()  # of one that was ready it is its jobs that take it down, and others wait behind them
+            self._watched.backoff.reset()  # it was ready, so its jobs killed it: the jobs behind them must not wait
         if not code:
             return
         why, pause = named(cause_of(child, code)), self._watched.backoff.next()
@@ -130,7 +131,7 @@ class Probation:
             self._dead_workers.pop(0)
 
     def release(self, *, cold: bool = False) -> None:
-        """The worker ends: no more jobs, and with `cold` the one that runs goes back."""
+        """Take no more jobs, as the worker ends. With `cold` the running job goes back."""
         self._watched.command = []
         if self.child is not None:
             if cold:
@@ -139,6 +140,6 @@ class Probation:
                 self.child.release(inf)
 
     def close(self) -> None:
-        """The end: a child that has not ended by now does so by itself, as its parent is gone."""
+        """Let go of the child. If it still runs, it ends by itself, as its parent is gone."""
         self.release(cold=True)
         self._watched.close(_FAREWELL)

@@ -18,15 +18,17 @@ log = logging.getLogger("fusion.worker")
 _MIB = 1024**2
 #: Seconds between two measurements of memory.
 _INTERVAL = 0.5
-#: Share by which memory changes before people are told.
+#: Share by which memory must change before the new value is shown.
 _MUCH = 0.2
-#: Workers that were started together must not all be away at once: each takes up to this share off its age.
+#: Each worker takes up to this share off its age limit, so that workers that started together don't all restart at once.
 _AGE_SPREAD = 0.1
 
 
 class Recycling:
-    """Finds reasons for a worker to end: a limit is reached, on jobs, age, idleness or memory. Each limit is off unless its setting is given.
-    A fork server that has grown is replaced, for which nothing has to end."""
+    """Decides when a worker has reached a limit on jobs, age, idle time or memory. A limit is off unless its setting is given.
+
+    A fork server that has grown is replaced; the worker does not end for that.
+    """
 
     def __init__(self, settings: Settings, executor: Executor) -> None:
         self._settings, self._executor = settings, executor
@@ -36,9 +38,9 @@ class Recycling:
         self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else inf
         self._measure_at = 0.0
         self._server: tuple[int | None, int] = (None, 0)
-        #: Resident bytes of the worker and its fork server, for people: as they were when they last had changed by much; 0 while unknown.
+        #: Resident bytes of the worker and its fork server, for display: updated when they change by much; 0 while unknown.
         self.memory = 0
-        #: The worker ends already: no limit matters any more.
+        #: True once the worker ends: then no limit matters any more.
         self.over = False
 
     def count(self, jobs: int) -> None:
@@ -46,13 +48,13 @@ class Recycling:
         self._jobs += jobs
 
     def room(self, free: int) -> int:
-        """The number of jobs that may be taken for `free` slots: never more than the limit of jobs leaves."""
+        """Return the number of jobs that may be taken for `free` slots: at most what is left of the job limit."""
         limit = self._settings.max_jobs
         return free if limit is None else max(0, min(free, limit - self._jobs))
 
     @property
     def next_at(self) -> float:
-        """When a limit may be reached though nothing happens. At rest memory is measured when the worker wakes anyway."""
+        """When to check again without other events. An idle worker measures memory only when it wakes anyway."""
         if self.over:
             return inf
         idle = self._settings.max_idle_time
@@ -61,15 +63,17 @@ class Recycling:
         return min(measure_at, idle_at, self._old_at)
 
     def tick(self, now: float, *, settled: bool, waits: bool = False) -> str:
-        """Measure what is due; return why the worker is to end, empty if there is no reason. `settled`: Redis knows everything; `waits`: jobs that
-        it took have not begun, as they wait for others of their call."""
+        """Measure what is due. Return why the worker should end, empty if there is no reason.
+
+        `settled`: all outcomes are committed. `waits`: claimed jobs still wait for their batched call.
+        """
         if self.over:
             return ""
         return self._due(now, idle=settled and not (self._executor.busy or waits), waits=waits) or self._measure(now)
 
     def _due(self, now: float, *, idle: bool, waits: bool) -> str:
         s = self._settings
-        # Jobs that wait are not given back for it: they would come again, and end the next worker.
+        # Waiting jobs are not given back for this limit: they would end the next worker in the same way.
         if s.max_jobs is not None and self._jobs >= s.max_jobs and not waits:
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
@@ -91,7 +95,7 @@ class Recycling:
         used = size + rss(os.getpid()) // _MIB
         if abs(used * _MIB - self.memory) > _MUCH * self.memory:
             self.memory = used * _MIB
-        # Before its first job a worker is as small as it gets: another one would be no better.
+        # Before its first job a worker is as small as possible: a new one would not be smaller.
         if limit and self._jobs and used > limit:
             return sentences.MEMORY_LIMIT.format(n=used, n_limit=limit)
         self._replace_grown(server, size)

@@ -1,4 +1,4 @@
-"""A worker's relay: started when nobody else brings events to the sinks or delivers callbacks, replaced when it dies, ended with the worker."""
+"""A worker's relay process. The worker starts it if no relay runs, replaces it when it dies, and ends it with itself."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.watched_child import WatchedChild
 from fusion.store.write.event_broker import EventBroker
 
-#: Seconds between two checks whether a relay is missing. The first comes sooner, but not all workers of a fleet ask at once.
+#: Seconds between two checks whether a relay is missing. The first check is earlier, at a random time, so that a fleet does not check at
+#: once.
 _CHECK, _FIRST_CHECK = 5.0, 1.0
-#: One that was ready for this long is healthy: what ends it then is no crash loop.
+#: Seconds after which a ready relay counts as healthy: if it dies later, that is no crash loop.
 _HEALTHY = 10.0
-#: Seconds in which it may deliver what there is when the worker ends.
+#: Seconds in which it may deliver the rest when the worker ends.
 _FAREWELL = 5.0
 
 
 class RelayChild:
-    """`command`: the command line of a relay; without one nothing happens. It is needed when a sink of the settings is not served, and when
-    callbacks wait and there is none.
+    """Starts a relay if a sink of the settings has none, or if callbacks wait and no relay runs. `command`: its command line; empty: never.
 
-    The relay is a process of its own: nothing it does or waits for is felt by the worker. If the worker dies, it ends as well.
+    The relay is a separate process, so it never delays the worker. If the worker dies, the relay ends too.
     """
 
     def __init__(self, process: ProcessContext, command: Sequence[str]) -> None:
@@ -39,13 +39,13 @@ class RelayChild:
 
     @property
     def next_at(self) -> float:
-        """When the relay is to be seen after, or Redis to be asked for one."""
+        """When to check the relay, or to ask Redis whether one is needed."""
         if not self._watched.command:
             return inf
         return self._watched.next_at if self._watched.child else max(self._check_at, self._process.link.retry_at)
 
     def tick(self, now: float) -> None:
-        """Start a relay if one is needed; see to what became of the last."""
+        """Start a relay if one is needed; handle the end of the last one."""
         if not self._watched.command:
             return
         if self._watched.child is not None:
@@ -61,8 +61,8 @@ class RelayChild:
                 self._start(now, why)
 
     def _missing(self) -> str:
-        """Ask what a relay is needed for; empty if for nothing."""
-        # the last heartbeat of one that died here may still count: it says nothing of others
+        """Return why a relay is needed; empty if none is."""
+        # if the own relay died, its last heartbeat may still count: then do not rely on heartbeats
         sinks, within = self._process.settings.sinks, 0.0 if self._bereft else self._lease
         if sinks and (self._bereft or not self._broker.served(sinks, within)):
             return f"no relay serves the sinks {', '.join(sinks)}"
@@ -86,7 +86,7 @@ class RelayChild:
             self._process.log.error("%s; another starts in %.1f s", named(cause_of(child, code)), pause)
 
     def close(self) -> None:
-        """End with the worker: the relay delivers what there is, and is waited for a little."""
+        """End the relay with the worker: give it a few seconds to deliver the rest."""
         if self._watched.child is not None:
             self._watched.child.release(inf)
         self._watched.close(_FAREWELL)

@@ -1,4 +1,4 @@
-"""What running jobs say of themselves, progress and cursors, on its way from their processes to Redis."""
+"""Brings the reports of running jobs, progress and cursors, from their processes to Redis."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.store.layout.records import Report
 from fusion.store.write.broker import Broker
 
-#: Seconds for which reports are collected, so that they share a call; and reports of one call.
+#: Seconds for which reports are collected to share one call; and reports of one call.
 _TOGETHER, _BATCH = 0.1, 50
-#: Seconds after which one is tried again that a broken key refused.
+#: Seconds until a report that a broken key refused is sent again.
 _AGAIN = 1.0
 
 
 @dataclass(slots=True)
 class _Pending:
-    """The newest of a run's words that is not written down. `waits`: numbers of checkpoints that wait for that."""
+    """The newest report of a run that is not written. `waits`: numbers of checkpoints that wait for the write."""
 
     due: float
     fields: dict[bytes, bytes] = field(default_factory=dict)
@@ -31,9 +31,10 @@ class _Pending:
 
 
 class Reports:
-    """Keeps the newest of each run, and writes those of all runs together: of one run at most once a second, unless it waits.
+    """Keeps the newest report of each run, and writes those of all runs together. One run's is written at most once a second, unless the
+    run waits.
 
-    Nothing is lost: what was not written when a run ends goes with its outcome, see `left`. Redis may be away meanwhile.
+    No report is lost: when a run ends, its unwritten report goes with the outcome, see `left`. Redis may be away meanwhile.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Reports:
         self.next_at = inf
 
     def take(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
-        """Take what a run's process says. What is too long is none: it runs foreign code."""
+        """Take a report from a run's process. Ignore a report that is too long: the process runs foreign code."""
         now = time.monotonic()
         pending = self._pending.get(run)
         if pending is None:
@@ -59,12 +60,12 @@ class Reports:
         self.next_at = min(self.next_at, pending.due)
 
     def left(self, run: Run) -> dict[bytes, bytes]:
-        """The run is over: what was not written, for its outcome."""
+        """Return the unwritten report of a run that is over, for its outcome."""
         pending = self._pending.pop(run, None)
         return pending.fields if pending else {}
 
     def flush(self, now: float) -> None:
-        """Write what is due. RedisAway if Redis does not answer: it is kept."""
+        """Write the reports that are due. RedisAway if Redis does not answer: then they are kept."""
         due = [run for run, pending in self._pending.items() if pending.due <= now][:_BATCH]
         if due:
             self._write(due)
@@ -102,7 +103,7 @@ class Reports:
 
 
 def report_of(frame: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """What a frame says of a job's progress and cursor, as far as that may be stored."""
+    """Return the progress and cursor in a frame, as far as they may be stored."""
     found = {}
     if parse_progress(progress := frame.get(b"progress", b"")) is not None:
         found[b"progress"] = progress

@@ -12,9 +12,9 @@ from fusion.worker.recycling import Recycling
 
 
 class Slots:
-    """The executor's room for jobs, less what admission and recycling keep back.
+    """The executor's free slots, less those that admission and recycling withhold.
 
-    `turn_due`: there is room where there was none: a turn is to claim jobs for it.
+    `turn_due`: a slot became free, so a turn should claim jobs for it.
     """
 
     def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
@@ -28,7 +28,7 @@ class Slots:
 
     @property
     def stopping(self) -> bool:
-        """The worker ends, no slot takes a job."""
+        """True if the worker ends: no slot takes a job."""
         return Blocked.RECYCLING in self._admission.blocked
 
     def free(self) -> FreeSlots:
@@ -42,7 +42,7 @@ class Slots:
         room, taken = executor.capacity, self._slots if executor.only_high else executor.taken + self.reserved
         free = max(0, room - self.reserved)
         floors = self._admission.floors(self._recycling.room(free), taken) if free else []
-        if self.reserved and self._admission.open:  # a call that waits gives way to what must not
+        if self.reserved and self._admission.open:  # a waiting call gives its slot to a job that must not wait
             floors += [HIGH] * (self._recycling.room(room) - len(floors))
         return floors
 
@@ -63,7 +63,7 @@ class Slots:
         return bool(floors) and readings.priority(claimed.fields) >= floors[0]
 
     def may_wait(self, claimed: Claimed) -> bool:
-        """Say whether a job was claimed to wait behind another, and still may: this worker may have been told since to take none."""
+        """Return True if a job was claimed to wait behind another, and still may: since then this worker may have stopped taking jobs."""
         return claimed.ahead and self._admission.open
 
     def take_slot(self) -> None:

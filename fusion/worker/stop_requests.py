@@ -16,14 +16,14 @@ from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 from fusion.worker.batched_calls import BatchedCalls
 
-#: Executions whose stop may come before the turn that claims them has been received; and requests that wait for Redis.
+#: Most stops kept for executions that this worker has not received yet, and most requests that wait for Redis.
 _MOST = 1000
 
 
 class StopRequests:
     """Stops the runs that Redis says are to stop.
 
-    - whoever stops a job writes that to Redis first, then sends the worker the execution id: nothing is decided here;
+    - a client that stops a job writes that to Redis first, then sends the worker the execution id. So this class decides nothing;
     - a command without an execution id, as RQ sends, is a request that this worker writes to Redis.
     """
 
@@ -34,11 +34,11 @@ class StopRequests:
 
     @property
     def next_at(self) -> float:
-        """At once while a request is not written to Redis."""
+        """0 while a request is not written to Redis, else inf."""
         return 0.0 if self._asked else inf
 
     def obey(self, command: Command) -> None:
-        """Obey a command."""
+        """Stop the run that a command names. Without an execution id, keep the request for Redis."""
         if not command.execution_id:
             self._asked.append(command.job_id)
             return
@@ -53,7 +53,7 @@ class StopRequests:
         return claimed.execution_id in self._early
 
     def tick(self, now: float) -> None:
-        """Write down the claim_filter of others. RedisAway, with what is left kept."""
+        """Write the requests of RQ clients to Redis. RedisAway if it does not answer: the rest is kept."""
         while self._asked:
             try:
                 answer = self._link.attempt(partial(self._broker.stop, check_job_id(self._asked[0])))

@@ -1,4 +1,4 @@
-"""Log lines and meta of running tasks, on their way from their processes to Redis."""
+"""Brings log lines and meta of running tasks from their processes to Redis."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fusion.store.client.connections import one_line
 from fusion.store.layout.records import LogLine
 from fusion.store.write.broker import Broker
 
-#: Seconds between two calls, however many lines there are, and the lines of one call.
+#: Seconds between two calls, and the most lines of one call.
 _EVERY, _BATCH = 0.1, 100
 #: Lines kept while they wait: of one job, of all.
 _OF_ONE, _OF_ALL = 200, 1000
 _MAX_LINE = 1024
-#: Seconds between two complaints of this worker's own log.
+#: Seconds between two warnings in this worker's own log.
 _REPEAT = 60.0
 
 
@@ -40,8 +40,8 @@ class _Line:
 class TaskLogs:
     """Collects lines of all jobs and writes them together, so that no line costs a round trip.
 
-    Lines are the least of a worker's concerns: while Redis is away, or a job says more than is good, they are dropped, and counted in the
-    next line of the job. A call that got no answer is repeated under its nonce, so that no line comes twice.
+    Lines may be dropped: while Redis is away, or if a job logs too much. The next line of the job shows how many. A call without a reply is
+    repeated under its nonce, so that no line is written twice.
     """
 
     def __init__(self, broker: Broker, link: RedisLink, membership: Membership, log: logging.Logger) -> None:
@@ -53,7 +53,7 @@ class TaskLogs:
         self.next_at = float("inf")
 
     def take(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
-        """Take a line or the job's meta; False for anything else, an outcome: of that, count the lines that its process had to drop."""
+        """Take a log line or the job's meta. False for any other frame, an outcome: count the lines that the process dropped."""
         kind = frame.get(b"kind")
         if kind == b"meta":
             self._save_meta(run, frame.get(b"meta", b"{}"))
@@ -79,7 +79,7 @@ class TaskLogs:
         if run.said >= _OF_ONE or len(self._waiting) >= _OF_ALL:
             run.unsaid += dropped + 1
             return
-        # It comes from a process that runs foreign code, and is masked there; here it is only kept in form.
+        # The process, which runs foreign code, has masked secrets; here only the format is enforced.
         text = cut(printable(message[: 4 * _MAX_LINE].decode("utf-8", "replace")), _MAX_LINE)
         now = time.monotonic()
         self._waiting.append(_Line(run, event, text, dropped + run.unsaid, now))
@@ -87,7 +87,7 @@ class TaskLogs:
         self.next_at = min(self.next_at, now + _EVERY)
 
     def flush(self, now: float) -> None:
-        """Write some of the lines if it is time. RedisAway if Redis does not answer: they are kept."""
+        """Write some of the lines if that is due. RedisAway if Redis does not answer: then they are kept."""
         if now >= self.next_at:
             self._write_some(now)
 
@@ -112,7 +112,7 @@ class TaskLogs:
         lines = [self._line_of(line, now) for line in batch]
         try:
             self._broker.log_event(lines, nonce)
-        except ResponseError as error:  # a full server refuses lines and takes outcomes: that is no outage
+        except ResponseError as error:  # a full server refuses lines but takes outcomes, so this is not an outage
             for line in batch:
                 line.run.unsaid += 1 + line.dropped
             if now >= self._complain_at:

@@ -35,7 +35,7 @@ _COLD_LIMIT = 2.0
 
 
 class Worker(Process):
-    """Runs jobs of the given queues (names or wildcards) until it is told to stop.
+    """Runs jobs of the given queues (names or wildcards) until it is stopped.
 
     - all state is in Redis: if this process dies, another worker takes over when the leases expire;
     - an outcome is kept and sent again until Redis has committed it, however long Redis is away;
@@ -70,19 +70,19 @@ class Worker(Process):
         self._schedule()
 
     def _schedule(self) -> None:
-        """Add the timers, in the order in which they are due; and what is closed at the end, the last first."""
+        """Add the timers in the order in which they run, and the parts to close at the end; the last one closes first."""
         parts, timers = self.parts, self.timers
-        # The answer to a doorbell comes before all else: an idle worker has nothing more urgent.
+        # A doorbell is answered first: an idle worker has nothing more urgent.
         timers.when(self.consumer.idle_claim, self.consumer.claim_at_once, redis=True)
         timers.wake(self.executors)
         timers.wake(parts.recycling)
         timers.when(self.admission, self._measure_memory)
         timers.when(parts.job_memory, parts.job_memory.tick)
         timers.when(parts.relay_child, parts.relay_child.tick)
-        # Before a turn, which claims jobs on probation if this worker may.
+        # Before a turn: it claims jobs on probation only if this worker may take them.
         timers.when(parts.probation, self._check_probation)
         self.consumer.schedule(timers, self._renew_leases)
-        # After a turn: they use what it brought, and may wait.
+        # After a turn: they use its result, and may wait.
         timers.when(parts.batched_calls, parts.batched_calls.tick)
         timers.when(parts.reports, parts.reports.flush, redis=True)
         timers.when(parts.task_logs, parts.task_logs.flush, redis=True)
@@ -129,7 +129,7 @@ class Worker(Process):
         self.executors.flush()
 
     def turn_ended(self, turn: Turn, slots: FreeSlots, *, seconds: float, moved: int) -> None:
-        """Use what the turn said besides jobs: the fleet is suspended, other jobs are blocked, a burst is over."""
+        """Use the turn's other results: whether the fleet is suspended, which jobs are blocked, whether a burst is over."""
         parts = self.parts
         if moved:
             self.executors.exchanged(seconds, moved)
@@ -167,7 +167,7 @@ class Worker(Process):
         parts.envelopes.announce()
 
     def _adopt_rq(self, lists: Sequence[str]) -> None:
-        """Adopt the queues of stock RQ's producers that settings name; warn of `lists`, which others of them write to."""
+        """Adopt the queues of stock RQ's producers that the settings name. Warn of `lists`: other queues that RQ's producers write to."""
         adopted = self.settings.adopt_rq or ()
         if adopted:
             self.broker.adopt(adopted)
@@ -179,7 +179,7 @@ class Worker(Process):
                 )
 
     def due(self, now: float) -> None:
-        """Keep the executors going; end if a limit is reached; wait at the doorbells while a slot is free."""
+        """Keep the executors running, end if a limit is reached, and wait at the doorbells while a slot is free."""
         parts = self.parts
         self.executors.tick(now)
         parts.health.tick(now)
@@ -210,13 +210,13 @@ class Worker(Process):
         return self.parts.blocked_work.bells(now, self.parts.probation)
 
     def finished(self, now: float) -> bool:
-        """Ended cold, or warm once all outcomes are committed."""
+        """Return True after a cold end, or after a warm one once all outcomes are committed."""
         if self.phase != Phase.DRAINING:
             return self.phase > Phase.DRAINING
         if self.executors.busy or self.parts.probation.child:
             return False
         if not self.outbox.flushed:
-            # Redis is away and outcomes wait: wait for one lease; then another worker runs the jobs anyway
+            # Redis is away and outcomes wait: wait for one lease; after that another worker runs the jobs anyway
             self._give_up.next_at = min(self._give_up.next_at, now + self.settings.lease)
         return self.outbox.flushed or self._gave_up
 
@@ -237,7 +237,7 @@ class Worker(Process):
     def _renew_leases(self, now: float) -> None:
         self.parts.dispatcher.renew_leases(self.membership, now)
 
-    # -- what signals and people ask for
+    # -- signals and commands
 
     def obey(self) -> None:
         """Do what signals and the supervisor ask for, before another job is claimed."""
@@ -253,7 +253,7 @@ class Worker(Process):
             self.executors.reload()
         super().obey()
         if self.supervisor.released and self.parts.probation.only and os.getppid() != self._parent:
-            self.kill()  # its own worker is gone: give back what runs before somebody kills this one, too
+            self.kill()  # the worker that started this one is gone: give the jobs back before this one is killed, too
 
     def _set_quiet(self, quiet: bool) -> None:
         if self.admission.set_quiet(quiet, self.membership):
