@@ -22,11 +22,11 @@ from fusion import Queue
 from fusion.kernel.scope import Scope
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
-from fusion.store.embedded.instance import EmbeddedRedis
 from fusion.store.layout.records import Commit
 from fusion.store.query.grammar import Query
 from fusion.store.read.failure_inspector import FailureInspector
 from fusion.store.read.search_inspector import SearchInspector
+from fusion.store.redis_server.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
 
 QUEUES, GROUPS, CHUNK = 20, 40, 2000

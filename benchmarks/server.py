@@ -9,7 +9,7 @@ from types import TracebackType
 
 import redis
 
-from fusion.store.embedded.binary import find_server
+from fusion.store.redis_server.binary import find_server
 
 
 class Server:

@@ -20,7 +20,7 @@ _HOME = {
     "Callback": "callbacks",
     "Connection": "store.client.connections",
     "Dependency": "dependency",
-    "EmbeddedWorker": "embedded.embedded_worker",
+    "EmbeddedWorker": "sidecar.embedded_worker",
     "FailedFilter": "jobs.failures",
     "FailedQueue": "failed_queue",
     "Job": "job",
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from fusion.cron.scheduler import Scheduler as Scheduler
     from fusion.decorators import job as job
     from fusion.dependency import Dependency as Dependency
-    from fusion.embedded.embedded_worker import EmbeddedWorker as EmbeddedWorker
     from fusion.exceptions import JobInterrupted as JobInterrupted
     from fusion.exceptions import JobStopped as JobStopped
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
@@ -97,6 +96,7 @@ if TYPE_CHECKING:
     from fusion.retry import RateLimited as RateLimited
     from fusion.retry import Retry as Retry
     from fusion.retry import RetryLater as RetryLater
+    from fusion.sidecar.embedded_worker import EmbeddedWorker as EmbeddedWorker
     from fusion.status import JobStatus as JobStatus
     from fusion.store.client.connections import (
         Connection as Connection,

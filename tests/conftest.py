@@ -17,8 +17,8 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.embedded.binary import ServerBinary, find_server
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.binary import ServerBinary, find_server
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.kit import guarded
 from tests.kit.prepared import remember_texts
 from tests.kit.private_redis import PrivateRedis
@@ -38,7 +38,7 @@ _GUARDED = {
     "upgrade",
     "budgets",
     "doctor",
-    "embedded",
+    "sidecar",
     "contrib",
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from fusion.store.embedded.binary import find_server
+from fusion.store.redis_server.binary import find_server
 from fusion.store.scripting.scripts import Script
 
 #: The server's function that runs EVALSHA: callgrind counts inside it, and writes a file each time it returns.

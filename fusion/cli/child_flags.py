@@ -9,7 +9,7 @@ from collections.abc import Collection
 import click
 from click.core import ParameterSource
 
-from fusion.embedded import SWITCH
+from fusion.sidecar import SWITCH
 
 
 def as_typed(context: click.Context, command: click.Command, without: Collection[str]) -> list[str]:

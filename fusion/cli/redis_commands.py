@@ -13,7 +13,7 @@ from fusion.cli.context import prog
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.settings import get_settings
-from fusion.store.embedded.instance import EmbeddedRedis, EmbeddedStatus
+from fusion.store.redis_server.instance import EmbeddedRedis, EmbeddedStatus
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from fusion.cli.setting_flags import given_settings, own_flags, setting_flags
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults, titles
 from fusion.settings.flags import RELAY, WORKER
-from fusion.store.embedded.own_files import read_own, reason, write_own
 from fusion.store.layout.names import is_pattern
+from fusion.store.redis_server.own_files import read_own, reason, write_own
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
@@ -236,7 +236,7 @@ def start_embedded(cli: Cli) -> str:
     """The url of the built-in Redis, started if need be."""
     if cli.url:
         raise click.UsageError("--embedded and --url name two Redis; give one of them")
-    from fusion.store.embedded.instance import EmbeddedRedis
+    from fusion.store.redis_server.instance import EmbeddedRedis
 
     server = EmbeddedRedis(cli.load().home)
     url = server.start()

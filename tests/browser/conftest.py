@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.embedded.binary import ServerBinary
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.browser import chromium
 from tests.browser.house import House, write_tokens
 from tests.browser.person import Person

@@ -9,7 +9,7 @@ import redis
 from click.testing import Result
 
 from fusion import Queue
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.web.conftest import start as start
 from tests.web.harness import ServerProcess, Tokens
 

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 import redis
 
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.deploy.compose import Outside, Process, seconds
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fusion.inprocess import TablePlan, TableSettings
-from fusion.store.embedded.instance import _death_pact
+from fusion.store.redis_server.instance import _death_pact
 from tests.architecture.source import ROOT
 from tests.kit.waiting import eventually
 

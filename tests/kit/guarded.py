@@ -15,9 +15,9 @@ from typing import Any
 import redis
 
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
-from fusion.store.embedded.instance import EmbeddedRedis, EmbeddedStatus
 from fusion.store.layout.acl import acl_rules
+from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.redis_server.instance import EmbeddedRedis, EmbeddedStatus
 
 GUARDED = os.environ.get("FUSION_TEST_ACL", "") not in ("", "0")
 USER, PASSWORD = "fusion", "of-the-user"  # noqa: S105

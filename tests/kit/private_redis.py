@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.kit import guarded
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.embedded.instance import _death_pact
+from fusion.store.redis_server.instance import _death_pact
 from tests.kit import guarded
 from tests.kit.waiting import eventually
 

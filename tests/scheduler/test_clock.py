@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.faults.rig.clock import SetClockRedis, why_not
 from tests.kit.schedulers import SchedulerProcess, Schedulers
 from tests.kit.waiting import eventually

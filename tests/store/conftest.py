@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.servers import ScriptedServer, SpawnedServer, closing_all
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker

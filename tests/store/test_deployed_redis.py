@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fusion import Queue
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 

@@ -19,12 +19,12 @@ from click.testing import CliRunner
 from fusion.cli.redis_commands import redis_group
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.connections import check_server, connect
-from fusion.store.embedded import binary, instance
-from fusion.store.embedded.binary import ServerBinary, find_server
-from fusion.store.embedded.instance import EmbeddedRedis, running
+from fusion.store.redis_server import binary, instance
+from fusion.store.redis_server.binary import ServerBinary, find_server
+from fusion.store.redis_server.instance import EmbeddedRedis, running
 from tests.kit.waiting import eventually
 
-START = "import sys; from fusion.store.embedded.instance import EmbeddedRedis; print(EmbeddedRedis(sys.argv[1]).start())"
+START = "import sys; from fusion.store.redis_server.instance import EmbeddedRedis; print(EmbeddedRedis(sys.argv[1]).start())"
 
 
 @pytest.fixture

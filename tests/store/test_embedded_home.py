@@ -20,8 +20,8 @@ from fusion.cli.worker import pid_file
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 from fusion.store.client.connections import connect, resolve_redis
-from fusion.store.embedded.binary import ServerBinary
-from fusion.store.embedded.instance import EmbeddedRedis, running
+from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.redis_server.instance import EmbeddedRedis, running
 from tests.kit.process import ROOT
 
 NOBODY = 65534

@@ -24,7 +24,7 @@ from fusion.settings import Settings
 from fusion.store.access import inspector_of
 from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.jobs import basic
 from tests.kit.servers import LateAnswers
 

@@ -11,8 +11,8 @@ from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 from fusion.store.client.connections import classify, connect, one_line
 from fusion.store.client.resp import NonBlockingReader
-from fusion.store.embedded.binary import ServerBinary
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.redis_server.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
 from tests.kit import guarded
 from tests.kit.hands import Hand, outcome, put

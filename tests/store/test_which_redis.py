@@ -24,8 +24,8 @@ from fusion.store.client.connections import (
     resolve_redis,
     url_of,
 )
-from fusion.store.embedded import instance
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server import instance
+from fusion.store.redis_server.binary import ServerBinary
 from tests.kit.servers import ScriptedServer, SpawnedServer, free_port
 
 Spawn = Callable[..., SpawnedServer]

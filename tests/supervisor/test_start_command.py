@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from fusion import Queue
 from fusion.cli.main import cli
 from fusion.store.client.connections import connect
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of

@@ -23,9 +23,9 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import find_server
 from fusion.store.layout import schema
 from fusion.store.layout.records import LogLine
+from fusion.store.redis_server.binary import find_server
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker

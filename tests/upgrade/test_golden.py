@@ -14,10 +14,10 @@ import redis
 from fusion import Job
 from fusion.settings import get_settings, use_settings
 from fusion.status import TERMINAL, JobStatus
-from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout import schema
 from fusion.store.read.callback_inspector import CallbackInspector
 from fusion.store.read.inspector import Inspector
+from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import invoke as invoke
 from tests.kit.hands import Hand

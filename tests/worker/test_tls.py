@@ -17,8 +17,8 @@ import trustme
 from fusion import Connection, FailedQueue, Queue, Retry
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout.acl import acl_rules
+from fusion.store.redis_server.binary import ServerBinary
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.kit.process import ROOT

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.kernel.linux import Children, become_subreaper, processes
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tools.demo.parts import end
 
 T = TypeVar("T")

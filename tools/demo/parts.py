@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from fusion.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from fusion.store.embedded.instance import EmbeddedRedis
+    from fusion.store.redis_server.instance import EmbeddedRedis
 
 #: Seconds until a part that is waited for must be there, and that it gets to end warm.
 _READY, _END = 15.0, 10.0
@@ -27,7 +27,7 @@ _READY, _END = 15.0, 10.0
 @contextmanager
 def redis_server(home: str, fsync: str) -> Iterator[EmbeddedRedis]:
     """The built-in Redis in `home`, started."""
-    from fusion.store.embedded.instance import EmbeddedRedis
+    from fusion.store.redis_server.instance import EmbeddedRedis
 
     server = EmbeddedRedis(home, fsync=fsync)
     try:

@@ -15,7 +15,7 @@ import numpy
 
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.browser import chromium
 from tests.web.harness import ServerProcess
 from tools.screenshots.staged import stage

@@ -32,7 +32,7 @@ from fusion.store.client.classify import classify, one_line
 from fusion.store.client.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
 from fusion.store.client.server import ServerInfo, check_server, read_server
 from fusion.store.client.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection, check_options
-from fusion.store.embedded import instance
+from fusion.store.redis_server import instance
 
 __all__ = [
     "Connection",

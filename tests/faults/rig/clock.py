@@ -13,7 +13,7 @@ from pathlib import Path
 import redis
 
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.kit.waiting import eventually
 
 _SHIM = Path(__file__).with_name("clock_shim.c")

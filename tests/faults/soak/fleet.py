@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from fusion.kernel.linux import Children, become_subreaper
-from fusion.store.embedded.binary import ServerBinary, find_server
+from fusion.store.redis_server.binary import ServerBinary, find_server
 from tests.faults.soak.cutter import Cutter
 from tests.faults.soak.people import Person
 from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS, Job

@@ -15,7 +15,7 @@ from redis import RedisError
 from fusion import Queue
 from fusion.exceptions import FusionError
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.faults.rig.clock import why_not
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.faults.rig.fsync import PowerRedis

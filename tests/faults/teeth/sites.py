@@ -9,29 +9,29 @@ OF_SITES = (
     a_mutant(
         "site1",
         "a forked web process keeps the worker's line open",
-        "embedded/test_server.py::test_a_forked_web_process_does_not_hold_up_the_end_of_a_worker",
-        Edit("fusion/embedded/keeper.py", "        keeper._forget()\n", "        pass\n"),
+        "sidecar/test_server.py::test_a_forked_web_process_does_not_hold_up_the_end_of_a_worker",
+        Edit("fusion/sidecar/keeper.py", "        keeper._forget()\n", "        pass\n"),
     ),
     a_mutant(
         "site2",
         "an application that a task imports starts a worker in the worker",
-        "embedded/test_embedded_worker.py::test_an_application_that_tasks_import_starts_none_in_the_worker",
+        "sidecar/test_embedded_worker.py::test_an_application_that_tasks_import_starts_none_in_the_worker",
         Edit("fusion/cli/child_flags.py", '    os.environ[SWITCH] = "0"\n', "    pass\n"),
-        Edit("fusion/embedded/embedded_worker.py", ', SWITCH: "0"}', "}"),
+        Edit("fusion/sidecar/embedded_worker.py", ', SWITCH: "0"}', "}"),
     ),
     a_mutant(
         "site3",
         "under a reloader the worker stays with the process that serves nobody",
-        "embedded/test_host_lock.py::test_who_was_started_by_the_holder_asks_for_it "
-        "embedded/test_server.py::test_under_a_reloader_the_process_that_serves_gets_the_worker",
-        Edit("fusion/embedded/host_lock.py", "if self.holder == os.getppid():", "if self.holder == 0:"),
+        "sidecar/test_host_lock.py::test_who_was_started_by_the_holder_asks_for_it "
+        "sidecar/test_server.py::test_under_a_reloader_the_process_that_serves_gets_the_worker",
+        Edit("fusion/sidecar/host_lock.py", "if self.holder == os.getppid():", "if self.holder == 0:"),
     ),
     a_mutant(
         "site4",
         "the lock goes with the worker's last job, not with its last claim",
-        "embedded/test_server.py::test_a_successor_need_not_wait_for_the_last_job",
+        "sidecar/test_server.py::test_a_successor_need_not_wait_for_the_last_job",
         Edit(
-            "fusion/embedded/keeper.py",
+            "fusion/sidecar/keeper.py",
             "stop_by - time.monotonic()))\n        self._unlock()\n",
             "stop_by - time.monotonic()))\n",
         ),

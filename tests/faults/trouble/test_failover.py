@@ -13,7 +13,7 @@ from fusion import AsyncQueue, Queue, StoreUnavailable
 from fusion.settings import Settings
 from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
+from fusion.store.redis_server.binary import ServerBinary
 from tests.faults.rig.conservation import check_conservation, runs_seen
 from tests.faults.rig.replicas import Pair
 from tests.faults.rig.sentinels import Trio

@@ -14,8 +14,8 @@ import pytest
 from fusion import Queue
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
-from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.faults.rig.conservation import memberships
 from tests.jobs import basic
 from tests.kit.private_redis import PrivateRedis

@@ -19,8 +19,8 @@ from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import ConfigurationError, FusionError, StoreFull, StoreUnavailable
 from fusion.store.client.connections import connect
 from fusion.store.client.server import read_server
-from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout.acl import acl_rules
+from fusion.store.redis_server.binary import ServerBinary
 from tests.cli.conftest import run_worker
 from tests.faults.rig.proxy import FaultProxy
 from tests.jobs import basic

@@ -15,8 +15,8 @@ from fusion.enqueue.graph import Graph, write
 from fusion.settings import Settings, use_settings
 from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
-from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout.records import Replicas
+from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair

@@ -16,7 +16,7 @@ from tests.kit.process import ROOT
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
 def test_forks_at_any_moment_inherit_nothing(redis_url: str) -> None:
-    command = [sys.executable, "-m", "tests.embedded.forking", "5"]
+    command = [sys.executable, "-m", "tests.sidecar.forking", "5"]
     said = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=50)
     found = re.match(r"(\d+) forks, (\d+) workers, left: \[\], at last: \[\]$", said.stdout.strip())
     assert found, said.stdout + said.stderr

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fusion.embedded.host_lock import HostLock, WorkerSeats, runtime_directory
 from fusion.exceptions import ConfigurationError
+from fusion.sidecar.host_lock import HostLock, WorkerSeats, runtime_directory
 
 OTHER = """
 import sys
-from fusion.embedded.host_lock import HostLock
+from fusion.sidecar.host_lock import HostLock
 lock = HostLock("a")
 print(lock.acquire(), lock.holder, flush=True)
 sys.stdin.read()

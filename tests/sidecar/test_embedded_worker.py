@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from fusion import EmbeddedWorker, Queue
-from fusion.embedded import embedded_worker, host_lock, keeper
 from fusion.exceptions import ConfigurationError, InvalidName
 from fusion.settings import Settings, get_settings
+from fusion.sidecar import embedded_worker, host_lock, keeper
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, arguments_of, field, runs_of, status_of
 

@@ -15,7 +15,7 @@ STARTED = re.compile(r"^(\d+) fusion\.embedded: worker \(pid (\d+)\) is started"
 
 
 class Site(ProcessUnderTest):
-    """`tests/embedded/server.py`, or another program that serves. Whoever of its processes is alive, they share one log."""
+    """`tests/sidecar/server.py`, or another program that serves. Whoever of its processes is alive, they share one log."""
 
     SETTINGS = {**ProcessUnderTest.SETTINGS, "PYTHONPATH": "."}  # noqa: RUF012
 
@@ -71,7 +71,7 @@ class Sites(Group):
     word = "site"
 
     def start(self, *args: str, env: dict[str, str] | None = None) -> Site:
-        return self.run("tests/embedded/server.py", *args, env=env)
+        return self.run("tests/sidecar/server.py", *args, env=env)
 
     def run(self, *command: str, env: dict[str, str] | None = None) -> Site:
         """Start another program, as arguments of Python."""

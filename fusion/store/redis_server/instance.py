@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import program
-from fusion.store.embedded.binary import ServerBinary, find_server
-from fusion.store.embedded.own_files import check_home, check_socket, close_to_others, open_own, read_own, reason, write_own
+from fusion.store.redis_server.binary import ServerBinary, find_server
+from fusion.store.redis_server.own_files import check_home, check_socket, close_to_others, open_own, read_own, reason, write_own
 
 __all__ = ["EmbeddedRedis", "EmbeddedStatus", "ServerBinary", "find_server", "running", "url_of"]
 

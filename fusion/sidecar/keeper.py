@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from fusion.embedded.host_lock import HostLock, WorkerSeats
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.child_process import Child, cause_of, named
 from fusion.runtime.loop import Loop
+from fusion.sidecar.host_lock import HostLock, WorkerSeats
 
-log = logging.getLogger("fusion.embedded")
+log = logging.getLogger("fusion.sidecar")
 
 #: Seconds between two tries to get the lock, and once an heir was given it: a reloader's children come and go.
 _POLL, _POLL_BEHIND_HEIR = 1.0, 10.0

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from fusion.exceptions import ConfigurationError
-from fusion.store.embedded.own_files import open_own, reason
+from fusion.store.redis_server.own_files import open_own, reason
 
 #: Seconds between two touches of a file that is locked: what clears /tmp of old files takes those for old that nobody touched for days.
 _TOUCH = 3600.0

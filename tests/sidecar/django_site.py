@@ -11,21 +11,21 @@ from django.core.management import execute_from_command_line  # type: ignore[imp
 
 
 class Shop(AppConfig):  # type: ignore[misc,unused-ignore]
-    name = "tests.embedded"
+    name = "tests.sidecar"
     label = "shop"
 
     def ready(self) -> None:
         if os.environ["STARTED_IN"] == "ready":
-            import tests.embedded.wsgi  # noqa: F401
+            import tests.sidecar.wsgi  # noqa: F401
 
 
 def main() -> None:
     settings.configure(
         DEBUG=True,
         SECRET_KEY="of tests",
-        ROOT_URLCONF="tests.embedded.django_site",
-        INSTALLED_APPS=["tests.embedded.django_site.Shop"],
-        WSGI_APPLICATION="tests.embedded.wsgi.application",
+        ROOT_URLCONF="tests.sidecar.django_site",
+        INSTALLED_APPS=["tests.sidecar.django_site.Shop"],
+        WSGI_APPLICATION="tests.sidecar.wsgi.application",
         LOGGING_CONFIG=None,
         USE_TZ=True,
     )

@@ -12,10 +12,10 @@ import pytest
 import redis
 
 from fusion import Job, Queue
-from tests.embedded.harness import Site, Sites
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, runs_of, status_of
+from tests.sidecar.harness import Site, Sites
 
 GATED = "tests.jobs.basic.until_gone"
 

@@ -10,10 +10,10 @@ import time
 from dataclasses import replace
 
 from fusion import EmbeddedWorker
-from fusion.embedded import keeper as module
-from fusion.embedded.host_lock import HostLock, WorkerSeats
-from fusion.embedded.keeper import Keeper, guard
 from fusion.runtime.backoff import Backoff
+from fusion.sidecar import keeper as module
+from fusion.sidecar.host_lock import HostLock, WorkerSeats
+from fusion.sidecar.keeper import Keeper, guard
 
 
 def of_the_keeper() -> list[str]:

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from fusion.embedded import SWITCH
 from fusion.exceptions import ConfigurationError
 from fusion.kernel.importing import exists, task_modules
 from fusion.settings import Settings, get_settings
 from fusion.settings.handing_on import environment_for
+from fusion.sidecar import SWITCH
 from fusion.store.layout.names import check_queue_name, is_pattern
 
 if TYPE_CHECKING:
-    from fusion.embedded.keeper import Keeper, WorkerPlace
+    from fusion.sidecar.keeper import Keeper, WorkerPlace
 
-log = logging.getLogger("fusion.embedded")
+log = logging.getLogger("fusion.sidecar")
 
 _ZIP = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
 
@@ -74,8 +74,8 @@ class EmbeddedWorker:
             return self
         if os.name != "posix":
             raise ConfigurationError("a worker needs Linux or macOS: run `fusion start` there; here only enqueue")
-        from fusion.embedded.host_lock import HostLock, WorkerSeats
-        from fusion.embedded.keeper import Keeper, guard
+        from fusion.sidecar.host_lock import HostLock, WorkerSeats
+        from fusion.sidecar.keeper import Keeper, guard
 
         place = self._place()
         with guard:
@@ -109,7 +109,7 @@ class EmbeddedWorker:
         return self._keeper if self._keeper is not None and self._keeper.pid == os.getpid() else None
 
     def _place(self) -> WorkerPlace:
-        from fusion.embedded.keeper import WorkerPlace
+        from fusion.sidecar.keeper import WorkerPlace
 
         settings = self._settings
         _check_tasks(settings)

@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.embedded.harness import Site, Sites
-from tests.embedded.test_server import check_end
 from tests.kit.servers import free_port
 from tests.kit.witnesses import status_of
+from tests.sidecar.harness import Site, Sites
+from tests.sidecar.test_server import check_end
 
 pytestmark = pytest.mark.long
 
@@ -75,7 +75,7 @@ def gunicorn(sites: Sites, code: Path) -> Callable[..., Site]:
             "--log-level",
             "warning",
             *options,
-            "tests.embedded.wsgi:application",
+            "tests.sidecar.wsgi:application",
         )
         return sites.run(*command, env={"PYTHONPATH": f".{os.pathsep}{code.parent}"})
 
@@ -108,7 +108,7 @@ def test_django_runserver_with_its_two_processes(sites: Sites, conn: redis.Redis
     if find_spec("django") is None:
         pytest.skip("no Django: pip install django")
     env = {"PYTHONPATH": f".{os.pathsep}{code.parent}", "STARTED_IN": started_in}
-    site = sites.run("tests/embedded/django_site.py", "runserver", f"127.0.0.1:{free_port()}", env=env)
+    site = sites.run("tests/sidecar/django_site.py", "runserver", f"127.0.0.1:{free_port()}", env=env)
     site.says("serves", 2 if started_in == "ready" else 1, timeout=40)
     site.until(lambda: site.workers() and site.started()[-1][0] != site.pid, 40, "the process that serves keeps the worker")
     starts = len(site.started())

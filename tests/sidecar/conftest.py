@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.harness import Sites
+from tests.sidecar.harness import Sites
 
 
 @pytest.fixture(autouse=True)
