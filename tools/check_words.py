@@ -15,15 +15,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (104, "this many, `limit`, a number"),
-    "so long": (36, "this long, a time, `seconds`"),
-    "is told": (87, "receives, gets, reads"),
-    "are told": (18, "receive, get, read"),
-    "be told": (37, "receive, get, know"),
+    "so many": (101, "this many, `limit`, a number"),
+    "so long": (35, "this long, a time, `seconds`"),
+    "is told": (84, "receives, gets, reads"),
+    "are told": (17, "receive, get, read"),
+    "be told": (36, "receive, get, know"),
     "hears of": (11, "learns of, receives"),
-    "what becomes": (11, "what happens to"),
-    "what became": (27, "the outcome of"),
-    "says so": (31, "reports it, logs it"),
+    "what becomes": (10, "what happens to"),
+    "what became": (26, "the outcome of"),
+    "says so": (29, "reports it, logs it"),
 }
 
 

@@ -1,1 +1,1 @@
-"""Is it healthy, and if not, why, and what mends it. Looks only; every look is bounded."""
+"""Check the health of a fleet: what is wrong, why, and how to fix it. Read-only; each check reads a bounded amount."""

@@ -1,4 +1,4 @@
-"""What a check found: how bad it is, what it is about, why, and the command that mends it."""
+"""A finding of a check: its level, its subject, the cause, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Level = Literal["note", "warn", "fail"]
 LEVELS: tuple[Level, ...] = ("note", "warn", "fail")
 
 
-#: What can be done from here, without a shell on the right machine: a job is stopped, a queue resumed ...
+#: Fixes that a client can apply itself, without a shell on a certain machine: stop a job, resume a queue ...
 Deed = Literal[
     "resume_queue",
     "resume_fleet",
@@ -29,7 +29,7 @@ Deed = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What its command does, in parts: to what it is done (`release`: the key, then jobs; `requeue`: a query)."""
+    """A fix that a program can apply. `names`: what it is applied to (`release`: the key, then jobs; `requeue`: a query)."""
 
     deed: Deed
     names: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check`: which one found it. `about`: the queue, worker, sink ..., empty for all of them. `what`: a sentence with the cause. `fix`: what
-    mends it, the command first; others may follow, one a line. `remedy`: the same where no process has to be started for it and no other
-    program told."""
+    """`check`: the check that found it. `about`: the queue, worker, sink ...; empty for the whole fleet. `what`: a sentence with the cause.
+    `fix`: the command that fixes it; further ones may follow, one a line. `remedy`: the same fix as data, if it needs no new process and no
+    other program."""
 
     level: Level
     check: str
@@ -50,29 +50,29 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Level | None:
-    """The worst level among these; None if there is none."""
+    """Return the worst level among these findings; None if there are none."""
     return max((one.level for one in findings), key=LEVELS.index, default=None)
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, else as they came."""
+    """Return the findings, worst first; equal levels keep their order."""
     return sorted(findings, key=lambda one: -LEVELS.index(one.level))
 
 
 def words(*names: str) -> str:
-    """Names as a shell takes them: who writes to Redis may have chosen them, and somebody may paste the command."""
+    """Quote names for a shell. They may come from anyone who can write to Redis, and a user may paste the command."""
     return " ".join(quote(name) for name in names)
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`."""
+    """Return the first names and the number of the others: `a, b, c and 4 more`."""
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
 
 
 def span(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h`, `5 d`."""
+    """Return a duration in words: `40 s`, `12 min`, `3 h`, `5 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -80,5 +80,5 @@ def span(seconds: float) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """`1 job`, `1,200 jobs`."""
+    """Return a number with its noun: `1 job`, `1,200 jobs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

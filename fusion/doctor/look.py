@@ -1,4 +1,4 @@
-"""What checks look at: read at most once each, when a check asks, and never more than so much of it."""
+"""What the checks read from Redis: each part at most once, when a check needs it, and up to a limit."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from fusion.store.read.limit_inspector import LimitInfo
     from fusion.store.read.server_inspector import ServerFacts
 
-#: Of queues, of cron entries, of failed jobs (the newest), of queues whose recent ends are counted: so many are looked at.
+#: Most that is read: queues, cron entries, failed jobs (the newest), queues whose recently ended jobs are counted.
 QUEUES, ENTRIES, FAILURES, RATED = 500, 500, 500, 50
-#: Deferred jobs of each queue.
+#: Deferred jobs read of each queue at most.
 DEFERRED = 2000
 #: Minutes that "recently" means.
 RECENT = 10
 
 
 class Look:
-    """One look at one Redis. `program`: how commands are called, if not as this process was. Raises redis-py's errors as they come, but for
-    keys of a wrong type, which read as empty and stand in `broken`."""
+    """A snapshot of one Redis. `program`: the name with which proposed commands begin; by default that of this process. Errors of redis-py
+    are raised as they are. Keys of a wrong type read as empty and are listed in `broken`."""
 
     def __init__(self, connection: Redis, settings: Settings, program: str = "") -> None:
         self._connection, self.broken = forgiving(connection)
@@ -61,24 +61,24 @@ class Look:
 
     @property
     def redis_cli(self) -> str:
-        """How redis-cli is called for this server, who may want a password."""
+        """The redis-cli call for this server, which may require a password."""
         if self._url.startswith("unix://"):
             return f"redis-cli -s {urlsplit(self._url).path}"
         return f"redis-cli -u {self._url}" if self._url.startswith(("redis://", "rediss://")) else "redis-cli"
 
     @cached_property
     def server(self) -> ServerFacts:
-        """The server's INFO and clock."""
+        """The server's INFO and its clock."""
         return server_inspector_of(self._connection).facts()
 
     @cached_property
     def server_whole(self) -> ServerFacts:
-        """Also its settings, this user's rights, and how fast it answers."""
+        """The same, and also the server's settings, this user's rights and the latency."""
         return server_inspector_of(self._connection).facts(deep=True)
 
     @cached_property
     def acl_rules(self) -> str:
-        """What a Redis user must be allowed under this prefix, as a shell takes it."""
+        """The ACL rules that a Redis user needs for this prefix, quoted for a shell."""
         return " ".join(map(quote, re.findall(r"\([^)]*\)|\S+", server_inspector_of(self._connection).rules())))
 
     @cached_property
@@ -103,63 +103,63 @@ class Look:
 
     @cached_property
     def queues(self) -> list[QueueInfo]:
-        """Queues as they are; of very many the first by name."""
+        """Queues with their current state; the first `QUEUES` by name."""
         return inspector_of(self._connection).queues(self.queue_names[:QUEUES])
 
     @cached_property
     def waiting(self) -> list[QueueInfo]:
-        """Those in which jobs wait."""
+        """Queues in which jobs wait."""
         return [queue for queue in self.queues if queue.length]
 
     @cached_property
     def recent(self) -> Mapping[str, Counter[str]]:
-        """What ended in the last ten minutes, of so many queues: first those that wait longest."""
+        """Jobs that ended in the last ten minutes, by outcome, of `RATED` queues: those whose jobs have waited longest."""
         by_age = sorted(self.queues, key=lambda q: (not (q.length or q.started), q.oldest is None, q.oldest or self.at))
         names = [queue.name for queue in by_age[:RATED]]
         return dict(zip(names, inspector_of(self._connection).recent(names, RECENT), strict=True))
 
     def ended(self, queues: Sequence[str]) -> dict[str, int]:
-        """How many jobs of these queues were completed in the last ten minutes."""
+        """Return how many jobs of each of these queues were completed in the last ten minutes."""
         unknown = [name for name in queues if name not in self.recent]
         asked = dict(zip(unknown, inspector_of(self._connection).recent(unknown, RECENT), strict=True)) if unknown else {}
         return {name: (asked if name in asked else self.recent)[name]["completed"] for name in queues}
 
     @cached_property
     def totals(self) -> Totals:
-        """Counts that are of no queue."""
+        """Counts that belong to no single queue."""
         return inspector_of(self._connection).totals()
 
     @cached_property
     def blocked(self) -> list[BlockedJobs]:
-        """What waits for something other than a time or its turn."""
+        """Jobs that wait for something other than a time or their turn."""
         return inspector_of(self._connection).blocked()
 
     @cached_property
     def first_due(self) -> datetime | None:
-        """When the job is due that waits for the soonest time."""
+        """When the next scheduled job is due; None if none is scheduled."""
         return next((at for _, at in inspector_of(self._connection).scheduled(0, 1)), None)
 
     def running(self, queue: str, limit: int = 3) -> list[str]:
-        """Some of the jobs of a queue that run, those first whose lease ends first."""
+        """Return some running jobs of a queue, in the order in which their leases end."""
         return inspector_of(self._connection).members("started", queue, 0, limit)
 
     @cached_property
     def everyone(self) -> list[WorkerInfo]:
-        """All that is listed as a worker, couriers included."""
+        """All registered workers, dead ones and couriers included."""
         return inspector_of(self._connection).workers()
 
     @cached_property
     def workers(self) -> list[WorkerInfo]:
-        """Workers that live."""
+        """Live workers, without couriers."""
         return [worker for worker in self.everyone if worker.alive and not worker.is_courier]
 
     @cached_property
     def couriers(self) -> list[WorkerInfo]:
-        """Couriers that live."""
+        """Live couriers."""
         return [worker for worker in self.everyone if worker.alive and worker.is_courier]
 
     def serving(self, queue: str) -> list[WorkerInfo]:
-        """Workers that live and take jobs that wait in a queue."""
+        """Return the live workers that take jobs of a queue."""
         takers = (worker for worker in self.workers if not worker.probation)
         return [worker for worker in takers if any(fnmatchcase(queue, name) for name in worker.queues)]
 
@@ -170,11 +170,11 @@ class Look:
 
     @cached_property
     def circle(self) -> list[str]:
-        """Jobs that wait for each other, each for the next."""
+        """A circle of jobs, each of which waits for the next; empty if there is none."""
         return inspector_of(self._connection).circle(self.queue_names[:QUEUES], DEFERRED)
 
     def failed_recently(self) -> list[Failure]:
-        """Of these, those of the last ten minutes that nobody has set aside; callbacks are no jobs."""
+        """Return the failures of the last ten minutes, without quarantined jobs and without callbacks."""
         return [
             one
             for one in self.failures
@@ -186,19 +186,19 @@ class Look:
 
     @cached_property
     def stuck_keys(self) -> list[LimitInfo]:
-        """Concurrency keys whose jobs wait while none starts; nobody is asked if no job is blocked."""
+        """Concurrency keys whose jobs wait while none starts. Nothing is read if no job is blocked."""
         if not any(queue.blocked for queue in self.queues):
             return []
         return limit_inspector_of(self._connection).stuck_limits()
 
     @cached_property
     def entries(self) -> list[EntryInfo]:
-        """Cron entries; of very many the first by name."""
+        """Cron entries; the first `ENTRIES` by name."""
         inspector = cron_inspector_of(self._connection)
         return inspector.entries(inspector.entry_ids()[:ENTRIES])
 
     def last_missed(self, entry: str) -> datetime | None:
-        """When it was last decided that a tick of the entry had been missed; None, too, if somebody has run it by hand since."""
+        """Return when a tick of the entry was last found to be missed; None if never, or if the entry was run by hand since."""
         for one in cron_inspector_of(self._connection).history(entry, 50):
             if one.outcome == "manual":
                 return None
@@ -208,7 +208,7 @@ class Look:
 
     @cached_property
     def schedulers(self) -> list[SchedulerInfo]:
-        """Schedulers that live."""
+        """Live schedulers."""
         return [one for one in cron_inspector_of(self._connection).schedulers() if one.alive]
 
     @cached_property
@@ -218,17 +218,17 @@ class Look:
 
     @cached_property
     def sinks(self) -> list[SinkInfo]:
-        """Sinks that were ever served."""
+        """Sinks that a relay has served at any time."""
         return event_inspector_of(self._connection).sinks()
 
     @cached_property
     def relays(self) -> list[RelayInfo]:
-        """Relays that live."""
+        """Live relays."""
         return [one for one in event_inspector_of(self._connection).relays() if one.alive]
 
     @cached_property
     def deliveries(self) -> tuple[int, list[DeliveryInfo]]:
-        """How many callbacks have not ended, and the first hundred of them."""
+        """The number of open callbacks, and the first hundred of them."""
         return callback_inspector_of(self._connection).open()
 
     @cached_property

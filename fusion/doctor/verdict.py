@@ -1,4 +1,4 @@
-"""Is it healthy, and if not, why: in words. `info`, `doctor` and the server's `/readyz` ask here, and nowhere else."""
+"""The verdict on a fleet's health, with its causes. `info`, `doctor` and the server's `/readyz` all take it from here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Word = Literal["healthy", "strained", "unhealthy"]
 
 
 class Check(NamedTuple):
-    """One thing that is looked at. `deep`: only `doctor` does."""
+    """One check. `deep`: only `doctor` runs it."""
 
     name: str
     look: Callable[[Look], Iterator[Finding]]
@@ -59,15 +59,15 @@ CHECKS = (
     Check("circles", jobs.circles, deep=True),
     Check("dropped", jobs.dropped, deep=True),
     Check("unsigned", telling.unsigned, deep=True),
-    # the last: by then the others have come across what is broken
+    # must be the last: the other checks collect the broken keys that it reports
     Check("keys", server.keys),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`word`: `strained` if something needs a person in working hours, `unhealthy` if it needs one now. `findings`: the causes, the worst first,
-    and what is only good to know. `rate`: jobs that ended a minute, in the last ten."""
+    """`word`: `strained` if something needs a person in working hours, `unhealthy` if it needs one now. `findings`: the causes, worst first,
+    then the notes. `rate`: jobs that ended per minute, over the last ten minutes."""
 
     word: Word
     findings: tuple[Finding, ...]
@@ -75,11 +75,11 @@ class Verdict:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        """What needs a person."""
+        """Findings that need a person: warnings and failures."""
         return tuple(one for one in self.findings if one.level != "note")
 
     def sentence(self) -> str:
-        """The verdict with its first cause, in a line."""
+        """Return the verdict with its first cause, in one line."""
         rate = f"{self.rate:g} jobs end a minute"
         if not self.causes:
             return f"{self.word}; {rate}"
@@ -88,12 +88,12 @@ class Verdict:
 
 
 def verdict(look: Look) -> Verdict:
-    """The verdict by the checks that are cheap enough for everybody: some thirty round trips, whatever there is."""
+    """Return the verdict of the cheap checks: about thirty round trips, whatever the amount of data."""
     return of(look, examine(look, [check for check in CHECKS if not check.deep]))
 
 
 def of(look: Look, findings: Iterable[Finding]) -> Verdict:
-    """The verdict by what was found."""
+    """Return the verdict that follows from these findings."""
     found = tuple(ordered(findings))
     word: Word = {"fail": "unhealthy", "warn": "strained"}.get(worst(found) or "", "healthy")  # type: ignore[assignment]
     try:
@@ -104,7 +104,7 @@ def of(look: Look, findings: Iterable[Finding]) -> Verdict:
 
 
 def examine(look: Look, checks: Sequence[Check] = CHECKS) -> list[Finding]:
-    """What these checks find. One that Redis refuses to answer is told of in a finding, and holds up no other; an outage is raised."""
+    """Return the findings of these checks. A check that Redis refuses becomes a finding, and the others go on. An outage is raised."""
     found = list[Finding]()
     for check in checks:
         try:
@@ -118,7 +118,7 @@ def examine(look: Look, checks: Sequence[Check] = CHECKS) -> list[Finding]:
 
 
 def told(verdict: Verdict) -> list[str]:
-    """The verdict in lines: the word, each cause, and what mends it."""
+    """Return the verdict in lines: the word, each cause, and its fix."""
     lines = [
         verdict.sentence()
         if not verdict.causes

@@ -1,4 +1,4 @@
-"""Of a queue in which jobs wait: how bad that is, and why they do."""
+"""Check queues in which jobs wait: how bad it is, and why the jobs wait."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from fusion.doctor.look import Look
     from fusion.store.read.inspector import QueueInfo, WorkerInfo
 
-#: Of `max_queue_length`, in percent; seconds that the oldest has waited: from here on it is a warning, and it fails.
+#: Bounds for `warn` and `fail`: the length in percent of `max_queue_length`; the seconds that the oldest job has waited.
 DEPTH, OLDEST = (10.0, 50.0), (300.0, 1800.0)
-#: Seconds without an end, while jobs wait.
+#: Seconds in which no job ended, while jobs wait, that count as no progress.
 NO_PROGRESS = 600.0
-#: Seconds that a job may wait before it counts that fewer run than may.
+#: Seconds that a job must have waited before free slots of the queue's limit are reported.
 PATIENCE = 30.0
 
 
 class Cause(NamedTuple):
-    """Why jobs wait. `structural`: it does not pass by itself, so that nobody need wait until they are old."""
+    """Why jobs wait. `structural`: the level of a cause that does not pass by itself; it is reported even if the jobs are still young."""
 
     why: str
     fix: str
@@ -29,7 +29,7 @@ class Cause(NamedTuple):
 
 
 def queues(look: Look) -> Iterator[Finding]:
-    """One finding for each queue that is too deep, too old, or gets no further."""
+    """Report each queue that is too long, has jobs that wait too long, or makes no progress."""
     for queue in look.waiting:
         signs = list(_signs(look, queue))
         cause = why(look, queue)
@@ -74,7 +74,7 @@ def _rate(look: Look, queue: QueueInfo) -> str:
 
 
 def why(look: Look, queue: QueueInfo) -> Cause:
-    """The first of the reasons for which no job of the queue starts, or too few."""
+    """Return the first reason why no job of the queue starts, or too few."""
     name, call = queue.name, look.program
     serving = look.serving(name)
     if queue.error:
@@ -107,7 +107,7 @@ def why(look: Look, queue: QueueInfo) -> Cause:
 
 
 def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
-    """Workers live, and none of them takes a job."""
+    """Return why none of the live workers takes a job; None if at least one does."""
     call = look.program
     if not all(worker.refuses for worker in serving):
         return None

@@ -9,17 +9,17 @@ from typing import Any
 
 from fusion.kernel.timeutil import from_iso
 
-#: More is no figure of ours, and JSON may hold one that is infinite.
+#: Larger numbers are not written by Fusion; JSON may even hold an infinite one.
 _MOST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One execution that ended without finishing.
+    """One execution that ended but did not finish.
 
     `outcome`: `failed`, `retry` (failed and tried again), `lost` (its worker or process vanished), `released` (its worker gave it back)
-    `canceled` or `stopped`. `error` is one line. `signal` or `exit_code` of its process if it died; `maxrss`: its peak memory in KiB, if known;
-    `oom_likely`: killed by SIGKILL from outside, as the kernel does when memory is short.
+    `canceled` or `stopped`. `error` is one line. `signal` or `exit_code`: those of its process, if it died; `maxrss`: its peak memory in KiB, if
+    known; `oom_likely`: killed by SIGKILL from outside, as the kernel does when memory is short.
     """
 
     start: datetime | None
@@ -34,7 +34,7 @@ class Attempt:
 
 
 def parse_history(raw: bytes | str | None) -> list[Attempt]:
-    """The field `history`, oldest first. Lines that can't be read are left out."""
+    """Return the attempts in the field `history`, oldest first. Lines that can't be read are left out."""
     text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw or ""
     return [attempt for line in text.split("\n") if line and (attempt := _attempt(line))]
 

@@ -1,4 +1,4 @@
-"""What a wait for a job, or for it and all that depends on it, has still to look at. It asks nobody: who waits does."""
+"""What a wait for a job and its dependents still has to read. It does no I/O itself; the caller does."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import islice
 from fusion.exceptions import NoSuchJobError
 from fusion.status import TERMINAL, JobStatus
 
-#: Jobs of one look.
+#: Jobs read at a time.
 _LOOK = 100
 
 
 class Awaited:
-    """A job and all that depends on it, as far as is known. A look is at a hundred of them at most: those not seen yet, else some that had not
-    ended. Children are looked for when a job is first seen, and again when it has ended: it gets none after that which were there before."""
+    """A job and all known jobs that depend on it. Each round reads up to a hundred of them: those not read yet, else some that have not
+    ended. A job's children are read when it is first seen, and again when it has ended, because it gets no new ones after that."""
 
     def __init__(self, job_id: str) -> None:
         self._id = job_id
@@ -24,11 +24,12 @@ class Awaited:
         self.status: JobStatus | None = None
 
     def look_at(self) -> list[str]:
-        """Ids whose status is to be read; none once all have ended."""
+        """Return the ids whose status to read next; empty once all have ended."""
         return [*islice(self._fresh or self._open, _LOOK)]
 
     def saw(self, ids: Sequence[str], statuses: Sequence[str | None]) -> list[str]:
-        """Their statuses, None for those that are gone. Returns the ids whose children are to be read. NoSuchJobError if the job itself is gone."""
+        """Take the statuses of these jobs, None for one that is gone. Return the ids whose children to read. NoSuchJobError if the job itself is
+        gone."""
         asked = []
         for job_id, status in zip(ids, statuses, strict=True):
             if status is None and job_id == self._id and self.status is None:
@@ -47,17 +48,17 @@ class Awaited:
         return asked
 
     def met(self, children: Iterable[str]) -> None:
-        """Children of one of these."""
+        """Take the children of one of these jobs."""
         for child in children:
             if child not in self._known:
                 self._known.add(child)
                 self._fresh[child] = None
                 self.at_once = True
 
-    #: There is something to look at that may have changed since, or was never looked at.
+    #: True if the next round can start without a pause: some jobs were never read, or may have changed since.
     at_once = True
 
     def late(self, timeout: float | None) -> TimeoutError:
-        """That time is over."""
+        """Return the error for a wait that timed out."""
         left = len(self._open) + len(self._fresh)
         return TimeoutError(f"of job {self._id} and those that depend on it {left} have not ended after {timeout} s")

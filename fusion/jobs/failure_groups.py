@@ -1,4 +1,4 @@
-"""Failure groups found by a look at failed jobs themselves: for who may see some queues alone, and so no counts of others."""
+"""Failure groups counted from the failed jobs themselves: for viewers restricted to some queues, who may not see the fleet's counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusion.store.layout.names import is_reserved
 from fusion.store.read.failure_inspector import NAMED, GroupInfo, message_of
 from fusion.store.read.inspector import Inspector
 
-#: Failed jobs that are looked at, of those that stand last in their set, and in one round trip.
+#: Failed jobs that are read, from the end of their set; and those read in one round trip.
 LOOKED_AT, _CHUNK = 10_000, 500
 _FIELDS = ("status", "failure_group", "error_class", "error_frame", "reason", "func", "ended_at", "quarantined", *QUEUES)
 _LINE = re.compile(r":[0-9]+\Z")
@@ -25,7 +25,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is known of a group so far; `jobs` with when each failed, the last one last."""
+    """What is known of a group so far. `jobs`: each with the time when it failed, the newest last."""
 
     error_class: str
     frame: str
@@ -38,14 +38,14 @@ class _Gathered:
 
 
 def group_id(error_class: str, frame: str) -> str:
-    """The id of the group of a class of error and a `module:function`, as the scripts make it."""
+    """Return the group's id for an error class and a `module:function`, made as the Lua scripts make it."""
     return hashlib.sha1(f"{error_class}\n{frame}".encode(), usedforsecurity=False).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Groups of the jobs that were looked at, the one in which something failed last first, and the ids of each, the last one first.
-    `complete`: these were all failed jobs."""
+    """The groups of the jobs that were read, the latest failure first, and the job ids of each, newest first. `complete`: all failed jobs were
+    read."""
 
     groups: list[GroupInfo]
     jobs: Mapping[str, list[str]]
@@ -53,7 +53,7 @@ class Scanned:
 
 
 def scanned(inspector: Inspector, scope: Scope) -> Scanned:
-    """Look at the newest failed jobs, and put those that may be seen into groups."""
+    """Read the newest failed jobs, and group those that this scope may see."""
     ids = inspector.members("failed", "", -LOOKED_AT, -1)
     complete, now, found = len(ids) < LOOKED_AT, inspector.now(), dict[str, _Gathered]()
     for start in range(0, len(ids), _CHUNK):

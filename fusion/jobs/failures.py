@@ -1,4 +1,4 @@
-"""Choosing among failed jobs, and counting them by what went wrong."""
+"""Select failed jobs, and count them by error."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fusion.store.layout.names import is_reserved
 from fusion.store.read.failure_inspector import message_of
 from fusion.store.read.inspector import Inspector
 
-#: Jobs looked at in one round trip.
+#: Jobs read in one round trip.
 CHUNK = 100
-#: Characters of a reason that are looked at.
+#: Characters of a reason that are kept.
 _REASON = 1000
-#: What a choice is made by. The function only where it counts: of older jobs their `data` tells it, which may be long.
+#: Fields by which jobs are selected. The function is read only if needed: for older jobs it is in `data`, which may be long.
 _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error_bases", "error_frame", "ended_at", "requeued")
 
 
 @dataclass(frozen=True, slots=True)
 class FailedFilter:
-    """Which failed jobs; None: any. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
+    """Which failed jobs to select; None: any. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
     `_callbacks`, are left out unless `queue` names one.
 
     `error`: the class, dotted or by its last name, or one of its bases, so that `ConnectionError` means all of its kind. `older_than`,
@@ -41,8 +41,8 @@ class FailedFilter:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed job as choices see it. `function` is empty if it was not asked for or can't be read; `problem`: what is wrong with the
-    record itself; `requeued`: times it was put back before it failed again."""
+    """A failed job with the fields for a selection. `function` is empty if it was not requested or can't be read; `problem`: what is wrong
+    with the record itself; `requeued`: how often it was put back before it failed again."""
 
     id: str
     queue: str = ""
@@ -57,7 +57,7 @@ class Failure:
     reason: str = ""
 
     def is_a(self, names: Iterable[str]) -> bool:
-        """True if its error is of one of these classes: dotted or last names, wildcards."""
+        """Return True if its error is of one of these classes: dotted or last names, wildcards."""
         own = (self.error_class, *self.error_bases)
         return any(fnmatchcase(kind, name) or fnmatchcase(kind.rpartition(".")[2], name) for name in names for kind in own)
 
@@ -73,14 +73,14 @@ class FailureGroup:
     first_seen: datetime | None
     last_seen: datetime | None
     queues: Mapping[str, int] = field(default_factory=dict)
-    #: The job that failed last, and what was said then, masked.
+    #: The job that failed last, and the message of its error, masked.
     example: str = ""
     message: str = ""
 
 
 def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iterator[tuple[int, list[Failure]]]:
-    """All that are failed now, in the order in which they expire (with the same failure_ttl: in which they failed), by chunks: how many
-    were looked at, and those that fit. A record that can't be read fits, with its problem."""
+    """Yield all failed jobs in chunks: the number of jobs read, and those selected. They come in the order in which they expire; with the same
+    failure_ttl, that is the order in which they failed. A record that can't be read is selected, with its problem."""
     ids = inspector.members("failed", "", 0, -1)
     now = inspector.now()
     names = [*_FIELDS, "quarantined"]
@@ -96,14 +96,14 @@ def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iter
 
 
 def newest(inspector: Inspector, count: int) -> list[Failure]:
-    """So many of those that are failed now, of the end of the set at which the last ones stand; quarantined ones included."""
+    """Return up to `count` failed jobs from the end of the set, where the newest stand. Quarantined jobs are included."""
     ids = inspector.members("failed", "", -count, -1)
     rows = inspector.table(ids, [*_FIELDS, "quarantined"])
     return [failure for job_id, row in zip(ids, rows, strict=True) if (failure := _failure(job_id, row)) is not None]
 
 
 def add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:
-    """Add what tells the function, of jobs of the first layout: the call itself."""
+    """Add the call itself to rows of jobs of the first layout, which have no field for the function."""
     older = {job_id: row for job_id, row in zip(ids, rows, strict=True) if isinstance(row, dict) and row["func"] is None}
     calls = inspector.table([*older], ["data", "serializer"]) if older else []
     for row, call in zip(older.values(), calls, strict=True):
@@ -116,7 +116,7 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
         return Failure(job_id, problem=f"error: {row}")
     status = text(row["status"])
     if status not in ("", "failed"):
-        return None  # put back by somebody else meanwhile
+        return None  # it was put back meanwhile
     reason = text(row["reason"])
     return Failure(
         job_id,
@@ -135,7 +135,7 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
 
 def _fits(failure: Failure, wanted: FailedFilter, now: datetime) -> bool:
     if failure.problem:
-        # What can't be read can't be told apart either: it is reported by those who mean everything.
+        # An unreadable record matches no condition, so it is selected only if there are no conditions.
         return replace(wanted, include_quarantined=False) == FailedFilter()
     if failure.quarantined and not wanted.include_quarantined:
         return False
@@ -154,7 +154,7 @@ def _fits(failure: Failure, wanted: FailedFilter, now: datetime) -> bool:
 
 
 def group(failures: Iterable[Failure]) -> list[FailureGroup]:
-    """By error class and frame, the most frequent first."""
+    """Group failures by error class and frame, the most frequent first."""
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
         if failure.problem != "missing":

@@ -1,4 +1,4 @@
-"""What a job's record says, as values: the properties of `Job` that call nobody."""
+"""The fields of a job's record as Python values: the properties of `Job` that need no call to Redis."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class JobFields:
 
     @property
     def func_name(self) -> str:
-        """As `args` and `kwargs` it raises DeserializationError if the data is none, ConfigurationError for a pickle while that is off,
-        and, with keys, BadSignature for a pickle that was not signed by one of them."""
+        """The dotted path of its function. Like `args` and `kwargs` it raises DeserializationError if the data are invalid, ConfigurationError
+        for a pickle while pickles are off, and, with keys, BadSignature for a pickle that none of them has signed."""
         return self._call[0]
 
     @property
@@ -54,7 +54,7 @@ class JobFields:
 
     @property
     def last_status(self) -> str:
-        """Its state as last read; empty if its record was gone by then."""
+        """Its state when it was last read; empty if its record was gone by then."""
         return self._text("status")
 
     @property
@@ -78,7 +78,7 @@ class JobFields:
         """Seconds it may run; -1 for no limit."""
         try:
             found = float(self._text("timeout"))
-        except ValueError:  # none, or what an outsider wrote
+        except ValueError:  # missing, or written by another program
             found = math.nan
         return found if math.isfinite(found) else float(get_settings().job_timeout)
 
@@ -92,12 +92,12 @@ class JobFields:
 
     @property
     def concurrency_key(self) -> str:
-        """The key that it shares a limit with; empty without."""
+        """The key whose limit it shares; empty if it has none."""
         return self._text("concurrency_key")
 
     @property
     def unique_key(self) -> str:
-        """The key by which it is the only one; empty without."""
+        """The key that only one job has at a time; empty if it has none."""
         return self._text("unique_key")
 
     @property
@@ -111,22 +111,22 @@ class JobFields:
 
     @property
     def lost(self) -> int:
-        """Times its worker or process vanished since the last outcome."""
+        """How often its worker or process vanished since its last outcome."""
         return number(self._text("lost"))
 
     @property
     def deliveries(self) -> int:
-        """Times it was handed to a worker."""
+        """How often a worker received it."""
         return number(self._text("deliveries"))
 
     @property
     def retry_count(self) -> int:
-        """`retryCount`: starts at 7, one more for each retry."""
+        """The field `retryCount`: it starts at 7, and each retry adds one."""
         return number(self._text("retryCount"), 7)
 
     @property
     def retryCount(self) -> int:
-        """The same under the name of its field."""
+        """The same as `retry_count`, under the name of the stored field."""
         return self.retry_count
 
     @property
@@ -135,7 +135,7 @@ class JobFields:
         try:
             return Retry.from_json(raw) if raw else None
         except (ValueError, TypeError, RecursionError) as error:
-            raise DeserializationError(f"job {self.id}: its retry policy is none: {error}") from None
+            raise DeserializationError(f"job {self.id}: its retry policy is invalid: {error}") from None
 
     @property
     def created_at(self) -> datetime | None:
@@ -160,39 +160,39 @@ class JobFields:
 
     @property
     def reason(self) -> str:
-        """Why it ended as it did, or waits for another attempt, in one line, where there is more to say than its status."""
+        """Why it ended, or waits for another attempt, in one line; empty if its status says everything."""
         return self._text("reason")
 
     @property
     def error_class(self) -> str:
-        """Dotted class of the error its last run failed with; empty if it did not fail."""
+        """The dotted class of the error with which its last run failed; empty if it did not fail."""
         return self._text("error_class")
 
     @property
     def error_frame(self) -> str:
-        """Where that was raised in its own code: `module:function:line`, the last frame outside of libraries and Fusion."""
+        """Where that error was raised in its own code, as `module:function:line`: the last frame outside of libraries and Fusion."""
         return self._text("error_frame")
 
     @property
     def callback_error(self) -> str:
-        """The error that its `on_success`, `on_failure` or `on_stopped` last raised, `on_success: RuntimeError: ...`; its outcome stands. Empty
-        without."""
+        """The error that its `on_success`, `on_failure` or `on_stopped` last raised, like `on_success: RuntimeError: ...`; empty if none did.
+        The job's outcome is not affected."""
         return self._text("callback_error")
 
     @property
     def quarantined(self) -> str:
-        """Why it was set aside from requeueing; empty if it was not."""
+        """Why it was quarantined, that is kept from requeueing; empty if it was not."""
         return self._text("quarantined")
 
     @property
     def progress(self) -> Progress | None:
-        """How far it is, as its task last said by `get_current_job().progress(...)`; None if it said nothing. Like all fields as last read: a
-        running job is asked by `refresh()` first."""
+        """Its progress, as its task last set it by `get_current_job().progress(...)`; None if it set none. Like all fields it is as last read:
+        call `refresh()` first for a running job."""
         return parse_progress(self._text("progress"))
 
     @property
     def cursor(self) -> Any:
-        """Where its next run goes on, as its task last said by `checkpoint` or `iterate`; None if it said nothing, or it can't be read."""
+        """Where its next run goes on, as its task last stored it by `checkpoint` or `iterate`; None if there is none, or it can't be read."""
         raw = self._text("cursor")
         try:
             return JSONSerializer().loads(raw.encode()) if raw else None
@@ -201,5 +201,5 @@ class JobFields:
 
     @property
     def attempt_history(self) -> list[Attempt]:
-        """The last 10 executions that ended without finishing, oldest first."""
+        """The last 10 executions that ended but did not finish, oldest first."""
         return parse_history(self._text("history"))

@@ -1,4 +1,4 @@
-"""Choosing among jobs that have not ended: those that wait, for a time, their turn or something else, and those that run."""
+"""Select jobs that have not ended: those that wait (for a time, their turn or something else), and those that run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FIELDS = ("status", "origin", "seq", "func", "concurrency_key", "fair_key", "en
 
 @dataclass(frozen=True, slots=True)
 class LiveFilter:
-    """A choice of jobs that have not ended; None: any. The queue and the function may be wildcards (`tasks.sms.*`), the keys
-    are whole. Fusion's own queues are left out. `older_than`, `newer_than`: seconds since it was enqueued."""
+    """Which jobs that have not ended to select; None: any. The queue and the function may be wildcards (`tasks.sms.*`); keys
+    must be exact. Fusion's own queues are left out. `older_than`, `newer_than`: seconds since it was enqueued."""
 
     queue: str | None = None
     key: str | None = None
@@ -31,7 +31,7 @@ class LiveFilter:
 
 @dataclass(frozen=True, slots=True)
 class LiveJob:
-    """A job that has not ended. `status` is that of its record; `function` is empty if it can't be read."""
+    """A job that has not ended. `status` is the one in its record; `function` is empty if it can't be read."""
 
     id: str
     status: str
@@ -40,9 +40,9 @@ class LiveJob:
 
 
 def live_jobs(inspector: Inspector, wanted: LiveFilter) -> Iterator[LiveJob]:
-    """All that there are when the call begins: those that wait for a time or for others first, then each queue from its end, and those that
-    run. Who takes them out in this order lets none of them move up. Reads a number of records at a time; entries that lead to no job, or
-    to another program's, are left out."""
+    """Yield the selected jobs of those that exist when the call begins. First come jobs that wait for a time or for others, then each queue
+    from its end, then running jobs. Removed in this order, no job lets another one move up. Records are read in chunks; entries without a
+    job, or with another program's, are left out."""
     now = inspector.now()
     ids = [*dict.fromkeys(_ids(inspector, wanted))]
     for start in range(0, len(ids), CHUNK):

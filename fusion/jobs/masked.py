@@ -1,4 +1,4 @@
-"""What is shown of a job's arguments: an edited copy is told by the same text what was left as it was."""
+"""The masked text of a job's arguments. An edited copy compares with the same text, to know which arguments were left unchanged."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SHOWN = 8192
 
 
 def masked_arguments(raw: bytes) -> str:
-    """The arguments of a call in JSON, masked, as JSON: `{"args":[...],"kwargs":{...}}`."""
+    """Return the arguments of a call that is stored as JSON, masked, as JSON: `{"args":[...],"kwargs":{...}}`."""
     return masked_call(raw, "json", SHOWN)

@@ -1,4 +1,4 @@
-"""A job's `meta`, and other mappings that a job holds as JSON."""
+"""A job's `meta`, and other mappings that a job stores as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.settings import get_settings
 
 
 def to_json(name: str, value: Mapping[str, Any]) -> str:
-    """The mapping as JSON text. SerializationError or PayloadTooLarge (nested too deeply, or over `max_result`) with `name` in front."""
+    """Return the mapping as JSON text. SerializationError, or PayloadTooLarge (nested too deeply, or over `max_result`), begins with `name`."""
     try:
         raw = JSONSerializer().dumps(dict(value))
     except (SerializationError, PayloadTooLarge) as error:
@@ -25,7 +25,7 @@ def to_json(name: str, value: Mapping[str, Any]) -> str:
 
 
 def to_stored(meta: Mapping[str, Any], fields: Mapping[str, Any]) -> bytes:
-    """The meta of a job with these fields as its record holds it, with the errors of `to_json`."""
+    """Return the meta as the record of a job with these fields stores it. Raises the errors of `to_json`."""
     raw = to_json("meta", meta).encode()
-    # Whoever reads that layout knows compressed texts; stock RQ, which reads pickled jobs, does not.
+    # Every reader of this layout can read compressed texts. Stock RQ, which reads pickled jobs, can not.
     return compressed(raw) if "func" in fields and fields.get("serializer") is None else raw

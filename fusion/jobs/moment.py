@@ -1,4 +1,4 @@
-"""Jobs as they are at this moment: what runs, and what failed last. However many there are, a bounded number is read."""
+"""The jobs that run now, and those that failed last. Only a bounded number is read, however many there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAILED = ("status", "origin", "original_queue", "func", "error_class", "error_f
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that a worker says it runs. `done`: how far it is, in percent; None if it does not say."""
+    """A job that a worker reports as running. `done`: its progress in percent; None if it reports none."""
 
     id: str
     worker: str
@@ -30,7 +30,7 @@ class RunningJob:
     attempt: int
 
     def share(self, at: datetime) -> float:
-        """How much of its time it has used; 0 without a limit."""
+        """Return the share of its timeout that it has used; 0 without a timeout."""
         if self.started_at is None or not self.timeout or self.timeout < 0:
             return 0.0
         return (at - self.started_at).total_seconds() / self.timeout
@@ -38,7 +38,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """A failed job, without what its error said."""
+    """A failed job, without the message of its error."""
 
     id: str
     queue: str
@@ -50,7 +50,7 @@ class FailedJob:
 
 
 def running_jobs(inspector: Inspector, workers: Sequence[WorkerInfo], limit: int = 1000) -> list[RunningJob]:
-    """Read what these workers run, the one first that began first: two round trips at most. Beyond `limit` no more are read."""
+    """Return up to `limit` jobs that these workers run, the longest-running first. Needs two round trips at most."""
     pairs = [(job_id, worker.name) for worker in workers for job_id in worker.jobs][:limit]
     ids = [job_id for job_id, _ in pairs]
     rows = inspector.table(ids, _RUNNING) if ids else []
@@ -84,7 +84,7 @@ def _seconds(stored: bytes | None) -> float | None:
 
 
 def failed_jobs(inspector: Inspector, ids: Sequence[str]) -> list[FailedJob]:
-    """Read these failed jobs; what is failed no more, or no job at all, is left out."""
+    """Read these failed jobs. Ids without a job, and jobs that are no longer failed, are left out."""
     rows = inspector.table(ids, _FAILED) if ids else []
     add_calls(inspector, ids, rows)
     return [

@@ -1,4 +1,4 @@
-"""The results of a job's runs, as RQ has them: how each ended, with what it returned or raised."""
+"""The results of a job's runs, as in RQ: how each ended, and what it returned or raised."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fusion.jobs.attempts import Attempt
 
 
 class ResultType(str, Enum):
-    """How a run ended. RQ knows the first four; the others end no attempt: a run that was canceled, was lost with its worker or process, or was
-    given back by its worker."""
+    """How a run ended. RQ has the first four. The others are runs that were canceled, lost with their worker or process, or given back by
+    their worker; they do not count as an attempt."""
 
     SUCCESSFUL = "successful"
     FAILED = "failed"
@@ -32,10 +32,10 @@ _TYPES = {"retry": ResultType.RETRIED} | {kind.value: kind for kind in ResultTyp
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of one run. `exc_string`: the traceback of the last failed one, of earlier ones the last line of it; None if it did not fail.
+    """The end of one run. `exc_string`: the traceback of the last failed run, or the last line of it for earlier ones; None if it did not fail.
     `created_at`: when it ended."""
 
-    #: RQ's name of it.
+    #: RQ's name for it.
     Type: ClassVar[type[ResultType]] = ResultType
 
     job_id: str
@@ -48,12 +48,12 @@ class Result:
 
     @property
     def return_value(self) -> Any:
-        """What the task returned, with the errors of `Job.result`; None of a run that did not finish, or if its result was dropped."""
+        """What the task returned; None if the run did not finish, or its result was dropped. Raises the errors of `Job.result`."""
         return self._load() if self._load is not None else None
 
 
 def results_of(job_id: str, history: list[Attempt], exc_info: str | None, finished: Result | None) -> list[Result]:
-    """The newest first: the run that `finished`, and those before it."""
+    """Return the results, newest first: the run that `finished`, and those before it."""
     found = [_of_attempt(job_id, attempt) for attempt in history]
     for at in range(len(found) - 1, -1, -1):
         if finished is None and exc_info and found[at].type in (ResultType.FAILED, ResultType.RETRIED):

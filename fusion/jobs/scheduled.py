@@ -15,13 +15,13 @@ from fusion.store.layout.codec import number
 if TYPE_CHECKING:
     from fusion.store.read.inspector import Inspector
 
-#: What a line of the list is made of.
+#: Fields from which a line of the list is made.
 _FIELDS = ("status", "origin", "func", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits for a time. `kind`: what it is; `reason`: why, as it was said: it may quote what the task was given."""
+    """A job that waits for a time. `kind`: the cause in a few words; `reason`: the stored reason, which may quote the task's arguments."""
 
     id: str
     due: datetime
@@ -33,7 +33,7 @@ class WaitingJob:
 
 
 def waiting_jobs(inspector: Inspector, found: Sequence[tuple[str, datetime]]) -> list[WaitingJob]:
-    """Read these jobs, each with when it is due. One that can't be read, or is no longer scheduled, is listed as such."""
+    """Read these jobs, each given with the time when it is due. A job that can't be read, or is no longer scheduled, is listed as such."""
     rows = inspector.table([job_id for job_id, _ in found], _FIELDS) if found else []
     return [_job(job_id, due, _row(row)) for (job_id, due), row in zip(found, rows, strict=True)]
 
@@ -51,11 +51,11 @@ def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
 
 
 def _why(row: Mapping[str, str]) -> tuple[str, str]:
-    if row["status"] != "scheduled":  # it is dropped or reported when it is due
+    if row["status"] != "scheduled":  # the entry is dropped or reported when it is due
         return "a stale entry", f"the job is {row['status']}" if row["status"] else "there is no such job"
     if not row["deliveries"]:
         return "enqueued for then", ""
-    # The outcome of its last run, if the history's last line is of that one; a hold leaves none.
+    # The last line of the history tells the outcome, if it belongs to the last run. A hold writes no line.
     history = parse_history(row["history"])
     if not history or history[-1].start != from_iso(row["started_at"]):
         return "held back", row["reason"]

@@ -1,4 +1,4 @@
-"""The sheet of a job: all that is known of it, for `job show` and GET /api/v1/jobs/{id}. Nothing here loads a pickle or imports a task."""
+"""All details of one job, for `job show` and GET /api/v1/jobs/{id}. This module never loads a pickle or imports a task."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """What is known of a job's signature: `signed`, `unsigned`, `bad`, or `unchecked` where this process has no keys to check one by. `why`:
-    what is wrong with it."""
+    """The state of a job's signature: `signed`, `unsigned`, `bad`, or `unchecked` if this process has no keys. `why`: what is wrong with
+    the signature."""
 
     state: str
     why: str = ""
 
 
 class Sheet(JobFields):
-    """A job as it was when it was read, and what it is bound to. `scope`: what is of other queues is left out, and not counted."""
+    """A job as it was when it was read, with its related jobs, keys and batch. `scope`: things of other queues are left out, and not counted."""
 
     def __init__(self, facts: JobFacts, scope: Scope = EVERYTHING) -> None:
         self.id, self.facts, self.scope = facts.id, facts, scope
@@ -49,12 +49,12 @@ class Sheet(JobFields):
 
     @property
     def at(self) -> datetime:
-        """When it was read, by Redis's clock."""
+        """The time of the read, by Redis's clock."""
         return self.facts.at
 
     @property
     def function(self) -> str:
-        """The function that it calls; empty if that can't be read."""
+        """The function that it calls; empty if the function can't be read."""
         return function_of(self.facts.row)
 
     @property
@@ -67,7 +67,7 @@ class Sheet(JobFields):
 
     @property
     def is_foreign(self) -> bool:
-        """It is another program's, stock RQ's perhaps: no record of ours is without an arrival number, once it was claimed or has waited."""
+        """True if another program made it, such as stock RQ. Fusion's own records have an arrival number once they have waited or were claimed."""
         row = self.facts.row
         return "seq" not in row and "raw_id" not in row and ("success_callback_name" in row or self.facts.queue.ahead is None)
 
@@ -77,7 +77,7 @@ class Sheet(JobFields):
 
     @property
     def entered_at(self) -> datetime | None:
-        """When it came into its state, as far as is known."""
+        """When it entered its state; None if unknown."""
         return entered_at(self.facts.row)
 
     @cached_property
@@ -86,7 +86,7 @@ class Sheet(JobFields):
 
     @cached_property
     def signature(self) -> SignatureCheck:
-        """Its signature, checked if this process has keys."""
+        """The state of its signature, which is checked if this process has keys."""
         keyring = get_settings().keyring
         signed = "signature" in self.facts.row
         if keyring is None or "data" in self.facts.too_large:
@@ -95,18 +95,18 @@ class Sheet(JobFields):
         return SignatureCheck("signed") if not flaw else SignatureCheck("bad" if signed else "unsigned", flaw)
 
     def seen(self, *kin: Kin) -> list[Kin]:
-        """Those that may be seen. One without a record belongs to no queue."""
+        """Return those of these jobs that this scope may see. A job without a record belongs to no queue."""
         return [one for one in kin if is_seen(one, self.scope)]
 
     def other(self, name: str) -> str | None:
-        """The job that a field names, if there is one and it may be seen."""
+        """Return the id of the job that a field names; None if there is none, or this scope may not see it."""
         job_id = self._text(name).partition(" ")[0]
         known = self.facts.others.get(job_id)
         return job_id if known is not None and self.seen(known) else None
 
     @property
     def copies(self) -> list[Kin]:
-        """The edited copies that were made of it, the last of them last."""
+        """The edited copies of it, the newest last."""
         ids = text(self.facts.row.get("copied_to")).split()
         return self.seen(*(self.facts.others[one] for one in ids if one in self.facts.others))
 
@@ -114,10 +114,10 @@ class Sheet(JobFields):
 def sheet(
     inspector: SheetInspector, job_id: str, scope: Scope = EVERYTHING, *, stream: bool = True, more: Iterable[str] = ()
 ) -> Sheet:
-    """Read a job: three round trips, or four; without `stream` none of its events, which is much cheaper. `more`: further fields to read of its
-    record.
+    """Read a job in three or four round trips. Without `stream`, its events are not read, which is much cheaper. `more`: further fields of its
+    record to read.
 
-    NoSuchJobError if there is no record of it, or it is of a queue outside of `scope`."""
+    NoSuchJobError if it has no record, or belongs to a queue outside of `scope`."""
     facts = inspector.facts(job_id, stream=stream, more=more)
     if facts is None or not seen(scope, {name: facts.row.get(name) for name in QUEUES}):
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")

@@ -1,4 +1,4 @@
-"""Texts of a job's sheet, masked: what it was given and returned, and the traceback of its last failed run."""
+"""Masked texts of a job: its arguments, its result, and the traceback of its last failed run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from fusion.jobs.masked import SHOWN, masked_arguments
 from fusion.jobs.sheet import Sheet
 from fusion.kernel.redaction import masked_result, masked_text, printable
 
-#: Characters of a line of a traceback; lines of it that are shown, and of all of it.
+#: Most characters of a line of a traceback; its last lines in a short and in a full view.
 _LINE, TRACE, WHOLE_TRACE = 1024, 12, 1000
-#: Said in place of arguments that nobody may look into.
+#: Shown in place of values that must not be opened.
 PICKLED = "not shown: pickled"
 _TOO_LARGE = "not shown: {} bytes"
-#: Spaces before a line of a source, which follows a place.
+#: Spaces before a source line, which follows the line with its place.
 _SOURCE_INDENT = 4
-#: A line of a traceback that says where, and nothing of what was at hand.
+#: A line of a traceback that has only a place, and no data.
 _WHERE = re.compile(r'\s*File "[^"]{1,300}", line \d+, in \S{1,200}\s*$')
 
 
 def arguments(sheet: Sheet) -> str | None:
-    """Its arguments, masked, as JSON; a sentence in place of those that are not looked into."""
+    """Return its arguments as masked JSON, or a sentence if they can't be shown; None if it has none."""
     raw = sheet.facts.row.get("data")
     if "data" in sheet.facts.too_large:
         return _TOO_LARGE.format(sheet.facts.sizes["data"])
@@ -30,7 +30,7 @@ def arguments(sheet: Sheet) -> str | None:
 
 
 def stored_json(sheet: Sheet, name: str) -> str | None:
-    """A field of JSON, masked."""
+    """Return a JSON field of the record, masked; None if it is missing."""
     raw = sheet.facts.row.get(name)
     if name in sheet.facts.too_large:
         return _TOO_LARGE.format(sheet.facts.sizes[name])
@@ -41,7 +41,7 @@ def stored_json(sheet: Sheet, name: str) -> str | None:
 
 
 def trace_lines(sheet: Sheet) -> list[str]:
-    """The traceback of its last failed run, masked: places stay, and of the other lines what may be of the job's data does not."""
+    """Return the traceback of its last failed run. Lines with a place stay; in the others, anything that may be job data is masked."""
     if "exc_info" in sheet.facts.too_large:
         return [_TOO_LARGE.format(sheet.facts.sizes["exc_info"])]
     lines = (sheet.exc_info or "").splitlines()[-WHOLE_TRACE:]

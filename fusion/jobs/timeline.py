@@ -1,4 +1,4 @@
-"""What became of a job, step by step: out of the events that are still in the stream, and where there are none out of its record."""
+"""The states of a job in order, taken from the events still in the stream, and from its record where there are none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusion.store.layout.codec import number, text
 from fusion.store.read.job_facts import JobFacts
 from fusion.store.write.event_broker import StreamEntry
 
-#: The state that an event tells of; `None`: it depends on what it says.
+#: The state that each event leads to.
 _STATES = {
     "queued": "queued",
     "scheduled": "scheduled",
@@ -32,16 +32,16 @@ _STATES = {
     "expired": "canceled",
     "stopped": "stopped",
 }
-#: Two words of one step, an event and what the record says, are no further apart than that, in seconds.
+#: Seconds within which an event and an entry of the record count as the same step.
 _SAME = 1.0
-#: Steps that are told: the newest.
+#: Steps that are shown at most, the newest ones.
 MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A state that the job came into. `seconds`: how long it stayed; None of its last state, if that is an end. `why`: what led to it, in words
-    that may quote an error; `cause`: the same in one of our own words. `told`: an event tells it."""
+    """A state that the job entered. `seconds`: how long it stayed; None for a final state. `why`: what led to it, in words that may quote an
+    error; `cause`: the same as one of Fusion's own words. `told`: it comes from an event."""
 
     at: datetime
     state: str
@@ -53,7 +53,7 @@ class Step:
 
 
 def timeline(facts: JobFacts, attempts: Sequence[Attempt]) -> list[Step]:
-    """Its states, the oldest first, at most a hundred."""
+    """Return its states, oldest first; the last hundred at most."""
     told = [step for entry in facts.events if (step := _of_event(entry)) is not None]
     steps = [*told]
     left = [*told]
@@ -63,7 +63,7 @@ def timeline(facts: JobFacts, attempts: Sequence[Attempt]) -> list[Step]:
             steps.append(step)
         else:
             left.remove(same)
-    # at one moment, as the record and an event may tell it, an end comes before what follows it
+    # the sort is stable: of steps at the same time, an end stays before the step that follows it
     steps.sort(key=lambda step: step.at)
     return _lasting(_once(steps), facts.at)[-MOST:]
 
@@ -73,7 +73,7 @@ def _apart(one: Step, other: Step) -> float:
 
 
 def _once(steps: Iterable[Step]) -> Iterator[Step]:
-    """Without what says the same again."""
+    """Yield the steps without repetitions of the same state."""
     last: Step | None = None
     for step in steps:
         again = last is not None and step.state == last.state and step.at - last.at <= timedelta(seconds=_SAME)
@@ -119,7 +119,7 @@ def _moment(ms: str) -> datetime | None:
 
 
 def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[Step]:
-    """What the record itself remembers: how it came, its last runs, and where it stands."""
+    """Yield the steps that the record itself holds: its arrival, its last runs, and its present state."""
     row = facts.row
     created, enqueued, started, ended = (
         from_iso(row.get(name)) for name in ("created_at", "enqueued_at", "started_at", "ended_at")
@@ -146,7 +146,7 @@ def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[Step]:
 
 
 def _first_state(facts: JobFacts) -> str:
-    """The state in which it was accepted."""
+    """Return the state in which it was accepted."""
     if facts.text("parents") or facts.text("graph"):
         return "deferred"
     if facts.status == "scheduled" and not facts.text("deliveries"):

@@ -1,4 +1,4 @@
-"""The graph of which a job is a part: those that it waits for, or waited for, and those that wait for it, or waited, however far away."""
+"""The dependency graph around a job: its ancestors and descendants at any distance, also those whose wait is over."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import Inspector
 
-#: Jobs of a tree, unless fewer are asked for.
+#: Jobs of a tree at most.
 LARGEST = 1000
-#: Parents that a record names, and hundreds of further ones that are looked at.
+#: Parents that a record names, and the hundreds of further parents that are read.
 _NAMED, _FURTHER = 100, 10
-#: Children of a level at which is looked for who sees some queues alone.
+#: Jobs of a level that are read at most for a viewer who is restricted to some queues.
 _LOOKED_AT = 10_000
 _FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at")
 _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
@@ -26,9 +26,9 @@ _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A job of a tree. `level`: 0 is the job itself, -1 one that it waits for, 1 one that waits for it, and so on, by the shortest way.
-    `status` is `gone` if there is no record of it any more. `parents`: those of the tree that it waits, or waited, for, each with what becomes
-    of it should that one not finish (`fail`, `ignore`, `wait`); `others`: how many more it has."""
+    """A job of a tree. `level`: 0 is the job itself, -1 a job that it waits for, 1 a job that waits for it, and so on, by the shortest path.
+    `status` is `gone` if it has no record any more. `parents`: its parents within the tree, each with what happens to this job if that
+    parent does not finish (`fail`, `ignore`, `wait`); `others`: the number of its parents outside of the tree."""
 
     id: str
     status: str
@@ -41,7 +41,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class JobTree:
-    """The graph around a job: `nodes` are the job itself and then the others, the nearest first. `cut`: there are more."""
+    """The graph around a job. `nodes`: the job itself, then the others, nearest first. `cut`: the graph has more jobs."""
 
     id: str
     nodes: tuple[TreeNode, ...]
@@ -49,8 +49,8 @@ class JobTree:
 
 
 def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope = EVERYTHING) -> JobTree:
-    """The graph around a job, of up to `limit` jobs. Read level by level, a hundred jobs in a round trip. NoSuchJobError. For who sees some
-    queues alone it ends at jobs of others, and at those that are gone, as if they were not there."""
+    """Return the graph around a job, with up to `limit` jobs. It is read level by level, a hundred jobs in a round trip. With a restricted
+    `scope`, jobs of other queues and jobs that are gone are left out, and so is all behind them. NoSuchJobError if the job is missing."""
     walk = _Walk(inspector, job_id, max(1, limit), scope)
     while walk.go_on():
         pass
@@ -58,8 +58,8 @@ def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope =
 
 
 class _Walk:
-    """`_rows`: what was read of the jobs met; `_levels`: how far each is; `_members`: the parents that it names, as its record does; `_met`: of
-    whom it was found as a child."""
+    """The walk through the graph. `_rows`: the records read so far; `_levels`: the level of each job; `_members`: its parents as its record
+    names them; `_met`: the parent through which it was found."""
 
     def __init__(self, inspector: Inspector, job_id: str, limit: int, scope: Scope) -> None:
         self._inspector, self._id, self._limit, self._scope = inspector, job_id, limit, scope
@@ -73,7 +73,7 @@ class _Walk:
         self._up, self._down, self._cut, self._distance = [job_id], [job_id], False, 0
 
     def go_on(self) -> bool:
-        """The next level on either side; False if there is none, or no room. Where there is too little, each side has half."""
+        """Read the next level on both sides; return False if there is none, or no room for it. If room is short, each side gets half."""
         left = self._limit - len(self._levels)
         self._distance += 1
         up = self._seen(self._unknown(_id_of(member) for one in self._up for member in self._members.get(one, ())))
@@ -85,7 +85,7 @@ class _Walk:
         return bool(self._up or self._down) and not self._cut
 
     def found(self) -> JobTree:
-        """What was met."""
+        """Return the graph read so far."""
         rank = sorted(self._levels, key=lambda one: (abs(self._levels[one]), self._levels[one] > 0))
         return JobTree(self._id, tuple(map(self._node, rank)), self._cut)
 
@@ -99,7 +99,7 @@ class _Walk:
         return [one for one in dict.fromkeys(ids) if one not in self._levels]
 
     def _children(self, left: int) -> list[str]:
-        """Those that name one of the last level as a parent; a few more than there is room for, if there are."""
+        """Return the jobs that name one of the last level as a parent; a few more than there is room for, if there are more."""
         fresh: list[str] = []
         for start in range(0, len(self._down), CHUNK):
             part = self._down[start : start + CHUNK]
@@ -111,7 +111,7 @@ class _Walk:
                 break
         fresh = self._seen([*dict.fromkeys(fresh)])
         self._read(fresh[: left + 1])
-        # one that was enqueued anew without it, or long ago, is no child of it any more
+        # a job that was enqueued anew without this parent is no longer its child
         return [child for child in fresh if child not in self._rows or self._names(child, self._met[child])]
 
     def _names(self, child: str, parent: str) -> bool:

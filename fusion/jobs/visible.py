@@ -1,4 +1,4 @@
-"""Whether somebody who sees some queues alone may see a job."""
+"""Check if a viewer who is restricted to some queues may see a job."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from fusion.kernel.scope import Scope
 from fusion.store.layout.codec import text
 
-#: What tells of which queue a job is.
+#: Fields that name a job's queues.
 QUEUES = ("origin", "original_queue")
 
 
 def seen(scope: Scope, row: Mapping[str, bytes | None] | Exception) -> bool:
-    """Say whether a job may be seen of which at least `QUEUES` was read: the queue that it is in, and the one to which it goes back. One of
-    which nothing can be read belongs to no queue."""
+    """Return True if this scope may see a job, given a row with at least the fields `QUEUES`: its present queue, and the one to which it
+    returns. A job that can't be read belongs to no queue."""
     if scope.all:
         return True
     if isinstance(row, Exception) or not row["origin"]:

@@ -1,4 +1,4 @@
-"""Why a job waits, in words: what must happen before it runs, what comes first in front."""
+"""Why a job waits, in words: what must happen before it runs, in the order in which it has to happen."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fusion.store.layout.codec import number
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.read.job_facts import JobFacts, KeyFacts, Kin
 
-#: Seconds after which what is due should have come to its queue: whoever promotes does so within one.
+#: Seconds after which a due job should be in its queue. Promotion takes at most one second.
 _LATE = 5.0
-#: Characters of a sentence.
+#: Most characters of a sentence.
 _LONGEST = 1000
-#: Jobs that a sentence names.
+#: Most jobs that a sentence names.
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a job waits. `code` is for programs, `text` for people. `ahead`: jobs of its queue, or of its key, that come before it; None if it has
-    no place in one. `until`: when it is over, where that is known."""
+    """One reason why a job waits. `code` is for programs, `text` for people. `ahead`: jobs of its queue, or of its key, that come before it;
+    None if it has no place in one. `until`: when the wait is over; None if unknown."""
 
     code: str
     text: str
@@ -35,7 +35,7 @@ class Wait:
 
 
 def waits(facts: JobFacts, scope: Scope = EVERYTHING) -> list[Wait]:
-    """All that the job waits for; nothing if it runs or has ended. What is of queues outside of `scope` is not told, and not counted."""
+    """Return all reasons why the job waits; empty if it runs or has ended. Things of queues outside of `scope` are not named or counted."""
     status = facts.status
     if status in TERMINAL or status == JobStatus.STARTED:
         return []
@@ -51,12 +51,12 @@ def waits(facts: JobFacts, scope: Scope = EVERYTHING) -> list[Wait]:
 
 
 def is_seen(one: Kin, scope: Scope) -> bool:
-    """Say whether another job may be named to who sees these queues alone."""
+    """Return True if a viewer of this scope may see another job."""
     return seen(scope, {"origin": one.queue.encode(), "original_queue": one.home.encode()})
 
 
 def span(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    """Return a duration in words: `0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -78,7 +78,7 @@ def _queued(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
 
 
 def _closed(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
-    """What keeps a whole queue from being served."""
+    """Yield what keeps a whole queue from being served."""
     queue, name = facts.queue, facts.text("origin")
     if queue.suspended:
         yield Wait("suspended", "everything is suspended; `resume` ends that")
@@ -168,7 +168,7 @@ def _for_key(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
 
 
 def _ahead(key: KeyFacts, scope: Scope) -> int | None:
-    """A key may be of several queues: how many wait in it is not told to who may not see all."""
+    """Return the number of jobs before it in its key; None for a restricted viewer, since a key may span several queues."""
     return key.ahead if scope.all else None
 
 
@@ -211,7 +211,7 @@ def _scheduled(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
 
 
 def _closed_later(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
-    """What will keep it waiting when its time has come."""
+    """Yield what will keep it waiting after its time has come."""
     for one in _closed(facts, scope):
         if one.code in ("suspended", "paused", "no_worker"):
             yield one

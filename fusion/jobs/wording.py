@@ -1,4 +1,4 @@
-"""What a job's record says in figures, in words: how its process ended, when it is tried again."""
+"""Put numbers of a job's record into words: how its process ended, and when it is tried again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fusion.kernel import defaults
 from fusion.retry import DEFAULT, Retry
 from fusion.store.layout.codec import number, text
 
-#: Exit codes with a meaning of their own, beside 128 and a signal's number.
+#: Exit codes with a fixed meaning, apart from 128 plus a signal's number.
 _CODES = {126: "a command that may not be executed", 127: "a command that was not found"}
-#: Signals that say why.
+#: Signals that indicate a cause.
 _WHY = {
     "SIGSEGV": "it crashed: a bug in native code",
     "SIGBUS": "it crashed: memory that is not there",
@@ -27,7 +27,7 @@ _WHY = {
 
 
 def ending(attempt: Attempt) -> str:
-    """How the process of an attempt ended, in words; empty if it did not die."""
+    """Return in words how the process of an attempt died; empty if it did not die."""
     if attempt.signal is not None:
         name = _signal(attempt.signal)
         if attempt.oom_likely:
@@ -49,7 +49,7 @@ def _signal(number: int) -> str:
 
 
 def retries(row: Mapping[str, bytes]) -> tuple[str, int | None]:
-    """Its policy of retries in words, and how many are left; None if that is not counted."""
+    """Return its retry policy in words, and the number of retries left; None if they are not counted."""
     raw = text(row.get("retry"))
     policy = DEFAULT
     if raw:
@@ -62,7 +62,7 @@ def retries(row: Mapping[str, bytes]) -> tuple[str, int | None]:
     if policy.max == 0:
         return "no retry", 0
     if policy is DEFAULT:
-        return f"{policy.max} retries of what a network does to one (the default), after 2, 4, 8 ... minutes", left
+        return f"{policy.max} retries of network errors (the default), after 2, 4, 8 ... minutes", left
     counted = policy.within is None or policy.max < _UNCOUNTED
     words = [f"{policy.max} {'retry' if policy.max == 1 else 'retries'}"] if counted else ["retries"]
     if policy.within is not None:
@@ -80,7 +80,7 @@ def retries(row: Mapping[str, bytes]) -> tuple[str, int | None]:
     return ", ".join(words), left if counted else None
 
 
-#: The `max` of a policy that names none, or more.
+#: From this `max` on, a policy has no limit on the number of retries.
 _UNCOUNTED = 1_000_000
 
 

@@ -1,1 +1,1 @@
-"""Operations on everything a query matches: what they may do, how they walk, who carries them on. docs/bulk.md is their page."""
+"""Bulk operations on all jobs that a query matches: their actions, the order of the walk, the runner. See docs/bulk.md."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from fusion.kernel.actions import ACTIONS as EVERY
 from fusion.kernel.states import ENDED, REQUEUEABLE, WAITING
 
-#: All states, in the order in which a walk meets them.
+#: All states, in the order in which a walk meets them: a job that moves on meanwhile is met again in a later state.
 ORDER = (*WAITING, "started", *ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`states`: those that it changes if the query names none; `also`: those that it can change besides. `done`: a word for jobs to which it was
-    done. `asks`: a person is asked first. `fix`: what to do with jobs of other states."""
+    """One action. `states`: the states that it changes if the query names none; `also`: further states that it can change. `done`: the word
+    for a changed job. `asks`: the command line asks for confirmation. `fix`: what to do with jobs of other states."""
 
     name: str
     states: tuple[str, ...]
@@ -25,7 +25,7 @@ class Action:
 
     @property
     def role(self) -> str:
-        """What a caller of the HTTP API needs."""
+        """The scope that a caller of the HTTP API needs."""
         return EVERY[self.name].scope
 
     @property
@@ -48,7 +48,7 @@ ACTIONS = {
     )
 }  # fmt: skip
 
-#: Why a job was skipped or refused, by the word that a script answers.
+#: Why a job was skipped or refused, by the word that the Lua script returns.
 WHY = {
     "foreign": "another program's jobs, which Fusion leaves alone",
     "list": "in a LIST queue, where outsiders keep the order",

@@ -1,7 +1,7 @@
-"""Whoever carries an operation on: reads a part of what may match, has the scripts do their thing, and moves the cursor.
+"""The runner of operations: it reads a part of the candidates, lets the scripts change those that match, and moves the cursor.
 
-Any number may carry the same one: each job is compared and counted where it is changed, and the cursor is compared and set, so a carrier
-that is killed anywhere, or one that is late, does no harm. The lease in the record only keeps two from doing the same work.
+Any number of carriers may run the same operation. The script that changes a job also compares and counts it, and the cursor is compared
+and set. So a carrier that is killed or late does no harm. The lease in the record only keeps two from doing the same work.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.operation_broker import Move
 
-#: Seconds for which a carrier takes an operation on, and after which it says so again.
+#: Seconds of a carrier's lease of an operation; it renews the lease after that time.
 LEASE = 10.0
-#: Jobs looked at in a part.
+#: Jobs read in one part.
 PAGE = 500
-#: The same of the first part of who may not take long, and the fewest.
+#: Jobs read in the first part, and in the smallest, of a carrier with a time limit for each part.
 _FIRST, _FEWEST = 20, 5
-#: Seconds for which the list of sets is kept.
+#: Seconds for which the list of sets is cached.
 _KEEP_WALK = 60.0
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Ids of one scan of a set, and those that are `left` to be looked at: so that a carrier whose time is over goes on with them later.
-    `part`, `run_id`: of which part of the operation and of which server; `cursor`: behind all of them; `skipped`: passed over by now."""
+    """Ids of one scan of a set. `left`: ids still to be read, with which a carrier whose time was over goes on later. `part`: the part of the
+    operation; `run_id`: the server's run id; `cursor`: the cursor after the scan; `skipped`: jobs skipped so far."""
 
     part: int
     run_id: str
@@ -50,7 +50,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Known:
-    """What a carrier keeps of an operation between two parts."""
+    """What a carrier remembers of an operation between two parts."""
 
     query: Query
     cutoff: datetime
@@ -62,8 +62,8 @@ class _Known:
 
 
 class Carrier:
-    """Carries operations on in parts. `name`: who it is; `page`: how many jobs a part looks at, fewer if it would take longer than about `part`
-    seconds."""
+    """Runs operations in parts. `name`: the carrier's own name; `page`: the jobs read in a part, fewer if it would take longer than about
+    `part` seconds."""
 
     def __init__(
         self, connection: Redis, settings: Settings, name: str, *, page: int = PAGE, part: float = inf, lease: float = LEASE
@@ -76,8 +76,8 @@ class Carrier:
         self._known: dict[str, _Known] = {}
 
     def carry(self, operation: str, seconds: float) -> tuple[str, dict[str, str]]:
-        """Do parts of an operation for about so long, one at least. Returns its status and record: `running`; `busy` (another carries it on);
-        `keyless` (it needs signing keys); `unreadable` (only a newer version can); `done`, `canceled`, `missing`."""
+        """Run parts of an operation for about `seconds`, at least one. Return its status and record: `running`; `busy` (another carrier has it);
+        `keyless` (it needs signing keys); `unreadable` (it needs a newer version); `done`, `canceled`, `missing`."""
         began = monotonic()
         status, row = self._broker.lease_operation(operation, self.name, self._lease)
         if status != "running":
@@ -98,7 +98,7 @@ class Carrier:
             status = self._part(operation, known, row)
             self._pace(monotonic() - at)
             if status in ("stale", "over", "missing"):
-                # another was first, or somebody canceled it: the record tells
+                # another carrier was first, or a user canceled it: read the record
                 return self._broker.lease_operation(operation, self.name, self._lease)
             if status == "done" or monotonic() - began >= seconds:
                 return status, row
@@ -110,12 +110,12 @@ class Carrier:
             self._count = min(self._page, self._count + self._count // 4 + 1)
 
     def leave(self, operation: str) -> None:
-        """Let another carry it on at once."""
+        """Give up the lease, so that another carrier can go on at once."""
         self._known.pop(operation, None)
         self._broker.lease_operation(operation, self.name, 0)
 
     def _part(self, operation: str, known: _Known, row: dict[str, str]) -> str:
-        """Do one part, or as much of it as there is time for; `row` is the record, and is kept as it becomes."""
+        """Run one part, or as much of it as there is time for. Updates `row`, the record."""
         now = monotonic()
         if now - known.walked_at > _KEEP_WALK and known.batch is None:
             known.walk, known.walked_at = stops(self._finder.sources(known.query)), now
@@ -128,7 +128,7 @@ class Carrier:
                 begins = not there or row["cursor"] == "0" or row.get("run_id") != run_id
                 cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._count)
                 if self._broker.run_id() != run_id:
-                    return "running"  # another server by now: its cursors are others
+                    return "running"  # the server has changed, and this cursor is of the old one
                 batch = known.batch = _Batch(part, run_id, cursor, list(dict.fromkeys(ids)))
             found, left = self._matching(known, batch.left)
             if stop.source.kind == "list":
@@ -151,7 +151,7 @@ class Carrier:
         return answer
 
     def _matching(self, known: _Known, ids: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Those that fit, and those that there was no time to look at. One is looked at in any case."""
+        """Return the ids that match, and those that there was no time to read. At least one id is read."""
         found, until = list[str](), monotonic() + self._longest
         for start in range(0, len(ids), self._count):
             some = ids[start : start + self._count]

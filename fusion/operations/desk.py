@@ -16,7 +16,7 @@ from fusion.store.access import broker_of, operation_inspector_of
 
 
 class TooManyOperations(FusionError):
-    """As many operations run as may."""
+    """The limit of running operations is reached."""
 
 
 def begin(
@@ -29,8 +29,8 @@ def begin(
     operation: str = "",
     nonce: str = "",
 ) -> str:
-    """Write an operation down; returns its id. From then on any worker or scheduler carries it on. `within`: the queues to which whoever began it
-    is restricted. `operation`: the id that it gets, unless there is one of that id, which stays as it is; `nonce`: what tells the two apart.
+    """Store an operation and return its id. From then on any worker or scheduler runs it. `within`: the queues to which its author is
+    restricted. `operation`: the id to use; an operation that has this id already stays as it is. `nonce`: tells these two apart.
     Raises TooManyOperations."""
     operation = operation or token_hex(6)
     fields = plan.record(by, total, get_settings().keyring is not None)
@@ -39,13 +39,13 @@ def begin(
     ok, told = broker_of(connection).open_operation(operation, fields)
     if not ok:
         raise TooManyOperations(
-            f"{told} operations run, no more may: wait, or cancel one (`operations list`, `operations cancel ID`)"
+            f"{told} operations run, which is the limit: wait, or cancel one (`operations list`, `operations cancel ID`)"
         )
     return operation
 
 
 def listed(connection: Redis, offset: int, limit: int) -> tuple[list[Operation], int]:
-    """A page of operations, those that run first, and how many there are."""
+    """Return a page of operations, running ones first, and the number of all operations."""
     inspector = operation_inspector_of(connection)
     ids = inspector.listed(offset, limit)
     now, rows = inspector.records(ids)
@@ -53,11 +53,11 @@ def listed(connection: Redis, offset: int, limit: int) -> tuple[list[Operation],
 
 
 def find(connection: Redis, operation: str) -> Operation | None:
-    """One operation; None if there is none of this id."""
+    """Return the operation with this id; None if there is none."""
     now, (row,) = operation_inspector_of(connection).records([operation])
     return Operation.of(operation, row, now) if row else None
 
 
 def has_carriers(connection: Redis) -> bool:
-    """True if somebody lives who carries on what others left."""
+    """Return True if a live process can resume abandoned operations."""
     return operation_inspector_of(connection).has_carriers()

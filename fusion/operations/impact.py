@@ -1,4 +1,4 @@
-"""What an operation would come to: how many jobs, of which queues and states, and some of them."""
+"""What an operation would change: the number of jobs by queue and state, and some examples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fusion.operations.walk import stops
 from fusion.store.query.grammar import queue_of, state_of
 from fusion.store.read.search_inspector import SearchInspector
 
-#: Jobs read at a time; ids that are remembered, as a set that changes may tell one twice; examples.
+#: Jobs read at a time; ids remembered, because a scan of a changing set may return an id twice; examples.
 _PAGE, _REMEMBERED, _EXAMPLES = 500, 300_000, 10
 
 
 @dataclass(slots=True)
 class Impact:
-    """`matched`: how many; `by`: how many of each queue and state; `examples`: id, queue and state of some. `complete`: all were looked at."""
+    """`matched`: the number of jobs; `by`: the number by queue and state; `examples`: id, queue and state of some. `complete`: all were read."""
 
     matched: int = 0
     by: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -27,7 +27,7 @@ class Impact:
 
 
 def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -> Impact:
-    """Look at all that may match, and count. With `seconds`, no longer than about that."""
+    """Read all jobs that may match, and count those that do. Stops after about `seconds`, if given."""
     found, now, until = Impact(), finder.now(), inf if seconds is None else monotonic() + seconds
     seen, fields, states = set[str](), plan.query.fields | {"status", "origin", "original_queue"}, frozenset(plan.states)
     for stop in stops(finder.sources(plan.query)):

@@ -1,4 +1,4 @@
-"""Another priority for signed jobs: the old signature is checked, and a new one made."""
+"""Change the priority of signed jobs: check the old signature and make a new one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FIELDS = (*COVERED, *LATER, SIGNATURE, "priority", "origin")
 
 
 def moves(inspector: Inspector, keyring: Keyring | None, ids: Sequence[str], priority: int) -> list[Move]:
-    """What `reprioritise` needs of each job: its signature as it was read, and the one that it gets. A signed job without keys here, or
-    whose signature does not fit, is refused by a word."""
+    """Return what `reprioritise` needs of each job: the signature as read, and the new one. A signed job is refused, with a word for the
+    reason, if this process has no keys or its signature is wrong."""
     rows = inspector.table(ids, _FIELDS)
     return [
         Move(job_id) if isinstance(row, Exception) else _move(keyring, job_id, row, priority)

@@ -1,4 +1,4 @@
-"""From what somebody asks for to an operation that can be begun: checked, and with the states that it changes."""
+"""Check a request for an operation, and turn it into a plan with the states that it changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_REASON = 500
 
 
 def read_priority(value: object) -> int:
-    """`high`, `moderate`, `low` or 0 to 255. ValueError names what can be used."""
+    """Return the priority for `high`, `moderate`, `low` or a number from 0 to 255. A ValueError names the allowed values."""
     if isinstance(value, str) and value.lower() in PRIORITIES:
         return PRIORITIES[value.lower()]
     try:
@@ -31,7 +31,7 @@ def read_priority(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An operation as it will be written down. `query` names the states that it changes; `args`: what the action needs besides."""
+    """An operation before it is stored. `query` names the states that it changes; `args`: further arguments of the action."""
 
     action: Action
     query: Query
@@ -41,8 +41,8 @@ class Plan:
     def of(
         cls, name: str, text: str, *, reason: str = "", priority: object = None, scope: Scope = EVERYTHING, purge: bool = False
     ) -> Plan:
-        """Check what is asked for. `purge`: what is deleted is not kept in the trash. ValueError (InvalidQuery, where it is the query's fault)
-        says what to write instead."""
+        """Check a request and return its plan. `purge`: deleted jobs are not kept in the trash. A ValueError (InvalidQuery, if the query is
+        wrong) names the fix."""
         action = ACTIONS.get(name)
         if action is None:
             raise ValueError(f"action {name[:40]!r}: use one of {', '.join(ACTIONS)}")
@@ -78,7 +78,7 @@ class Plan:
 
     @classmethod
     def fits(cls, name: str, text: str) -> bool:
-        """True if the action can change jobs of this query, by the states that it names."""
+        """Return True if the action can change jobs in the states that this query names."""
         try:
             return bool(cls.of(name, text, reason="any", priority="moderate" if name == "reprioritise" else None).states)
         except ValueError:
@@ -90,7 +90,7 @@ class Plan:
         return tuple(state for state in self.query.implied if state in self.action.can)
 
     def record(self, by: str, total: int, keyed: bool) -> dict[str, object]:
-        """The fields with which it is opened. `keyed`: who began it has signing keys; only who has some carries it on."""
+        """Return the fields of its new record. `keyed`: its author has signing keys, so only a process with keys may run it."""
         fields = {
             "action": self.action.name,
             "query": self.query.text,

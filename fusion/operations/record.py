@@ -1,4 +1,4 @@
-"""An operation as people see it."""
+"""An operation as it is read and shown."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fusion.store.layout.codec import number
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `total`: jobs that matched when it began; `done`, `skipped`, `refused`: those that it came to since; `why`: how many of
-    the last two by word, `examples`: one of each. `kept`: of those that were
-    deleted, how many the trash keeps. `carrier`: who carries it on now, empty if nobody says so. Times as Redis's clock says."""
+    """One operation. `total`: jobs that matched when it began; `done`, `skipped`, `refused`: jobs handled since. `why`: the number of skipped
+    and refused jobs by reason; `examples`: one job for each reason. `kept`: how many of the deleted jobs the trash keeps. `carrier`: the
+    process that runs it now, empty if none does. Times are by Redis's clock."""
 
     id: str
     action: str
@@ -35,14 +35,14 @@ class Operation:
     why: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, str] = field(default_factory=dict)
-    #: The queues to which whoever began it is restricted; None for nobody's.
+    #: The queues to which its author is restricted; None if the author is not restricted.
     within: tuple[str, ...] | None = None
-    #: What its request was, if it came with a key that makes it one; empty for others.
+    #: Identifies its request, if that came with an idempotency key; otherwise empty.
     nonce: str = ""
 
     @classmethod
     def of(cls, operation: str, row: Mapping[str, str], now_ms: float) -> Operation:
-        """Read a record."""
+        """Return the operation of a stored record."""
         args, within = (_json(row.get(name)) for name in ("args", "within"))
         alive = number(row.get("carried_until")) > now_ms
         return cls(
@@ -69,16 +69,16 @@ class Operation:
 
     @property
     def came(self) -> int:
-        """Jobs that it came to so far."""
+        """Jobs handled so far."""
         return self.done + self.skipped + self.refused
 
     @property
     def word(self) -> str:
-        """What its jobs are once it was done to them."""
+        """The word for a job that it has changed."""
         return ACTIONS[self.action].done if self.action in ACTIONS else "done"
 
     def visible(self, scope: Scope) -> bool:
-        """True if somebody of this scope may see it: it was begun by somebody restricted to some of the same queues."""
+        """Return True if a viewer of this scope may see it: unrestricted viewers may, others only if its author's queues are among theirs."""
         return scope.queues is None or (self.within is not None and set(self.within) <= set(scope.queues))
 
 

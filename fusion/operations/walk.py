@@ -1,4 +1,4 @@
-"""Where an operation's jobs may stand, in an order that a walk can be taken up in by anybody."""
+"""The sets in which an operation's jobs may stand, in an order that lets any process resume the walk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fusion.kernel.states import WAITING
 from fusion.operations.actions import ORDER
 from fusion.store.query.sources import Source
 
-#: Behind all others once more: what was met as blocked, or waiting for a time, before it came to be so.
+#: States whose sets are walked a second time at the end: a job may have entered them after the first time.
 _AGAIN = frozenset({"blocked", "scheduled"})
 
 
 class Stop(NamedTuple):
-    """One set of the walk. `place` orders them, whatever queues come and go meanwhile."""
+    """One set of the walk. `place` orders the sets, even while queues come and go."""
 
     rank: int
     key: str
@@ -23,13 +23,13 @@ class Stop(NamedTuple):
 
     @property
     def place(self) -> str:
-        """As the record keeps it."""
+        """The place as the record stores it."""
         return f"{self.rank} {self.key}"
 
 
 def stops(sources: Iterable[Source]) -> list[Stop]:
-    """The sets in the order of the walk: single jobs and what has no one state first, then by state. Jobs that wait move on from one state to
-    another, mostly in this order."""
+    """Return the sets in the order of the walk: first single jobs and sets of mixed states, then by state. Waiting jobs mostly move from
+    state to state in this order."""
     found = list[Stop]()
     for source in sources:
         rank = 1 + ORDER.index(source.state) if source.state in ORDER else 0
@@ -43,7 +43,7 @@ def stops(sources: Iterable[Source]) -> list[Stop]:
 
 
 def position(walk: list[Stop], place: str) -> tuple[int, bool]:
-    """Where in the walk a place is, and whether its set is still in it; else the one behind it."""
+    """Return the index of a place in the walk, and whether its set is still there; if not, the index of the set after it."""
     rank, _, key = place.partition(" ")
     if not rank.isdecimal():
         return 0, False

@@ -1,1 +1,1 @@
-"""The checks, by what they look at. Each yields what it found, and nothing while all is well."""
+"""The checks, grouped by what they examine. Each yields its findings, and nothing if all is well."""

@@ -1,4 +1,4 @@
-"""Who is there to do the work: workers, schedulers, and who else uses the same keys."""
+"""Check workers, schedulers and other programs that use the same keys."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fusion.doctor.finding import Finding, Level, Remedy, counted, some, span, w
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
 
-#: Seconds that a job may be overdue before nobody moves it, and a tick of cron before nobody decides it.
+#: Seconds overdue from which a scheduled job, and a tick of cron, counts as not handled by any process.
 _OVERDUE, _LATE = 30.0, 90.0
 _DAY = 86400.0
-#: Workers that get a finding each.
+#: At most this many workers get a finding of their own.
 _NAMED = 20
 
 
 def workers(look: Look) -> Iterator[Finding]:
-    """Dead ones that nobody buried; live ones that take no jobs."""
+    """Report dead workers that are still registered, and live workers that take no jobs."""
     call = look.program
     dead = [worker for worker in look.everyone if not worker.alive]
     if dead:
@@ -52,7 +52,7 @@ def workers(look: Look) -> Iterator[Finding]:
 
 
 def schedulers(look: Look) -> Iterator[Finding]:
-    """Cron entries and due jobs that nobody moves."""
+    """Report cron entries without a scheduler, and due jobs that no process moves to their queue."""
     call = look.program
     active = [entry for entry in look.entries if not entry.paused]
     if active and not look.schedulers:
@@ -66,7 +66,7 @@ def schedulers(look: Look) -> Iterator[Finding]:
 
 
 def cron(look: Look) -> Iterator[Finding]:
-    """Entries in error, late ones, and ticks that were missed within a day."""
+    """Report entries in error, late entries, and ticks missed within the last day."""
     call, now = look.program, look.at.timestamp()
     for entry in look.entries:
         if entry.error or entry.declared_error:
@@ -85,7 +85,7 @@ def cron(look: Look) -> Iterator[Finding]:
 
 
 def foreign(look: Look) -> Iterator[Finding]:
-    """Stock RQ on the same prefix."""
+    """Report workers and jobs of stock RQ under the same prefix."""
     call = look.program
     if look.rq_workers:
         what = f"workers of stock RQ use this prefix, too: {some(look.rq_workers)}; what they find in queues of the same name they don't know"

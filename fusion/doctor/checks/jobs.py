@@ -1,4 +1,4 @@
-"""Jobs that fail, are lost, are held, or wait for a slot for ever."""
+"""Check for jobs that fail, are lost, are held, or wait forever for a slot."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from fusion.doctor.look import Look
     from fusion.store.read.limit_inspector import LimitInfo
 
-#: Fewer failures than that in ten minutes are no pattern; percent of what ended, from which it is one, and a deploy that fails.
+#: Failures in ten minutes below which there is no finding; failed percent of ended jobs for a warning, and for a bad deploy.
 _FEW, _SHARE = 5, (10.0, 50.0)
 _LOST = "JobLost"
 
 
 def failing(look: Look) -> Iterator[Finding]:
-    """Queues of which much has failed in the last ten minutes, with the error that did it most."""
+    """Report queues with many failures in the last ten minutes, each with its most frequent error."""
     call, by_queue = look.program, dict[str, list[str]]()
     recent = look.failed_recently()
     for one in recent:
@@ -49,7 +49,7 @@ def failing(look: Look) -> Iterator[Finding]:
 
 
 def circles(look: Look) -> Iterator[Finding]:
-    """Jobs that wait for each other."""
+    """Report jobs that wait for each other in a circle."""
     if line := look.circle:
         shown = " -> ".join([*line[:5], *(["..."] if len(line) > 5 else []), line[0]])
         what = f"{counted(len(line), 'job')} wait for each other and never run: {shown}"
@@ -58,7 +58,7 @@ def circles(look: Look) -> Iterator[Finding]:
 
 
 def poison(look: Look) -> Iterator[Finding]:
-    """Jobs that take their process down each time: those that failed for it, and those that run alone."""
+    """Report jobs that kill their process at each run: those that failed for it, and those that now run alone."""
     call = look.program
     found = [one for one in look.failures if one.error_class.endswith(_LOST) and not one.quarantined]
     if found:
@@ -75,7 +75,7 @@ def poison(look: Look) -> Iterator[Finding]:
 
 
 def held(look: Look) -> Iterator[Finding]:
-    """Jobs whose task no worker has."""
+    """Report jobs whose task no worker can import."""
     for one in look.blocked:
         if one.kind != "held":
             continue
@@ -84,13 +84,13 @@ def held(look: Look) -> Iterator[Finding]:
         what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
         module = one.task.rpartition(".")[0] or "MODULE"
         fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"
-        if "has no function" in why or "can't be imported" in why:  # a worker has the module: another like it is no further
+        if "has no function" in why or "can't be imported" in why:  # a second worker with the module would not help
             fix = f"{look.program} jobs {words(f'func:{one.task}')}"
         yield Finding("fail", "held", one.queue, what, fix)
 
 
 def stuck(look: Look) -> Iterator[Finding]:
-    """Concurrency keys for which jobs wait while nothing starts."""
+    """Report concurrency keys whose jobs wait while none starts."""
     for key in look.stuck_keys[:20]:
         name = key.limit.key
         shown = some(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders)
@@ -99,7 +99,7 @@ def stuck(look: Look) -> Iterator[Finding]:
 
 
 def _release(look: Look, key: LimitInfo) -> tuple[str, Remedy | None]:
-    """The slot of one that runs can be taken; one that waits has to be started, or canceled."""
+    """Return the fix for a stuck key, as text and as data: release the slots of running jobs; start or cancel a job that waits with one."""
     call, name = look.program, key.limit.key
     started = [one.job_id for one in key.holders if one.started]
     if started:
@@ -115,7 +115,7 @@ def _release(look: Look, key: LimitInfo) -> tuple[str, Remedy | None]:
 
 
 def callbacks_in_python(look: Look) -> Iterator[Finding]:
-    """`on_success` and `on_failure` that raised."""
+    """Report `on_success` and `on_failure` callbacks that raised."""
     errors = look.totals.callback_errors
     if errors is None:
         return
@@ -127,7 +127,7 @@ def callbacks_in_python(look: Look) -> Iterator[Finding]:
 
 
 def keyless(look: Look) -> Iterator[Finding]:
-    """Functions whose limit bounds nothing."""
+    """Report functions that declare a concurrency key, but whose jobs ran without one."""
     for one in look.totals.keyless[:5]:
         what = f"{counted(one.count, 'job')} of {one.function} ran without the concurrency key that its @job declares"
         fix = f"{look.program} enqueue {words(one.function)} --concurrency-key KEY; give concurrency_key= wherever it is enqueued by name"
@@ -135,7 +135,7 @@ def keyless(look: Look) -> Iterator[Finding]:
 
 
 def dropped(look: Look) -> Iterator[Finding]:
-    """Ended jobs that were forgotten before their time."""
+    """Report ended jobs that were removed before their TTL was over."""
     if look.totals.dropped:
         counts = ", ".join(f"{count:,} {state}" for state, count in look.totals.dropped.items())
         what = f"ended jobs were forgotten before their time, as there were too many: {counts}"

@@ -1,4 +1,4 @@
-"""This machine, and Redis's if it is the same."""
+"""Check this machine, and its kernel settings if Redis runs here too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fusion.store.layout.schema import VERSION
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
 
-#: Descriptors that a worker with some slots needs, with room.
+#: File descriptors that a worker with several slots needs, with a reserve.
 _FILES = 1024
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 
 
 def files(look: Look) -> Iterator[Finding]:
-    """How many files a process here may open."""
+    """Report a low limit of open files on this machine."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _FILES:
         what = f"a process may open {soft} files here; a worker with many slots needs more"
@@ -29,7 +29,7 @@ def files(look: Look) -> Iterator[Finding]:
 
 
 def kernel(look: Look) -> Iterator[Finding]:
-    """What Redis asks of its kernel, where Redis runs on this machine."""
+    """Report kernel settings that Redis advises against, if Redis runs on this machine."""
     if not _redis_is_here(look):
         return
     if "[always]" in _read(_THP):
@@ -41,7 +41,7 @@ def kernel(look: Look) -> Iterator[Finding]:
 
 
 def settings(look: Look) -> Iterator[Finding]:
-    """Settings of this process that are allowed and should not stay."""
+    """Report settings of this process that are valid but risky in the long run."""
     chosen = look.settings
     if chosen.allow_eviction:
         what = f"allow_eviction is on (from {chosen.origin_of('allow_eviction')}): a Redis that loses jobs is accepted"
@@ -52,7 +52,7 @@ def settings(look: Look) -> Iterator[Finding]:
 
 
 def versions(look: Look) -> Iterator[Finding]:
-    """Whether all run the same Fusion; which layout the data have. Who is too old for them never comes to a check."""
+    """Report workers of different versions, and data of an older layout. A program too old for the data fails before any check."""
     found = sorted({worker.version for worker in look.workers if worker.version})
     if len(found) > 1:
         old = [worker.name for worker in look.workers if worker.version == found[0]]
@@ -67,7 +67,7 @@ def versions(look: Look) -> Iterator[Finding]:
 
 
 def _redis_is_here(look: Look) -> bool:
-    """By its process: the one that has its number here is a server of that kind."""
+    """Return True if the process here with the server's pid is a Redis or Valkey server."""
     pid = look.server.info.get("process_id")
     return bool(pid) and any(name in _read(Path(f"/proc/{pid}/comm")) for name in ("redis", "valkey"))
 

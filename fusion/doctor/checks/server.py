@@ -1,4 +1,4 @@
-"""Redis: will it keep what it is given, can this user do its work, do the clocks agree."""
+"""Check Redis: that it keeps its data, that this user has the needed rights, that the clocks agree."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fusion.store.client.server import MIN_VERSION, parse_version
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
 
-#: Percent of `maxmemory`, of `maxclients`.
+#: Percent of `maxmemory`, and of `maxclients`, from which a finding is reported.
 _FULL, _CLIENTS = (80.0, 95.0), 80.0
-#: Seconds by which clocks may differ.
+#: Seconds by which the two clocks may differ.
 _SKEW = (2.0, 30.0)
-#: Seconds of a slow answer: the middle one, and the slowest.
+#: Seconds from which replies count as slow: the median, and the slowest.
 _SLOW, _SLOWEST = 0.01, 0.25
-#: With a smaller value a job takes twice the memory.
+#: With a smaller value of these settings a job needs twice the memory.
 _LISTPACK = 1024
 
 
 def server(look: Look) -> Iterator[Finding]:
-    """Version, role, cluster, whether it saves what it has."""
+    """Report a server that is too old, in cluster mode, a replica, loading, or unable to save."""
     info, call = look.server.info, look.program
     version = parse_version(str(info.get("redis_version", "")))
     if version and version < MIN_VERSION:
@@ -43,7 +43,7 @@ def server(look: Look) -> Iterator[Finding]:
 
 
 def eviction(look: Look) -> Iterator[Finding]:
-    """Whether it may throw keys away, has done so, or is about to refuse writes."""
+    """Report a server that may evict keys, has evicted some, or will soon refuse writes."""
     info = look.server.info
     policy, evicted = str(info.get("maxmemory_policy") or ""), _number(info.get("evicted_keys"))
     if policy not in ("", "noeviction"):
@@ -70,7 +70,7 @@ def eviction(look: Look) -> Iterator[Finding]:
 
 
 def persistence(look: Look) -> Iterator[Finding]:
-    """Whether what was accepted outlives a restart of Redis."""
+    """Report a server that loses accepted jobs when it dies."""
     if not _number(look.server.info.get("aof_enabled")):
         what = "Redis writes no append-only file: what was accepted since the last snapshot is lost when it dies"
         yield Finding(
@@ -79,7 +79,7 @@ def persistence(look: Look) -> Iterator[Finding]:
 
 
 def clients(look: Look) -> Iterator[Finding]:
-    """Whether more processes can connect."""
+    """Report a server with few free connections."""
     info = look.server.info
     most, there = _number(info.get("maxclients")), _number(info.get("connected_clients"))
     if most and 100 * there / most > _CLIENTS:
@@ -90,7 +90,7 @@ def clients(look: Look) -> Iterator[Finding]:
 
 
 def clocks(look: Look) -> Iterator[Finding]:
-    """Whether this machine's clock and the server's agree; whether that was set back."""
+    """Report a difference between this machine's clock and the server's, and a server clock that was set back."""
     found = look.server
     off = abs(found.skew) - found.doubt
     if off > _SKEW[0]:
@@ -113,7 +113,7 @@ def clocks(look: Look) -> Iterator[Finding]:
 
 
 def latency(look: Look) -> Iterator[Finding]:
-    """How fast it answers."""
+    """Report slow replies of Redis."""
     pings = sorted(look.server_whole.pings)
     if pings and (pings[len(pings) // 2] > _SLOW or pings[-1] > _SLOWEST):
         what = f"Redis answers slowly: {pings[len(pings) // 2] * 1000:.1f} ms as a rule, {pings[-1] * 1000:.0f} ms at worst of {len(pings)}"
@@ -121,7 +121,7 @@ def latency(look: Look) -> Iterator[Finding]:
 
 
 def rights(look: Look) -> Iterator[Finding]:
-    """What this Redis user may do: all that Fusion needs, and no more."""
+    """Report rights that this Redis user lacks, and the use of the all-powerful user `default`."""
     found = look.server_whole
     if found.lacking:
         user = found.user or "USER"
@@ -134,7 +134,7 @@ def rights(look: Look) -> Iterator[Finding]:
 
 
 def listpack(look: Look) -> Iterator[Finding]:
-    """Whether jobs are stored in half the memory."""
+    """Report listpack limits that double the memory of a job."""
     config = look.server_whole.config
     if config is None:
         return
@@ -147,7 +147,7 @@ def listpack(look: Look) -> Iterator[Finding]:
 
 
 def keys(look: Look) -> Iterator[Finding]:
-    """Keys of another type than ours, as far as the other checks came across them."""
+    """Report keys of an unexpected type that the other checks came across."""
     for key, kind in sorted(look.broken.items()):
         what = f"{key} should be {kind} and is something else: another program writes to this Redis under the same prefix"
         yield Finding(

@@ -1,4 +1,4 @@
-"""Who is told of it: relays, sinks and the stream they read, callbacks to URLs."""
+"""Check notifications: relays, sinks, the event stream, and callbacks to URLs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from fusion.doctor.look import Look
     from fusion.store.read.callback_inspector import DeliveryInfo
 
-#: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
+#: Seconds without a relay's heartbeat after which a sink counts as unserved: two of the longest leases.
 _UNSERVED = 2 * defaults.RELAY_LEASE
-#: Seconds behind, events behind, percent of the stream's cap.
+#: When a sink counts as far behind: seconds, events; and the fill of the stream in percent of its cap.
 _BEHIND, _MANY, _FULL = 300.0, 10_000, 80.0
-#: Seconds for which a callback may wait.
+#: Seconds that a callback may wait before it is reported.
 _OLD = (300.0, 1800.0)
 _UNFETCHED = 30.0
-#: Callbacks that are tried again at once.
+#: Callbacks that one remedy retries at most.
 _AGAIN = 20
 
 
 def relays(look: Look) -> Iterator[Finding]:
-    """Sinks that nobody serves."""
+    """Report sinks that no relay serves."""
     call = look.program
     lost = [sink for sink in look.sinks if sink.behind and not _served(look, sink.name)]
     if lost:
@@ -52,7 +52,7 @@ def _served(look: Look, name: str) -> bool:
 
 
 def sinks(look: Look) -> Iterator[Finding]:
-    """Sinks that fail, have refused events, or are far behind."""
+    """Report sinks that fail, have refused events, or are far behind."""
     call = look.program
     for sink in look.sinks:
         if sink.failing_since is not None:
@@ -76,7 +76,7 @@ def sinks(look: Look) -> Iterator[Finding]:
 
 
 def stream(look: Look) -> Iterator[Finding]:
-    """A stream that grows towards the cap at which events are dropped."""
+    """Report a stream that is near the cap at which events are dropped."""
     cap, behind = look.stream.cap, max((sink.behind for sink in look.sinks), default=0)
     if cap and behind and 100 * behind / cap > _FULL:
         what = f"{behind:,} of the {cap:,} events that are kept for sinks wait: the oldest will soon be dropped"
@@ -84,7 +84,7 @@ def stream(look: Look) -> Iterator[Finding]:
 
 
 def callbacks(look: Look) -> Iterator[Finding]:
-    """Callbacks that are not delivered: nobody makes them, or a host does not take them."""
+    """Report undelivered callbacks: no relay is alive, or a host does not accept them."""
     call = look.program
     count, shown = look.deliveries
     if count:
@@ -118,7 +118,7 @@ def _again(deliveries: Sequence[DeliveryInfo]) -> Remedy:
 
 
 def unsigned(look: Look) -> Iterator[Finding]:
-    """Callbacks that anybody could have sent."""
+    """Report hosts that receive callbacks without a signature."""
     if look.unsigned_hosts:
         what = f"callbacks to {some(look.unsigned_hosts)} go out without a signature, so that anybody could have sent them"
         yield Finding(
