@@ -15,7 +15,7 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (101, "this many, `limit`, a number"),
+    "so many": (100, "this many, `limit`, a number"),
     "so long": (35, "this long, a time, `seconds`"),
     "is told": (84, "receives, gets, reads"),
     "are told": (17, "receive, get, read"),

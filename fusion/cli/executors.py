@@ -13,7 +13,7 @@ import click
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
-from fusion.settings.executors import CROWDED
+from fusion.settings.groups import CROWDED
 from fusion.store.layout.names import is_pattern
 
 if TYPE_CHECKING:

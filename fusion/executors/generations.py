@@ -15,7 +15,6 @@ from fusion.executors.base import ExecutorListener, KillCause, Run
 from fusion.executors.concurrent import ConcurrentExecutor
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
-from fusion.executors.prefetch import Prefetch
 from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.warm import WarmExecutor
 from fusion.executors.warm_horse import WarmForkServerClient
@@ -146,19 +145,14 @@ class ExecutorGenerations:
         assert self._current is not None
         return self._current.start(claimed, limit)
 
-    @property
-    def _prefetching(self) -> Prefetch | None:
-        return self._current.prefetching if self._current is not None and not self._drained else None
-
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """The number of jobs that may be prefetched, see `Prefetch.room`; none while jobs of an older fork server have slots too."""
-        prefetching = self._prefetching
-        return prefetching.room(lanes, free) if prefetching and not self._draining else 0
+        """The number of jobs that may be prefetched, see `WarmExecutor.prefetch_room`; none while jobs of an older fork server have slots too."""
+        current = self._current
+        return 0 if current is None or self._drained or self._draining else current.prefetch_room(lanes, free)
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
         """Let a job wait behind another, from the next `flush` on; None if it can't."""
-        prefetching = self._prefetching
-        return prefetching.add(claimed, limit, lanes) if prefetching else None
+        return None if self._current is None or self._drained else self._current.prefetch(claimed, limit, lanes)
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis: it says how many jobs the next one is to bring."""

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from fusion.executors.base import Run
-from fusion.executors.prefetch import Prefetch
+from fusion.store.layout.records import Claimed
 
 Key = TypeVar("Key", int, str)
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 class Queueing(Generic[Key, AnyRun]):
-    """As it is where each process runs one job at a time: none waits, or those that were prefetched."""
+    """As it is where each process runs one job at a time and has no other at hand: no run waits."""
 
-    prefetching: Prefetch | None = None
     runs: dict[Key, AnyRun]
 
     @property
@@ -31,19 +30,21 @@ class Queueing(Generic[Key, AnyRun]):
     @property
     def queued(self) -> Sequence[Run]:
         """Runs that have not begun."""
-        return self.prefetching.queued if self.prefetching else ()
+        return ()
+
+    def prefetch_room(self, lanes: int, free: int) -> int:
+        """Return how many jobs may be prefetched."""
+        return 0
+
+    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
+        """Let a job wait behind another; None if it can't."""
+        return None
 
     def exchanged(self, seconds: float, jobs: int) -> None:
-        """Record one exchange with Redis, see `PrefetchEstimator.exchanged`."""
-        if self.prefetching:
-            self.prefetching.estimator.exchanged(seconds, jobs)
+        """Record one exchange with Redis: how long it took, and how many jobs it moved."""
 
     def return_queued(self, why: str) -> None:
-        """Return them."""
-        if self.prefetching:
-            self.prefetching.recall(why)
+        """Return the runs that have not begun."""
 
     def send_queued(self) -> None:
-        """Send what was given since."""
-        if self.prefetching:
-            self.prefetching.send()
+        """Send what was given since the last call."""

@@ -8,13 +8,12 @@ from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import KillCause, Run
-from fusion.executors.ending import Ending
+from fusion.executors.base import Death, KillCause, Run
 from fusion.executors.lasting_horses import HorsePool
 from fusion.executors.leftovers import LeftoverLog
-from fusion.executors.prefetch import Prefetch
+from fusion.executors.prefetch import MOST, PrefetchEstimator
 from fusion.executors.queueing import Queueing
-from fusion.executors.session import ExecutorContext, HorseRun, ServerSession
+from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
@@ -25,14 +24,18 @@ from fusion.store.layout.records import Claimed
 _LATE, SLACK = 2.0, 1.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
+#: What a job that does not fit into a horse's socket counts for, in seconds: nothing is claimed ahead for a while.
+_TOO_LARGE = 1.0
 _OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member", b"stands")
 #: Of those, the ones of which each counts.
 _LINES = (b"log", b"report", b"member", b"stands")
 
 
 class WarmExecutor(Queueing[int, HorseRun]):
-    """Gives each job to an idle horse, or lets it wait in a busy one (see `Prefetch`).
+    """Gives each job to an idle horse, or lets it wait in a busy one (see `PrefetchEstimator`).
 
+    - as many wait as the estimator allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
+    - a job of a higher class goes before those that wait; of lower classes than HIGH jobs wait only in as many lanes (horses) as may run them;
     - the first job in a horse is in `runs`; those behind it are recalled when the one before them takes long, dies or is killed;
     - hard deadlines are kept here, exactly, each from the run's own begin; the fork server has a later one, for a worker that is stuck;
     - a horse in which a job left something, or whose time is over, gets no more jobs, and another one takes its place.
@@ -47,8 +50,9 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.runs: dict[int, HorseRun] = {}
         #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
         self.idle: list[WarmHorse] = []
-        self._ending = Ending(self, server, context.listener)
-        self.prefetching: Prefetch = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
+        self.estimator = PrefetchEstimator(settings.claim_ahead / 1000)
+        #: Horses that were given jobs behind others, which `send_queued` sends.
+        self._given: list[WarmHorse] = []
         self._leftovers = LeftoverLog(context.log)
         self._runs_at = inf
         self._server = server
@@ -114,7 +118,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         horse.deadline = now + run.limit
         horse.expect_callbacks(run.claimed.fields)
         self.runs[horse.serial] = run
-        estimator = self.prefetching.estimator
+        estimator = self.estimator
         self._runs_at = min(self._runs_at, now + estimator.patience)
         by = horse.done_by(now)
         # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
@@ -144,10 +148,88 @@ class WarmExecutor(Queueing[int, HorseRun]):
         horse.owe(run, 1)
         now = time.monotonic()
         # The one before it may have become a long one while Redis was asked.
-        self._runs_at = min(self._runs_at, now + self.prefetching.estimator.patience)
+        self._runs_at = min(self._runs_at, now + self.estimator.patience)
         if horse.told < (by := horse.done_by(now)):
             self._server.tell_deadline(horse, by + SLACK)
         return True
+
+    # -- jobs that wait behind others
+
+    @property
+    def queued(self) -> list[Run]:
+        """Jobs that are in a horse and have not begun."""
+        return [run for horse in self.horses.values() for run in horse.waiting]
+
+    def prefetch_room(self, lanes: int, free: int) -> int:
+        """The number of jobs that may be prefetched. `lanes`: processes that may queue jobs; `free`: how many of them are idle and get a
+        first job anyway."""
+        depth = self.estimator.depth
+        if not depth or not self.session.open:
+            return 0
+        short = time.monotonic() - self.estimator.patience
+        horses = [horse for horse in self._lanes(lanes) if self.runs[horse.serial].began > short]
+        horses += self.idle[max(0, len(self.idle) - free) :]  # each is about to get a job
+        room = sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in horses[:lanes])
+        return max(0, min(room, self.estimator.most - free))
+
+    def _lanes(self, lanes: int) -> list[WarmHorse]:
+        """Up to so many busy horses that jobs may wait in, those first that have some."""
+        busy = [horse for serial in self.runs if (horse := self.horses[serial]).ahead]
+        if len(busy) > lanes:
+            busy.sort(key=lambda horse: -len(horse.waiting))
+        return busy[:lanes]
+
+    def _depth_of(self, horse: WarmHorse, depth: int) -> int:
+        """The number of jobs that may wait in it: no more than it may run after the one it has."""
+        most = self._settings.max_jobs_per_horse
+        return min(depth, most - horse.done - 1) if most else depth
+
+    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
+        """Let a job wait behind another, where there is `prefetch_room`; None if it can't. It is sent by `send_queued`."""
+        horse = min(self._lanes(lanes), key=lambda one: len(one.waiting), default=None)
+        if horse is None and any(self.horses[serial].bulky for serial in self.runs):
+            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
+        if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
+            return None
+        run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
+        line = [run]
+        if horse.waiting and run.priority > horse.waiting[-1].priority:
+            line = sorted([*self.recall_behind(horse), run], key=lambda one: -one.priority)
+        placed = 0
+        while placed < len(line) and self.append(horse, line[placed]):
+            placed += 1
+        left = line[placed:]
+        self.give_back((other for other in left if other is not run), "no room ahead")
+        if run in left:
+            self.estimator.saw(_TOO_LARGE)  # so will those behind it be
+            return None
+        self._send_to(horse)
+        return run
+
+    def _send_to(self, horse: WarmHorse) -> None:
+        """Have the next `send_queued` send what was appended to this horse."""
+        if horse not in self._given:
+            self._given.append(horse)
+
+    def send_queued(self) -> None:
+        """Send the jobs that were added since, each horse's together. Those that its socket does not take are returned."""
+        given, self._given = self._given, []
+        for horse in given:
+            left = horse.send_ahead()
+            failpoint("ahead.given")
+            if left:
+                self.estimator.saw(_TOO_LARGE)
+                self.give_back(left, "no room ahead")
+
+    def return_queued(self, why: str) -> None:
+        """Return every job that has not begun."""
+        for horse in list(self.horses.values()):
+            if horse.waiting:
+                self.give_back(self.recall_behind(horse), why)
+
+    def exchanged(self, seconds: float, jobs: int) -> None:
+        """Record one exchange with Redis, see `PrefetchEstimator.exchanged`."""
+        self.estimator.exchanged(seconds, jobs)
 
     # -- back from a horse
 
@@ -172,14 +254,6 @@ class WarmExecutor(Queueing[int, HorseRun]):
         """Report runs that no horse has any more."""
         for run in runs:
             self._listener.returned(run, why)
-
-    def kill(self, run: Run, cause: KillCause) -> None:
-        """SIGKILL the horse of a run, if it is one of these and has not ended by now; what waits behind it is returned."""
-        self._ending.kill(run, cause)
-
-    def stop(self, run: Run) -> None:
-        """Ask the task of a run to stop, see `Ending.stop`."""
-        self._ending.stop(run)
 
     def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
         """Send a frame to the process of a run that waits for it, behind no other job: it reads no further than that."""
@@ -222,6 +296,73 @@ class WarmExecutor(Queueing[int, HorseRun]):
         if horse in self.idle:
             self.idle.remove(horse)
 
+    # -- a run is to end
+    #
+    # First whatever the horse has not read is taken back, then what it says is heard: after that it runs the one job that is first in it, or
+    # nothing. So a signal can't meet another job than the one it is meant for.
+
+    def kill(self, run: Run, cause: KillCause) -> None:
+        """SIGKILL the horse of a run, if it has not ended by now; what waits behind it is returned."""
+        horse = self.horse_of(run)
+        if horse is None:
+            return
+        back = self.recall(horse)
+        self.listen_to(horse)  # it may be over; what is told of it now counts
+        run.killed = cause
+        first = self.runs.get(horse.serial)
+        if first is run:
+            self._strike(horse, first)
+        elif any(run is other for other in back):
+            if cause in (KillCause.LOST, KillCause.COLD):
+                back = [other for other in back if other is not run]
+                self._listener.ended(run, Death())
+            elif cause is KillCause.TIMEOUT:  # all that time it did not even read it
+                run.killed = None
+                if not self.may_import(horse):
+                    horse.doomed = True
+                    self._server.kill(horse, SIGKILL)
+        self.rest(horse)
+        self.give_back(back, "the process it waited for was killed")
+
+    def _strike(self, horse: WarmHorse, run: HorseRun) -> None:
+        """SIGKILL a horse for the run that is first in it."""
+        horse.doomed = True
+        run.gone_by = time.monotonic() + EXIT_LIMIT
+        self._server.kill(horse, SIGKILL)
+
+    def stop(self, run: Run) -> None:
+        """Ask the task of a run to stop; its horse is gone when the grace is over, and gets no more jobs: what waits in it is returned. A run
+        that its horse has not read ends, and the horse keeps the others."""
+        horse = self.horse_of(run)
+        if horse is None or run.stopping or run.killed:
+            return
+        back = self.recall(horse)
+        self.listen_to(horse)
+        failpoint("stop.taken_back")
+        first = self.runs.get(horse.serial)
+        if first is run and not horse.task_over:
+            first.stopping = horse.doomed = True
+            self.stop_by(horse, time.monotonic() + self._server.config.grace)
+            self.give_back(back, "the job before it is to stop, with its process")
+            return
+        others = [other for other in back if other is not run]
+        if len(others) < len(back):
+            run.killed = KillCause.STOPPED
+            self._listener.ended(run, Death())
+        self._resume(horse, others)
+
+    def _resume(self, horse: WarmHorse, runs: list[HorseRun]) -> None:
+        """Let a horse have again what was taken back from it, in that order."""
+        if runs and horse.serial in self.horses and not (horse.doomed or self.session.draining):
+            if horse.serial not in self.runs:
+                if horse in self.idle:
+                    self.idle.remove(horse)
+                self.give(horse, runs.pop(0))
+            runs = [run for run in runs if not self.append(horse, run)]
+            self._send_to(horse)
+        self.rest(horse)
+        self.give_back(runs, "no room ahead")
+
     # -- what horses say
 
     def listen_to(self, horse: WarmHorse) -> None:
@@ -259,7 +400,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         back, run = self.recall(horse), self.runs.get(horse.serial)
         horse.doomed = True
         if run is not None:
-            self._ending.strike(horse, run)
+            self._strike(horse, run)
         else:
             self._dismiss(horse)
             self._server.kill(horse, SIGKILL)
@@ -271,7 +412,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         horse.done += 1
         horse.owe(run, -1)
         horse.bulky = False
-        self.prefetching.estimator.saw(readings.elapsed(frame))
+        self.estimator.saw(readings.elapsed(frame))
         self._next(horse, now)
         back: list[HorseRun] = []
         if why := horse.why_replace(frame, self._settings.max_jobs_per_horse, self._settings.max_horse_rss):
@@ -325,7 +466,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
             self._check_runs(now)
 
     def _check_runs(self, now: float) -> None:
-        self._runs_at, estimator = inf, self.prefetching.estimator
+        self._runs_at, estimator = inf, self.estimator
         patience = estimator.patience
         for run in list(self.runs.values()):
             horse = self.horses.get(run.horse.serial)

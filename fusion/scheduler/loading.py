@@ -16,7 +16,6 @@ from fusion.forkserver.environment import changed_by, for_tasks
 from fusion.kernel.standard import command
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
-from fusion.settings.key_files import read_keys
 
 #: Settings that the job of an entry is built by.
 _SETTINGS = ("job_timeout", "result_ttl", "max_payload")
@@ -46,7 +45,7 @@ class Loading:
         failed: Callable[[str], None],
     ) -> None:
         """OSError if no process can be started; ConfigurationError if the keys can't be read that sign what is declared."""
-        keys = read_keys(settings) or None
+        keys = settings.read_secret_keys() or None
         self._loop, self._done, self._failed, self._limit = loop, done, failed, settings.import_timeout
         self._text = b""
         self._out, theirs = os.pipe()

@@ -22,6 +22,10 @@ def default_home(env: Mapping[str, str] | None = None) -> str:
     return os.path.join(state, "fusion")
 
 
+#: Executors whose processes run many jobs at once, each with its setting of how many, and the number if none is given.
+CROWDED = {"thread": ("threads", defaults.THREADS), "asyncio": ("concurrency", defaults.CONCURRENCY)}
+
+
 @dataclass(frozen=True, repr=False)
 class RedisSettings:
     """The Redis to use, and the options of connecting to it. Host, port and the like are RQ's other way to say redis_url."""

@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
-from fusion.settings.executors import settle_executor
-from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings, default_home
+from fusion.settings.groups import CROWDED, JobSettings, RedisSettings, WorkerSettings, default_home
 from fusion.settings.masking import mask
 from fusion.settings.reporting import ReportingSettings
 
@@ -43,7 +42,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
                 object.__setattr__(
                     self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
                 )
-        settle_executor(self, self._refuse)
+        self._settle_executor()
         if self.reserve_high > self.slots:
             self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
         if self.secret_keys and self.secret_keys_file:
@@ -54,6 +53,49 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
             limit = getattr(self, f"{kind}_throttle_threshold")
             if getattr(self, f"{kind}_resume_threshold") > limit:
                 self._refuse(f"{kind}_resume_threshold", f"use at most {kind}_throttle_threshold, which is {limit:g}")
+
+    def _settle_executor(self) -> None:
+        """Fill in `executor`, `horses`, `slots` and how many jobs a process runs; refuse what contradicts."""
+        kind = self.executor or ("process" if self.horses is None else "pool")
+
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        for other, (name, _) in CROWDED.items():
+            if other != kind and self.origin_of(name).startswith(("environment", "module")):
+                put(name, None)  # said for a fleet, of which this process is one of another kind
+            elif other != kind and getattr(self, name) is not None:
+                self._refuse(
+                    name, f"it is for the executor {other}, and executor is {kind}; say executor {other}, or leave {name} out"
+                )
+        places = 1
+        if kind in CROWDED:
+            name, number = CROWDED[kind]
+            places = getattr(self, name) or number
+            put(name, places)
+            if self.max_job_memory is not None:
+                self._refuse(
+                    "max_job_memory",
+                    f"jobs that share a process can't be measured one by one; use max_horse_rss with executor {kind}",
+                )
+        if kind == "process" and self.horses is not None:
+            self._refuse("horses", "executor is process, which has none; say executor pool, or leave horses out")
+        if kind != "process":
+            horses = self.horses or (readers.cpus() if kind == "pool" else 1)
+            slots = horses * places
+            if self.slots != slots and (self.slots != 1 or "slots" in self.origins):
+                if kind in CROWDED:
+                    name = CROWDED[kind][0]
+                    self._refuse(
+                        "slots",
+                        f"executor {kind} has horses times {name}, {horses} times {places}; leave slots out, or say {name} in its place",
+                    )
+                self._refuse("horses", f"slots is {self.slots} (from {self.origin_of('slots')}); give one of the two")
+            put("horses", horses)
+            put("slots", slots)
+        elif self.slots > readers.PROCESSES:
+            self._refuse("slots", f"use at most {readers.PROCESSES} processes, or executor thread or asyncio")
+        put("executor", kind)
 
     @property
     def unnamed_tasks(self) -> tuple[str, ...]:
@@ -146,9 +188,19 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         if not (self.secret_keys or self.secret_keys_file):
             return None
         from fusion.kernel.signing import Keyring
-        from fusion.settings.key_files import read_keys
 
-        return Keyring(read_keys(self))
+        return Keyring(self.read_secret_keys())
+
+    def read_secret_keys(self) -> tuple[str, ...]:
+        """Return `secret_keys`, or what is in `secret_keys_file` by now; none without both. ConfigurationError if that can't be read or is not
+        valid."""
+        if not self.secret_keys_file:
+            return self.secret_keys or ()
+        try:
+            return readers.secret_keys(self.secret("secret_keys") or "")
+        except readers.Invalid as rule:
+            origin = self.origin_of("secret_keys_file")
+            raise ConfigurationError(f"{self.secret_keys_file!r} (from {origin}) is not valid: {rule}") from None
 
     @property
     def sinks(self) -> tuple[str, ...]:

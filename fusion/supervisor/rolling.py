@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fusion.supervisor.supervisor import Post
+    from fusion.supervisor.post import Post
 
 #: Seconds a successor has to become ready before the restart is called off.
 _READY_LIMIT = 120.0

@@ -7,11 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper
-from fusion.runtime.backoff import Backoff
 from fusion.runtime.child_process import Child, Kind, cause_of, named
 from fusion.runtime.loop import Loop
 from fusion.runtime.probes import HealthReport, Probes
@@ -20,6 +18,7 @@ from fusion.runtime.systemd import Notifier
 from fusion.settings import Settings
 from fusion.store.write.broker import Broker
 from fusion.supervisor.dead_workers import DeadWorkers
+from fusion.supervisor.post import Post
 from fusion.supervisor.rolling import Rolling
 
 log = logging.getLogger("fusion.supervisor")
@@ -28,28 +27,8 @@ log = logging.getLogger("fusion.supervisor")
 _TICK, _REST = 0.25, 1.0
 #: A child that was ready for this long is healthy: what ends it then is no crash loop.
 _HEALTHY = 10.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 #: Seconds between QUIT and KILL, and for telling Redis of the last dead ones.
 _QUIT_LIMIT, _FAREWELL = 10.0, 5.0
-
-
-@dataclass(slots=True, eq=False)
-class Post:
-    """A place that is to be filled: the process that runs there, those that still leave it, and when the next may start."""
-
-    label: str
-    arguments: Sequence[str]
-    child: Child | None = None
-    leaving: list[Child] = field(default_factory=list)
-    start_at: float = 0.0
-    #: One crash costs no pause, more in a row ever longer ones.
-    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, free=1))
-    done: bool = False
-
-    @property
-    def children(self) -> list[Child]:
-        """All processes of this place."""
-        return [*self.leaving, *([self.child] if self.child else ())]
 
 
 class Supervisor:

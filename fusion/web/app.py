@@ -93,7 +93,7 @@ class App:
         self._told = float("-inf")
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        return wsgi.serve(self, environ, start_response)
+        return wsgi.serve(self.handle, self.max_body, environ, start_response)
 
     def handle(self, request: Request) -> Response:
         """The answer, whatever happens. One access log line."""

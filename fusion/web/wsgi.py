@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fusion.web.exchange import Request
-
-if TYPE_CHECKING:
-    from fusion.web.app import App
+from fusion.web.exchange import Request, Response
 
 
-def serve(app: App, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer one request of a WSGI server."""
-    request = _request(environ, app.max_body)
-    response = app.handle(request)
+def serve(
+    handle: Callable[[Request], Response], max_body: int, environ: dict[str, Any], start_response: Callable[..., Any]
+) -> Iterable[bytes]:
+    """Answer one request of a WSGI server. `max_body`: bytes of a body that are read."""
+    request = _request(environ, max_body)
+    response = handle(request)
     start_response(response.status_line, response.header_list())
     return [] if request.method == "HEAD" else response.parts or [response.body]
 

@@ -10,7 +10,6 @@ from fusion.execution.completion import Decision
 from fusion.executors import readings
 from fusion.kernel.signing import MISSING, Keyring
 from fusion.settings import Settings
-from fusion.settings.key_files import read_keys
 from fusion.store.layout.records import Claimed
 from fusion.worker.outcomes import no_time_limit
 
@@ -42,7 +41,7 @@ class EnvelopeCheck:
         if self._settings.secret_keys_file is None:
             return
         try:
-            self.keyring = Keyring(read_keys(self._settings))
+            self.keyring = Keyring(self._settings.read_secret_keys())
         except ConfigurationError as error:
             self._log.error("%s; the keys stay as they were", error)
             return

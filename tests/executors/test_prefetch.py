@@ -22,7 +22,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Two slots, warm, after some short jobs; nothing counts as long but by `late`."""
     made = Stage(monkeypatch, True)
     made.ready()
-    estimator = made.executor._prefetching.estimator  # type: ignore[union-attr]
+    estimator = made.executor._current.estimator  # type: ignore[union-attr]
     for _ in range(100):
         estimator.saw(1e-5)
     monkeypatch.setattr(estimator, "patience", 1000.0)

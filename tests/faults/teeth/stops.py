@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 
 _WISHED = "  elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then\n"
-_ASKED = """        back = executor.recall(horse)
-        executor.listen_to(horse)
+_ASKED = """        back = self.recall(horse)
+        self.listen_to(horse)
         failpoint("stop.taken_back")
-        first = executor.runs.get(horse.serial)
+        first = self.runs.get(horse.serial)
         if first is run and not"""
 _DEADLINE = "        self._deadline, self._stopping = min(self._deadline, deadline), True\n"
 
@@ -36,7 +36,7 @@ OF_STOPS = (
         "stop4",
         "the signal to a warm process may meet the job behind",
         "executors/test_stops.py::test_what_waits_is_taken_back_before_the_process_is_asked",
-        Edit("fusion/executors/ending.py", _ASKED, _ASKED.replace("executor.recall(horse)", "list[HorseRun]()")),
+        Edit("fusion/executors/warm.py", _ASKED, _ASKED.replace("self.recall(horse)", "list[HorseRun]()")),
     ),
     a_mutant(
         "stop5",
