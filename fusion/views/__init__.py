@@ -1,1 +1,1 @@
-"""What people and programs are shown of each thing: one class per thing. JSON, HTTP, its schema and "all fields" on pages follow from it."""
+"""The public view of each thing, one class each. Its JSON, the HTTP answers, the schema and "all fields" on pages follow from it."""

@@ -1,4 +1,4 @@
-"""A change that somebody asked for, as all places show it."""
+"""A requested change, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class ChangeView(View):
     """An entry of the audit."""
 
     id: str = public("Its id.")
-    at: datetime = public("When it was asked for.")
+    at: datetime = public("When it was requested.")
     who: str = public("Who asked.")
-    action: str = public("What they asked for.")
+    action: str = public("The requested action.")
     target: str | None = public("The job, queue ... that it was about.")
-    queues: list[str] = public("The queues that it was about, as far as that was known.")
-    outcome: str | None = public("`ok`, or why not; null: no answer yet, or never.")
+    queues: list[str] = public("The queues that it was about, as far as they were known.")
+    outcome: str | None = public("`ok`, or why it failed; null: no answer yet, or the process was killed.")
     ended_at: datetime | None = public("When it ended.")
-    count: int | None = public("How many jobs, or whatever it was about, it changed.")
-    details: dict[str, str] = public("What else was said.")
+    count: int | None = public("How many jobs or other things it changed.")
+    details: dict[str, str] = public("Further details of the request.")
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:
@@ -53,4 +53,4 @@ class AuditView(View):
 
     entries: list[ChangeView] = public("The newest first.")
     after: str | None = public("For the next page; null at the end.")
-    missing: int | None = public("Entries that somebody took away; null to a token for some queues.")
+    missing: int | None = public("Entries that were removed from the audit; null to a token for some queues.")

@@ -1,6 +1,6 @@
 """Views: one dataclass for each thing that is shown. Its JSON and its JSON Schema follow from its fields.
 
-Every field declares what it holds: `public`, `masked`, `details` or `stored`. A class with a field that does not is refused when it is made.
+Every field declares what it holds: `public`, `masked`, `details` or `stored`. A class with an undeclared field raises TypeError on import.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 _SCALARS = frozenset({str, int, float, bool, NoneType})
 #: For answers that show no details.
 NOBODY: frozenset[str] = frozenset()
-#: For the command line: who runs it reads Redis anyway.
+#: For the command line, whose users can read Redis anyway.
 EVERYONE: frozenset[str] = frozenset({"read", "operate", "admin"})
 
 
@@ -53,10 +53,10 @@ class Unmasked(str):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is known of one field of a view. `name`: as JSON spells it. `meaning`: one sentence. `unit`: of a number, empty if it counts.
+    """The description of one field of a view. `name`: its name in JSON. `meaning`: one sentence. `unit`: of a number; empty for a count.
 
-    `how`: masks the value. `scopes`: who sees details, or sees a masked field unmasked; empty: anybody. `record`: the field of the stored record
-    that it is, where it is one as it stands.
+    `how`: masks the value. `scopes`: the scopes that see details, or see a masked field unmasked; empty: all. `record`: the field of the
+    stored record that it shows unchanged, if any.
     """
 
     attribute: str
@@ -73,24 +73,24 @@ class Shown:
 class View:
     """The base of all views."""
 
-    #: All fields, by the order of their declaration.
+    #: All fields, in the order of their declaration.
     FIELDS: ClassVar[tuple[Shown, ...]] = ()
-    #: The name of its schema in OpenAPI; empty: it stands inside the schemas of others.
+    #: The name of its schema in OpenAPI; empty: it is written inside the schemas that use it.
     SCHEMA: ClassVar[str] = ""
 
     @classmethod
     def records(cls) -> tuple[str, ...]:
-        """Return the fields of the stored record that fields of this view are."""
+        """Return the fields of the stored record that this view shows unchanged."""
         return tuple(one.record for one in cls.FIELDS if one.record)
 
     @classmethod
     def recorded(cls, row: Mapping[str, bytes]) -> dict[str, Any]:
-        """Take these fields from a record, as text; None for what it lacks."""
+        """Take these fields from a record, as text; None for a missing field."""
         return {one.attribute: _text(row.get(one.record)) or None for one in cls.FIELDS if one.record}
 
 
 def public(meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING, record: str = "") -> Any:
-    """Declare a field that anybody sees who may see the thing: an id, a name, a state, a time, a count. It may be missing with `default=ABSENT`."""
+    """Declare a field for everyone who may see the thing: an id, a name, a state, a time, a count. With `default=ABSENT` it may be missing."""
     return _declared("public", meaning, unit, name, default=default, record=record)
 
 
@@ -116,7 +116,7 @@ def details(
     unit: str = "",
     name: str = "",
 ) -> Any:
-    """Declare a field that only these scopes see. It is missing for all others, and where nobody asked for it."""
+    """Declare a field that only these scopes see. It is missing for all others, and in answers to requests that did not ask for it."""
     return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT, record=record)
 
 
@@ -152,14 +152,14 @@ def _declared(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(public, masked, details, stored))
 def view(cls: _Class) -> _Class:
-    """Make a view that has a schema of its own in OpenAPI, named like the class without `View`. TypeError for a field that declares nothing."""
+    """Make a view with its own schema in OpenAPI, named like the class without `View`. TypeError for an undeclared field."""
     made: _Class = _made(cls, cls.__name__.removesuffix("View"))
     return made
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(public, masked, details, stored))
 def part(cls: _Class) -> _Class:
-    """Make a view that stands only inside others."""
+    """Make a view that is only used inside other views."""
     made: _Class = _made(cls, "")
     return made
 
@@ -184,7 +184,7 @@ def _made(cls: Any, name: str) -> Any:
 
 
 def _masking(hidden: tuple[tuple[str, Callable[[Any], Any]], ...]) -> Callable[[Any], None]:
-    """Mask when the view is made: nobody who holds it sees the rest."""
+    """Return a `__post_init__` that masks: a view never holds the unmasked values."""
 
     def mask(self: Any) -> None:
         for attribute, how in hidden:
@@ -196,7 +196,7 @@ def _masking(hidden: tuple[tuple[str, Callable[[Any], Any]], ...]) -> Callable[[
 
 
 def to_json(value: Any, scopes: frozenset[str] = NOBODY) -> Any:
-    """Return a view, or a value in one, as JSON shows it. `scopes`: of the caller, if it asked for details and may see them."""
+    """Return a view, or a value in one, as a JSON value. `scopes`: those of a caller who asked for details and may see them."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -223,7 +223,7 @@ def _shown(of: View, one: Shown, scopes: frozenset[str]) -> Any:
 
 
 def schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema of the type of a field; of a view that has a name, a reference to it."""
+    """Return the JSON Schema of a field's type; for a view with a name, a reference to its schema."""
     if isinstance(kind, type) and issubclass(kind, View):
         return {"$ref": _REF + kind.SCHEMA} if kind.SCHEMA else definition(kind)
     origin, args = get_origin(kind), get_args(kind)
@@ -255,14 +255,14 @@ def definition(kind: type[View]) -> dict[str, Any]:
 
 
 def described(one: Shown) -> str:
-    """Return the meaning of a field, with its unit and with who sees it."""
+    """Return the meaning of a field, with its unit and the scopes that see it."""
     unit = f" In {one.unit}." if one.unit else ""
     who = f" Only for {' and '.join(sorted(one.scopes))}." if one.holds == "details" else ""
     return one.meaning + unit + who
 
 
 def within(kind: Any) -> Iterator[type[View]]:
-    """Yield the views that have a name and that a type mentions, itself included."""
+    """Yield the named views that a type contains, itself included."""
     if not (isinstance(kind, type) and issubclass(kind, View)):
         for arg in get_args(kind):
             yield from within(arg)
@@ -275,5 +275,5 @@ def within(kind: Any) -> Iterator[type[View]]:
 
 
 def age(at: datetime, moment: datetime | None) -> float | None:
-    """Return the seconds from a moment until `at`, never less than 0: two clocks never agree to the millisecond."""
+    """Return the seconds from a moment until `at`, at least 0, because two clocks differ by some milliseconds."""
     return None if moment is None else max(0.0, (at - moment).total_seconds())

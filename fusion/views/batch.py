@@ -1,4 +1,4 @@
-"""A batch, as all places show it."""
+"""A batch, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ Status = Literal["open", "running", "canceled", "success", "complete"]
 
 @view
 class BatchView(View):
-    """A batch, and how far it is."""
+    """A batch and its progress."""
 
     id: str = public("Its id.")
     name: str | None = public("Its name.")
-    status: Status = public("`open`: it takes more; `success`: over, all finished; `complete`: over, and not all did.")
-    total: int = public("Members, jobs and batches, in all.")
+    status: Status = public(
+        "`open`: it accepts more members; `success`: all members finished; `complete`: all ended, and some did not finish."
+    )
+    total: int = public("All members, jobs and batches.")
     open: int = public("Members that have not ended.")
     finished: int = public("Members that finished.")
     failed: int = public("Members that failed.")
@@ -30,13 +32,13 @@ class BatchView(View):
     stopped: int = public("Members that were stopped.")
     deleted: int = public("Members that were deleted.")
     created_at: datetime | None = public("When it was made.")
-    closed_at: datetime | None = public("When it was closed: it takes no more.")
+    closed_at: datetime | None = public("When it was closed: it accepts no more members.")
     canceled_at: datetime | None = public("When it was canceled.")
-    ended_at: datetime | None = public("When it was over for the first time.")
+    ended_at: datetime | None = public("When all members had ended for the first time.")
     success_at: datetime | None = public("When all members had finished.")
-    abandoned: bool = public("Whether its producer did not close it.")
+    abandoned: bool = public("Whether its producer failed to close it.")
     parent: str | None = public("The batch that it is in.")
-    on_complete: str | None = public("The job that follows when it is over.")
+    on_complete: str | None = public("The job that follows when all members have ended.")
     on_success: str | None = public("The job that follows when all have finished.")
 
     @classmethod
@@ -79,7 +81,7 @@ class BatchesView(View):
 class MemberView(View):
     """A member of a batch."""
 
-    id: str = public("The job; of a batch `#` and its id.")
+    id: str = public("The id of the job, or `#` and the id of a batch.")
     status: str | None = public("How it ended, or `open`.")
 
 

@@ -1,4 +1,4 @@
-"""A cron entry, as all places show it: in a list, and with its next ticks and last decisions."""
+"""A cron entry, as every interface shows it: in a list, and with its next ticks and last decisions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class EntryJobView(View):
     """A job of an entry."""
 
     id: str = public("The job.")
-    status: str = public("Its state; `gone` if it is kept no longer.")
+    status: str = public("Its state; `gone` if it is no longer stored.")
 
 
 @view
 class CronEntryListedView(View):
-    """A cron entry as it stands."""
+    """A cron entry in its present state."""
 
     id: str = public("Its id.")
     when: str | None = public("When it is due: a cron expression, or `every 5m`.")
@@ -37,12 +37,12 @@ class CronEntryListedView(View):
     function: str | None = public("The function that its jobs call.")
     priority: int | None = public("The priority of its jobs.")
     queue: str | None = public("The queue of its jobs.")
-    misfire: str | None = public("What happens to ticks that nobody was there for: `latest`, `all` or `skip`.")
+    misfire: str | None = public("What happens to ticks that no scheduler ran in time: `latest`, `all` or `skip`.")
     misfire_grace: float | None = public("How late a tick may be and still run.", unit="seconds")
     overlap: str | None = public("What happens to a tick while the last job has not ended: `allow`, `skip` or `queue`.")
-    jitter: float | None = public("By how much a tick may be put off at random.", unit="seconds")
+    jitter: float | None = public("The largest random delay of a tick.", unit="seconds")
     state: Literal["active", "paused", "ended", "waits", "error"] = public("`waits`: the clock was set back.")
-    next: datetime | None = public("The first tick that is not decided; in the past while no scheduler has come to it.")
+    next: datetime | None = public("The first undecided tick; it is in the past until a scheduler handles it.")
     last: datetime | None = public("The last tick that was decided.")
     mark: datetime | None = public("Up to when ticks are decided.")
     last_job: EntryJobView | None = public("The job of the last tick.")
@@ -54,12 +54,12 @@ class CronEntryListedView(View):
     errors: list[str] = public("Why it can't run.")
     faults: list[str] = public("Why it could not be declared so again.")
     enqueued: int = public("Ticks whose jobs were enqueued.")
-    missed: int = public("Ticks that nobody was there for.")
-    overlapped: int = public("Ticks that were left out for a job that had not ended.")
+    missed: int = public("Ticks that no scheduler ran in time.")
+    overlapped: int = public("Ticks that were skipped because a job had not ended.")
 
     @classmethod
     def of(cls, found: EntryState, jobs: Mapping[str, LastJob], **more: Any) -> Self:
-        """Make the view of an entry. `jobs`: the states of those that it names; `more`: the fields of a larger size."""
+        """Make the view of an entry. `jobs`: the states of the jobs that it names; `more`: the fields of a larger view."""
         info, entry = found.info, found.entry
         policy = ("queue", "misfire", "misfire_grace", "overlap", "jitter")
         return cls(
@@ -105,11 +105,11 @@ def _time(tick: int | None) -> datetime | None:
 
 @part
 class TickView(View):
-    """A tick that is to come."""
+    """A future tick."""
 
-    local: str = public("When it is, by the clocks of its zone.")
+    local: str = public("Its local time in the entry's zone.")
     utc: datetime = public("When it is.")
-    note: str | None = public("What a change of clocks does to it.")
+    note: str | None = public("How a change to or from summer time affects it.")
 
     @classmethod
     def of(cls, plan: Plan, tick: int) -> Self:
@@ -123,15 +123,15 @@ class DecisionView(View):
 
     tick: datetime = public("The tick.")
     at: datetime = public("When it was decided.")
-    late: float | None = public("How late that was; null if it was run by hand.", unit="seconds")
+    late: float | None = public("How late the decision was; null if it was run by hand.", unit="seconds")
     outcome: str = public("`enqueued`, `overlap`, `missed`, `exists`, `taken` or `manual`.")
     missed: int | None = public("How many ticks were missed together.")
-    job: str | None = public("The job that was enqueued, or that kept it out.")
+    job: str | None = public("The job that was enqueued, or that prevented it.")
     status: str | None = public("The state of that job.")
 
     @classmethod
     def of(cls, one: TickDecision, jobs: Mapping[str, LastJob]) -> Self:
-        """Make the view of a decision. `jobs`: the states of those that decisions name."""
+        """Make the view of a decision. `jobs`: the states of the jobs that decisions name."""
         job, at_hand = jobs.get(one.what), one.outcome == "manual"
         return cls(
             tick=one.tick,

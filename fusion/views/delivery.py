@@ -1,4 +1,4 @@
-"""A delivery of a callback, as all places show it."""
+"""A delivery of a callback, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CallbackView(View):
     id: str = public("Its id.")
     status: Status = public("How far it is.")
     to: str = masked("The host of its URL; the rest of a URL may hold a token.", shown_url)
-    job_id: str = public("The job whose end it tells.")
+    job_id: str = public("The job whose end it reports.")
     queue: str = public("The queue of that job.")
     job_status: str = public("How that job ended.")
     tries: int = public("How often it was tried.")
-    answer: str | None = public("What the last try came to.")
+    answer: str | None = public("The result of the last try.")
     created_at: datetime | None = public("When the job ended.")
     ended_at: datetime | None = public("When the delivery ended.")
     next_at: datetime | None = public("When it is tried next.")
@@ -54,13 +54,13 @@ class CallbackView(View):
 class CallbacksView(View):
     """A page of deliveries."""
 
-    callbacks: list[CallbackView] = public("What comes next first, of those that have ended the last.")
+    callbacks: list[CallbackView] = public("Open ones by their next try; ended ones by their end, the newest first.")
     offset: int = public("How many were left out before these.")
     more: bool = public("Whether there are more.")
-    complete: bool = public("Whether all were looked at.", default=ABSENT)
-    dropped: int = public("Deliveries that could not be accepted, as a key was broken, ever.", default=ABSENT)
-    refused: int = public("Deliveries that were not accepted, as too many waited, ever.", default=ABSENT)
-    gone: int = public("Endpoints that answered 410 and get none any more.", default=ABSENT)
+    complete: bool = public("Whether all were read.", default=ABSENT)
+    dropped: int = public("Deliveries ever lost because a key in Redis had a wrong type.", default=ABSENT)
+    refused: int = public("Deliveries ever refused because too many waited.", default=ABSENT)
+    gone: int = public("Endpoints that answered 410 and get no more callbacks.", default=ABSENT)
 
 
 @view

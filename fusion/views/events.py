@@ -1,4 +1,4 @@
-"""How far the stream of events, its sinks and relays are, as all places show it."""
+"""The event stream, its sinks and relays, as every interface shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fusion.store.read.event_inspector import RelayInfo, SinkInfo, StreamInfo
 
-#: Seconds without a sign of a relay after which a sink counts as unserved: two of the longest leases.
+#: Seconds without a relay's heartbeat after which a sink counts as unserved: two of the longest leases.
 _UNSERVED = 30.0
 State = Literal["delivering", "failing", "open", "unserved"]
 
@@ -44,7 +44,7 @@ class StreamView(View):
 
     length: int = public("Events in it.")
     cap: int = public("How many it keeps at most.")
-    epoch: str = public("Which stream it is: another after Redis lost its data.")
+    epoch: str = public("The id of the stream; it changes after Redis lost its data.")
     last: int = public("The number of the last event.")
     first_at: datetime | None = public("When the oldest event happened.")
 
@@ -55,19 +55,19 @@ class SinkView(View):
 
     name: str = public("Its name.")
     state: State = public("`open`: its breaker is open; `unserved`: no relay delivers to it.")
-    behind: int = public("Events that it is still to get.")
+    behind: int = public("Events that it has not received yet.")
     oldest_seconds: float = public("How long ago the first of these happened.", unit="seconds")
-    delivered: int = public("Events that it got.")
+    delivered: int = public("Events that it received.")
     parked: int = public("Events that it refused for good.")
-    dropped: int = public("Events that it will never get.")
+    dropped: int = public("Events that it will never receive.")
     failing_since: datetime | None = public("Since when deliveries to it fail.")
     failures: int = public("Deliveries that failed in a row.")
-    breaker_open: bool = public("Whether it is given a rest.")
-    last_error: str | None = public("What the last error said.")
-    last_error_at: datetime | None = public("When that was.")
-    last_event: str | None = public("The last event that it got.")
-    last_event_at: datetime | None = public("When that happened.")
-    served_seconds_ago: float | None = public("When a relay last looked after it.", unit="seconds")
+    breaker_open: bool = public("Whether deliveries to it pause after errors.")
+    last_error: str | None = public("The message of the last error.")
+    last_error_at: datetime | None = public("When the last error happened.")
+    last_event: str | None = public("The last event that it received.")
+    last_event_at: datetime | None = public("When that event happened.")
+    served_seconds_ago: float | None = public("When a relay last served it.", unit="seconds")
 
     @classmethod
     def of(cls, sink: SinkInfo) -> Self:
@@ -122,9 +122,9 @@ class SinksView(View):
     """The stream of events, its sinks and relays."""
 
     stream: StreamView = public("The stream.")
-    sinks: list[SinkView] = public("Sinks that were ever served.")
+    sinks: list[SinkView] = public("Sinks that a relay has served at any time.")
     relays: list[RelayView] = public("Relays that are registered.")
-    configured: list[str] = public("Sinks in the settings of whoever asks.", default=ABSENT)
+    configured: list[str] = public("Sinks in the caller's own settings.", default=ABSENT)
 
     @classmethod
     def of(cls, found: EventsSnapshot, *, configured: bool = False) -> Self:

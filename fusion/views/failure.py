@@ -1,4 +1,4 @@
-"""Failed jobs by what went wrong, as all places show them."""
+"""Failed jobs grouped by error, as every interface shows them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @part
 class CountedFailuresView(View):
-    """Jobs that failed with one class of error at one place, counted one by one."""
+    """Jobs that failed with one class of error at one place, counted from the jobs themselves."""
 
     error_class: str = public("The class of the error.")
-    message: str = public("What the last error said, masked.")
+    message: str = public("The message of the last error, masked.")
     error_frame: str | None = public("Where the last one was raised: module, function and line.")
     count: int = public("How many are failed now.")
     quarantined: int = public("Of these, jobs that were set aside.")
     first_seen: datetime | None = public("When the first one failed.")
     last_seen: datetime | None = public("When the last one failed.")
     queues: dict[str, int] = public("How many came from each queue; the 20 with the most.")
-    example: str | None = public("The last of them that is still there.")
+    example: str | None = public("The last of them that still exists.")
 
     @classmethod
     def counted(cls, group: FailureGroup) -> Self:
-        """Make the view of a group that was counted one by one."""
+        """Make the view of a group that was counted from the jobs themselves."""
         return cls(
             error_class=group.error_class,
             message=group.message,
@@ -50,7 +50,7 @@ class FailureGroupView(CountedFailuresView):
 
     id: str = public("Its id.")
     frame: str | None = public("Where they were raised: module and function.")
-    total: int = public("How many ever failed so.")
+    total: int = public("How many ever failed in this way.")
     last_hour: int = public("How many failed in the last hour.")
     last_day: int = public("How many failed in the last 24 hours.")
     hours: list[int] = public("How many failed in each of the last 24 hours, the last one at the end.")
@@ -58,7 +58,7 @@ class FailureGroupView(CountedFailuresView):
 
     @classmethod
     def of(cls, group: GroupInfo, now: datetime, **more: Any) -> Self:
-        """Make the view of a group as it is now. `more`: the fields of a larger size."""
+        """Make the view of a group as it is now. `more`: the fields of a larger view."""
         return cls(
             id=group.id,
             error_class=group.error_class,
@@ -84,7 +84,7 @@ class FailureGroupView(CountedFailuresView):
 class FailuresView(View):
     """A page of failure groups."""
 
-    groups: list[FailureGroupView] = public("The one in which something failed last first.")
+    groups: list[FailureGroupView] = public("The group with the latest failure first.")
     total: int = public("How many there are in all.")
     offset: int = public("How many were left out before these.")
     complete: bool = public("Whether all failed jobs were looked at.")
@@ -103,7 +103,7 @@ class FailureView(FailureGroupView):
     """A failure group with a page of its jobs."""
 
     minutes: list[MinuteView] = public("Minutes of the last 24 hours in which something failed.")
-    jobs: list[str] = public("The last one first.")
+    jobs: list[str] = public("The newest first.")
     offset: int = public("How many were left out before these.")
     complete: bool = public("Whether all failed jobs were looked at.")
 

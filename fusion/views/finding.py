@@ -1,4 +1,4 @@
-"""What `doctor` finds, as all places show it: with the calls that mend it, where the API can."""
+"""A finding of `doctor`, as every interface shows it, with the API calls that fix it, if there are any."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class CallView(View):
 
 @part
 class MendView(View):
-    """What can be done about a finding from here."""
+    """A fix of a finding by API calls."""
 
-    label: str = public("What to call it on a button.")
+    label: str = public("The label of its button.")
     scope: Literal["operate", "admin"] = public("The scope that it needs.")
     calls: list[CallView] = public("The calls to make, one after another.")
 
@@ -44,14 +44,14 @@ class MendView(View):
 
 @part
 class FindingView(View):
-    """What a check found."""
+    """A finding of a check."""
 
     level: Literal["note", "warn", "fail"] = public("`fail`: somebody has to act now; `warn`: soon; `note`: good to know.")
     check: str = public("The check.")
     about: str = public("The queue, worker, sink ... that it is about; empty for all of them.")
     what: str = public("A sentence with the cause.")
-    fix: list[str] = public("What mends it: the command first.")
-    mend: MendView | None = public("What mends it from here; null where only the commands of `fix` help.")
+    fix: list[str] = public("How to fix it: the command first.")
+    mend: MendView | None = public("The fix by API calls; null where only the commands of `fix` help.")
 
     @classmethod
     def of(cls, one: Finding) -> Self:
@@ -66,11 +66,11 @@ class VerdictView(View):
 
     verdict: Literal["healthy", "strained", "unhealthy"] = public("`strained`: a person is needed soon; `unhealthy`: now.")
     ended_per_minute: float = public("Jobs that ended, in the last ten minutes.", unit="jobs a minute")
-    causes: list[FindingView] = public("What needs a person, the worst first.")
+    causes: list[FindingView] = public("Findings that need a person, the worst first.")
 
     @classmethod
     def of(cls, found: Verdict, **more: Any) -> Self:
-        """Make the view of a verdict. `more`: the fields of a larger size."""
+        """Make the view of a verdict. `more`: the fields of a larger view."""
         causes = [FindingView.of(one) for one in found.causes]
         return cls(verdict=found.word, ended_per_minute=found.rate, causes=causes, **more)
 
@@ -114,7 +114,7 @@ def _path(name: str) -> str:
     return quote(name, safe="")
 
 
-#: By deed: the words on its button, the scope, the calls.
+#: For each deed: the label of its button, the scope, the calls.
 _DEEDS: dict[str, Callable[..., _Mend]] = {
     "resume_queue": lambda queue: (f"Resume {queue}", "admin", [(f"queues/{_path(queue)}/resume", {})]),
     "resume_fleet": lambda: ("Resume the fleet", "admin", [("fleet/resume", {})]),

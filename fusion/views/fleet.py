@@ -1,4 +1,4 @@
-"""What is of all queues together, as all places show it."""
+"""The fleet as a whole, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 @part
 class BlockedView(View):
-    """Jobs that wait for something that their queue can't give them."""
+    """Jobs that wait for something else than their turn."""
 
-    kind: str = public(
-        "`held`: no worker that looked could run them; `probation`: they wait for a worker with nothing else to do."
-    )
+    kind: str = public("`held`: no worker so far could run them; `probation`: they wait for an idle worker.")
     queue: str = public("Their queue.")
     task: str = public("Their function.")
     count: int = public("How many.")
@@ -46,7 +44,7 @@ class CallbackErrorsView(View):
 
     count: int = public("How many, ever.")
     job_id: str = public("The job of the last one.")
-    at: datetime | None = public("When that was.")
+    at: datetime | None = public("When the last one raised.")
 
     @classmethod
     def of(cls, errors: CallbackErrors | None) -> Self | None:
@@ -59,9 +57,9 @@ class CallbackCountsView(View):
     """Deliveries of callbacks."""
 
     waiting: int = public("Deliveries that wait to be made.")
-    gone: int = public("Endpoints that answered 410 and get none any more.")
-    refused: int = public("Deliveries that were not accepted, as too many waited, ever.")
-    dropped: int = public("Deliveries that could not be accepted, as a key was broken, ever.")
+    gone: int = public("Endpoints that answered 410 and get no more callbacks.")
+    refused: int = public("Deliveries ever refused because too many waited.")
+    dropped: int = public("Deliveries ever lost because a key in Redis had a wrong type.")
 
     @classmethod
     def of(cls, counts: CallbackCounts) -> Self:
@@ -75,21 +73,23 @@ class CronCountsView(View):
 
     entries: int = public("How many there are.")
     paused: int = public("Of these, paused ones.")
-    errors: int = public("Of these, those that can't be planned, or are declared with a mistake.")
+    errors: int = public("Of these, those that can't be planned, or have a wrong declaration.")
 
 
 @part
 class FleetView(View):
-    """What is of no single queue or worker. A part that was not asked for is null."""
+    """Facts about the whole fleet. A part that was not requested is null."""
 
     at: datetime = public("When this was read.")
     verdict: VerdictView | None = public("Whether everything is healthy, and if not, why.")
     suspended: bool = public("Whether no worker starts a job.")
     failed: int = public("Failed jobs that are kept.")
     scheduled: int = public("Jobs that wait for a time.")
-    dropped: dict[str, int] = public("Ended jobs that were forgotten before their time, as there were too many, by state.")
-    held: int = public("Jobs that no worker that looked could run.")
-    blocked: list[BlockedView] = public("Jobs that wait for something that their queue can't give them.")
+    dropped: dict[str, int] = public(
+        "Ended jobs that were removed before their TTL was over because there were too many, by state."
+    )
+    held: int = public("Jobs that no worker so far could run.")
+    blocked: list[BlockedView] = public("Jobs that wait for something else than their turn.")
     stuck: list[KeyView] = public("Concurrency keys whose jobs wait while none starts.")
     keyless: list[KeylessView] = public("Functions whose jobs ran without the concurrency key that they declare.")
     callback_errors: CallbackErrorsView | None = public("Python callbacks that raised; null if there were none.")
@@ -101,9 +101,9 @@ class FleetView(View):
 
 @view
 class InfoView(FleetView):
-    """What `info` tells that is not of one queue or worker."""
+    """The part of `info` about the whole fleet."""
 
-    queue_count: int = public("Queues that there are.")
+    queue_count: int = public("All queues.")
     worker_count: int = public("Workers that are registered.")
 
 
@@ -111,7 +111,7 @@ class InfoView(FleetView):
 class SnapshotView(FleetView):
     """The same with the queues and workers themselves, as `info --json` prints it."""
 
-    queues: list[QueueListedView] | None = public("The queues that were asked for.")
+    queues: list[QueueListedView] | None = public("The requested queues.")
     workers: list[WorkerView] | None = public("The workers that serve them.")
     sinks: list[SinkView] | None = public("Sinks of events.")
 
@@ -134,14 +134,14 @@ class FleetResumedView(View):
 
 @view
 class HealthView(View):
-    """Whether this process answers."""
+    """The answer of a process that is alive."""
 
     status: str = public("`ok`.")
 
 
 @view
 class ReadinessView(View):
-    """Whether requests should be sent here."""
+    """Whether this process is ready for requests."""
 
     status: str = public("`ok`.")
-    verdict: Literal["unknown", "healthy", "strained", "unhealthy"] = public("How the fleet is.")
+    verdict: Literal["unknown", "healthy", "strained", "unhealthy"] = public("The health of the fleet.")

@@ -22,7 +22,7 @@ OnFailure = Literal["fail", "ignore", "wait"]
 
 @part
 class ErrorView(View):
-    """The last error of a job, without what it said."""
+    """The last error of a job, without its message."""
 
     kind: str = public("Its class.", name="class")
     at: str | None = public("Where it was raised: module, function and line.")
@@ -36,7 +36,7 @@ class FoundJobView(View):
     status: str = public("Its state.")
     queue: str = public("Its queue.")
     function: str | None = public("The function that it calls.")
-    since: datetime | None = public("When it came into its state.")
+    since: datetime | None = public("When it entered its state.")
     priority: int = public("Its priority.")
     log_tag: str | None = public("Its log tag.")
     attempts: int = public("Runs that failed.")
@@ -70,14 +70,14 @@ class FoundJobView(View):
 
 @view
 class JobsView(View):
-    """A page of the jobs that a query means."""
+    """A page of the jobs that a query matches."""
 
     query: str = public("The query.")
     jobs: list[FoundJobView] = public("The jobs.")
     after: str | None = public("For the next page; null at the end.")
-    looked: int = public("Jobs that were looked at.")
-    total: int = public("Jobs that there are where was looked.")
-    complete: bool = public("Whether all of them were looked at.")
+    looked: int = public("Jobs that were read.")
+    total: int = public("Jobs in the sets that were searched.")
+    complete: bool = public("Whether all of them were read.")
     note: str | None = public("What was left out, in words.")
     broken: list[str] = public("What could not be read.")
 
@@ -133,11 +133,11 @@ class LastFailedView(View):
 
 @view
 class RunningView(View):
-    """What runs, and what failed last."""
+    """Running jobs, and those that failed last."""
 
     at: datetime = public("When this was read.")
-    running: list[RunningJobView] = public("The job first that started first.")
-    last_failed: list[LastFailedView] = public("The last one first.")
+    running: list[RunningJobView] = public("The longest-running first.")
+    last_failed: list[LastFailedView] = public("The newest first.")
 
 
 # -- what waits for a time
@@ -149,11 +149,11 @@ class ScheduledJobView(View):
 
     id: str = public("Its id.")
     due_at: datetime = public("When it is due.")
-    due_in: float = public("How long that is from now; less than 0: any worker moves it to its queue now.", unit="seconds")
+    due_in: float = public("How long that is from now; below 0: any worker may move it to its queue now.", unit="seconds")
     queue: str | None = public("Its queue.")
     function: str | None = public("The function that it calls.")
-    why: str = public("What it is: enqueued for then, a retry, held back.")
-    reason: str | None = details("Why, masked: it may quote an error.", how=masked_text)
+    why: str = public("Why it waits: enqueued for then, a retry, held back.")
+    reason: str | None = details("The reason, masked: it may quote an error.", how=masked_text)
     description: str | None = details("Its description, masked.", how=masked_text)
 
     @classmethod
@@ -186,10 +186,10 @@ class ScheduledView(View):
 
 @part
 class ParentView(View):
-    """A job of a graph that another waits for, or waited."""
+    """A job of a graph that another one waits for, or waited for."""
 
     id: str = public("The job.")
-    on_failure: OnFailure = public("What happens to the other should this one not finish.")
+    on_failure: OnFailure = public("What happens to the other job if this one does not finish.")
 
 
 @part
@@ -200,9 +200,9 @@ class NodeView(View):
     status: str = public("Its state; `gone` if there is no record of it.")
     queue: str | None = public("Its queue.")
     function: str | None = public("The function that it calls.")
-    level: int = public("0 is the job itself, -1 one that it waits for, 1 one that waits for it, and so on.")
-    parents: list[ParentView] = public("Jobs of the graph that it waits for, or waited.")
-    other_parents: int = public("How many more it has.")
+    level: int = public("0 is the job itself, -1 a job that it waits for, 1 a job that waits for it, and so on.")
+    parents: list[ParentView] = public("Jobs of the graph that it waits for, or waited for.")
+    other_parents: int = public("How many more jobs it waits for, or waited for.")
 
     @classmethod
     def of(cls, node: TreeNode) -> Self:
@@ -244,7 +244,7 @@ class AcceptedView(View):
     queue: str = public("Its queue.")
     priority: int = public("Its priority.")
     created_at: datetime | None = public("When it was made.")
-    duplicate_of: str = public("The job that has its unique key; nothing was made then.", default=ABSENT)
+    duplicate_of: str = public("The job that already has its unique key; no new job was made then.", default=ABSENT)
     scheduled_at: datetime | None = public("When it is due.", default=ABSENT)
 
 
@@ -263,7 +263,7 @@ class CalledOffView(View):
 
     job_id: str = public("The job.")
     status: str = public("Its state.")
-    pending: bool = public("Whether it runs still, and its worker was told.")
+    pending: bool = public("Whether it still runs, and its worker was sent the command.")
 
 
 @view
@@ -278,7 +278,7 @@ class CopiedView(View):
 
 @view
 class RequeuedView(View):
-    """A job that starts over."""
+    """A job that was requeued."""
 
     job_id: str = public("The job.")
     status: str = public("Its state.")
@@ -295,14 +295,14 @@ class DeletedView(View):
 
 @view
 class RescheduledView(View):
-    """A job that waits for another time."""
+    """A job that was rescheduled."""
 
     job_id: str = public("The job.")
     due_at: datetime = public("When it is due.")
 
 
 def row_of(job: FoundJob) -> dict[str, Any]:
-    """Return a job that was found as a flat row: of its error `error`, the class, and `error_at`."""
+    """Return a found job as a flat row; its error is given by `error` (the class) and `error_at`."""
     from fusion.views.base import to_json
 
     shown = to_json(FoundJobView.of(job))

@@ -1,4 +1,4 @@
-"""Parts of the view of one job: its run, its timeline, its keys, the jobs that it is bound to, its callbacks and events."""
+"""Parts of the view of one job: its run, timeline, keys, related jobs, callbacks and events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fusion.store.read.job_facts import Kin
     from fusion.store.write.event_broker import StreamEntry
 
-#: Bytes of a result or a reason that are shown.
+#: Most bytes of a result or a reason that are shown.
 CUT = 4096
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,200}", re.ASCII)
 _POLICIES: dict[str, OnFailure] = {"": "fail", "?": "ignore", "~": "wait"}
@@ -40,8 +40,8 @@ def _line(said: str, limit: int) -> str:
 class WaitView(View):
     """Something that a job waits for."""
 
-    code: str = public("What it is, for programs.")
-    text: str = public("The same in a sentence.")
+    code: str = public("The cause, as a code for programs.")
+    text: str = public("The cause in a sentence.")
     ahead: int | None = public("Jobs that come before it.")
     until: datetime | None = public("When this ends by itself.")
 
@@ -53,18 +53,18 @@ class WaitView(View):
 
 @part
 class RunNowView(View):
-    """The run that goes on."""
+    """The current run."""
 
     worker: str | None = public("The worker.")
-    worker_alive: bool = public("Whether it lives.")
+    worker_alive: bool = public("Whether its worker is alive.")
     since: datetime | None = public("When the run started.")
     seconds: float | None = public("How long it has run.", unit="seconds")
     timeout: float | None = public("How long it may run; null for no limit.", unit="seconds")
-    used: float | None = public("The share of that time that is over.")
+    used: float | None = public("The share of that time that has passed.")
     lease_until: datetime | None = public("When its claim ends, unless it is renewed.")
     lease_left: float | None = public("How long that is from now.", unit="seconds")
-    ahead: bool = public("Whether it waits behind another job in a process.")
-    told: str | None = public("What the worker has to do: `cancel` or `stop`.")
+    ahead: bool = public("Whether it waits in a process behind another job.")
+    told: str | None = public("A pending command for its worker: `cancel` or `stop`.")
 
     @classmethod
     def of(cls, sheet: Sheet) -> Self | None:
@@ -90,15 +90,15 @@ class RunNowView(View):
 
 @part
 class StepView(View):
-    """A state that a job came through."""
+    """A state that a job has been in."""
 
-    at: datetime = public("When it came into it.")
+    at: datetime = public("When the job entered it.")
     state: str = public("The state.")
     seconds: float | None = public("How long it stayed; null for the state that it is in.", unit="seconds")
     worker: str | None = public("The worker.")
     cause: str | None = public("The cause, in a word.")
-    source: Literal["event", "record"] = public("Where this is known from.", name="from")
-    why: str | None = details("Why, as the event says it, or masked.")
+    source: Literal["event", "record"] = public("The source of this step.", name="from")
+    why: str | None = details("The reason: that of the event, or masked.")
 
     @classmethod
     def of(cls, sheet: Sheet, nth: int, with_details: bool) -> Self:
@@ -118,7 +118,7 @@ class StepView(View):
 
 @part
 class TimelineView(View):
-    """The states that a job came through."""
+    """The states that a job has been in."""
 
     steps: list[StepView] = public("The first one first.")
     complete: bool = public("Whether none is missing.")
@@ -137,8 +137,8 @@ class TryView(View):
     signal: int | None = public("The signal that its process died of.")
     exit_code: int | None = public("The exit code of its process.")
     ending: str | None = public("How its process ended, in words.")
-    oom_likely: bool = public("Whether its process was probably killed for want of memory.")
-    peak_memory: int | None = public("The most memory that its process had.", unit="bytes")
+    oom_likely: bool = public("Whether its process was probably killed because memory was short.")
+    peak_memory: int | None = public("The peak memory of its process.", unit="bytes")
     error: str | None = details("What the error said.", how=masked_text)
 
     @classmethod
@@ -164,7 +164,7 @@ class TryView(View):
 
 @part
 class RetryView(View):
-    """How a job is tried again."""
+    """The retries of a job."""
 
     policy: str = public("The policy in words.")
     left: int | None = public("Retries that are left.")
@@ -180,7 +180,7 @@ class RetryView(View):
 
 @part
 class KinView(View):
-    """Another job that this one is bound to."""
+    """A related job."""
 
     id: str = public("The job.")
     status: str = public("Its state; `gone` if there is no record of it.")
@@ -189,24 +189,24 @@ class KinView(View):
 
     @classmethod
     def of(cls, one: Kin, **more: Any) -> Self:
-        """Make the view. `more`: the fields of a larger size."""
+        """Make the view. `more`: the fields of a larger view."""
         return cls(id=one.id, status=one.status or "gone", queue=one.queue or None, function=one.function or None, **more)
 
 
 @part
 class ParentKinView(KinView):
-    """A job that this one waits for, or waited."""
+    """A job that this one waits for, or waited for."""
 
-    on_failure: OnFailure = public("What happens to this job should that one not finish.")
-    waited_for: bool = public("Whether it waits still.")
+    on_failure: OnFailure = public("What happens to this job if that one does not finish.")
+    waited_for: bool = public("Whether this job still waits for it.")
 
 
 @part
 class ParentsView(View):
-    """Jobs that a job waits for, or waited."""
+    """Jobs that a job waits for, or waited for."""
 
     total: int = public("How many there are.")
-    more: bool = public("Whether there are more than are counted.")
+    more: bool = public("Whether there are more than this count.")
     jobs: list[ParentKinView] = public("Some of them.")
 
     @classmethod
@@ -270,9 +270,9 @@ class JobLimitsView(View):
 class UniqueView(View):
     """The unique key of a job."""
 
-    key: str | None = masked("The key, masked: it may hold whose job it is.", masked_text, unless=["operate"])
-    until: str = public("Until when it is the job's: `end`, `start` ...")
-    window: float | None = public("For how long at least.", unit="seconds")
+    key: str | None = masked("The key, masked: it may identify a person.", masked_text, unless=["operate"])
+    until: str = public("When the job gives it back: `end`, `start` ...")
+    window: float | None = public("How long the job keeps it at least.", unit="seconds")
     has_it: bool = public("Whether this job has it.")
     holder: str | None = public("The job that has it.")
     free_in: float | None = public("When it is free at the latest.", unit="seconds")
@@ -318,14 +318,14 @@ class JobBatchView(View):
 
 @part
 class TimesView(View):
-    """Times that a job was given."""
+    """Time limits of a job."""
 
     timeout: float | None = public("How long it may run; null for no limit.", unit="seconds")
     ttl: float | None = public("After how long it expires if it has not started.", unit="seconds")
-    expires_at: datetime | None = public("When that is.")
+    expires_at: datetime | None = public("When it expires.")
     result_ttl: float | None = public("How long it is kept once it has finished.", unit="seconds")
     failure_ttl: float | None = public("How long it is kept once it has failed.", unit="seconds")
-    kept_until: datetime | None = public("When it is forgotten.")
+    kept_until: datetime | None = public("When its record is removed.")
 
     @classmethod
     def of(cls, sheet: Sheet) -> Self:
@@ -358,7 +358,7 @@ class JobDeliveryView(View):
     status: str = public("How far it is.")
     tries: int = public("How often it was tried.")
     next_at: datetime | None = public("When it is tried next.")
-    answer: str | None = details("What the last try came to.", how=masked_text)
+    answer: str | None = details("The result of the last try.", how=masked_text)
 
     @classmethod
     def of(cls, sent: DeliveryInfo, with_details: bool) -> Self:
@@ -374,7 +374,7 @@ class JobCallbackView(View):
     on: str = public("After which end it is called: `success`, `failure`, `stopped` or `end`.")
     function: str | None = public("The function.")
     url: str | None = masked("The host of the URL; the rest may hold a token.", shown_url)
-    delivery: JobDeliveryView | None = public("The delivery, as far as the job's last end names it.")
+    delivery: JobDeliveryView | None = public("The delivery, if the job's last end names one.")
 
 
 def callbacks_of(sheet: Sheet, with_details: bool) -> list[JobCallbackView]:
@@ -414,8 +414,8 @@ class SignatureView(View):
 class SizeView(View):
     """The size of a job's record."""
 
-    bytes: int = public("All of it.", unit="bytes")
-    too_large: list[str] = public("Fields that are not read, as they are too large.")
+    bytes: int = public("The whole record.", unit="bytes")
+    too_large: list[str] = public("Fields that were not read because they are too large.")
 
 
 @part
@@ -425,7 +425,7 @@ class JobEventView(View):
     at: datetime = public("When it happened.")
     event: str = public("The event.")
     worker: str | None = public("The worker.")
-    attempts: int | None = public("Runs that had failed by then.")
+    attempts: int | None = public("Runs that had failed before.")
     log: bool = public("Whether the task wrote it by `Log`.")
     message: str | None = details("The message of the event.")
 
@@ -453,16 +453,16 @@ class JobEventsView(View):
 
 @part
 class ProgressView(View):
-    """How far a job says it is."""
+    """The progress that a job reports."""
 
-    done: float = public("How much is done.")
-    total: float | None = public("Of how much; null if it does not know.")
-    at: datetime | None = public("When it said so.")
-    note: str | None = details("What it says besides.")
+    done: float = public("The amount that is done.")
+    total: float | None = public("The whole amount; null if unknown.")
+    at: datetime | None = public("When it reported this.")
+    note: str | None = details("A note that it adds.")
 
     @classmethod
     def of(cls, far: Progress | None, with_note: bool) -> Self | None:
-        """Make the view; None for a job that says nothing."""
+        """Make the view; None for a job that reports no progress."""
         return far and cls(done=far.done, total=far.total, at=far.at, note=far.note if with_note else ABSENT)  # type: ignore[return-value]
 
 
@@ -484,7 +484,7 @@ class CutView(View):
 
 
 def cut_of(raw: bytes | None) -> CutView | None:
-    """A text may be cut anywhere, and may be a pickle."""
+    """Return the text, cut, as it is stored; it may be a pickle. None without a text."""
     if raw is None:
         return None
     return CutView(text=raw[:CUT].decode("utf-8", "replace"), bytes=len(raw), cut=len(raw) > CUT)
@@ -492,7 +492,7 @@ def cut_of(raw: bytes | None) -> CutView | None:
 
 @part
 class RunView(View):
-    """A run that did not finish, with its error as it was."""
+    """A run that did not finish, with its full error."""
 
     outcome: str = public("How it ended, in a word.")
     started_at: datetime | None = public("When it started.")

@@ -1,4 +1,4 @@
-"""All that is known of one job, as all places show it. `job` has the sizes of lists."""
+"""The full view of one job, as every interface shows it. `fusion.views.job` has the smaller views for lists."""
 
 from __future__ import annotations
 
@@ -50,76 +50,76 @@ if TYPE_CHECKING:
 
 @view
 class JobView(View):
-    """All that is known of a job."""
+    """All details of a job."""
 
     id: str = public("Its id.")
     status: str = public("Its state.")
     queue: str = public("Its queue.")
     original_queue: str = public("The queue that it was enqueued to.")
-    function: str | None = public("The function that it calls; null if that can't be read.")
+    function: str | None = public("The function that it calls; null if it can't be read.")
     priority: int = public("Its priority.")
     log_tag: str = public("Its log tag.")
-    concurrency_key: str | None = public("The key that it shares a limit with.")
+    concurrency_key: str | None = public("Its concurrency key: jobs with the same key share a limit.")
     fair_key: str | None = masked(
-        "The key that it takes turns by, masked: it may hold whose it is.", masked_text, unless=["operate"]
+        "Its fair key, by which jobs take turns; masked, because it may identify a person.", masked_text, unless=["operate"]
     )
     created_at: datetime | None = public("When it was made.")
-    enqueued_at: datetime | None = public("When it came into its queue.")
+    enqueued_at: datetime | None = public("When it entered its queue.")
     scheduled_at: datetime | None = public("When it is due, if it waits for a time.")
     started_at: datetime | None = public("When its last run started.")
     ended_at: datetime | None = public("When it ended.")
-    state_since: datetime | None = public("When it came into its state.")
+    state_since: datetime | None = public("When it entered its state.")
     last_updated: datetime = public("When this was read, by Redis's clock.")
     attempts: int = public("Runs that failed.")
     lost: int = public("Runs that were lost with their process, since the last outcome.")
-    deliveries: int = public("How often a worker got it.")
-    retry_count: int = public("7, and one more for each retry.")
+    deliveries: int = public("How often a worker received it.")
+    retry_count: int = public("It starts at 7, and each retry adds one.")
     worker: str = public("The worker that runs it, or ran it last.")
     quarantined: bool = public("Whether it was set aside.")
     error: ErrorView | None = public("Its last error.")
-    progress: ProgressView | None = public("How far it says it is.")
-    waits: list[WaitView] = public("What it waits for, what comes first in front.")
-    run: RunNowView | None = public("The run that goes on.")
-    timeline: TimelineView = public("The states that it came through.")
+    progress: ProgressView | None = public("The progress that it reports.")
+    waits: list[WaitView] = public("What it waits for, in the order in which that must happen.")
+    run: RunNowView | None = public("The current run.")
+    timeline: TimelineView = public("The states that it has been in.")
     tries: list[TryView] = public("Runs that did not finish, the last ten.")
-    retry: RetryView = public("How it is tried again.")
+    retry: RetryView = public("Its retries.")
     limits: JobLimitsView | None = public("Its concurrency key.")
     unique: UniqueView | None = public("Its unique key.")
-    parents: ParentsView = public("Jobs that it waits for, or waited.")
+    parents: ParentsView = public("Jobs that it waits for, or waited for.")
     children: ChildrenView = public("Jobs that wait for it, or waited.")
     batch: JobBatchView | None = public("Its batch.")
-    in_chain: bool = public("Whether it is given what the step before it returned.")
-    cron: str | None = public("The cron entry that it is of.", record="cron")
+    in_chain: bool = public("Whether it receives the result of the step before it.")
+    cron: str | None = public("The cron entry that made it.", record="cron")
     failure_group: str | None = public("The failure group that it is in.", record="failure_group")
     copied_from: str | None = public("The job that it is an edited copy of.")
     copied_to: list[str] = public("Edited copies of it.")
-    replaces: str | None = public("The job that it took the place of.")
-    replaced_by: str | None = public("The job that took its place.")
-    times: TimesView = public("Times that it was given.")
+    replaces: str | None = public("The job that it replaced.")
+    replaced_by: str | None = public("The job that replaced it.")
+    times: TimesView = public("Its time limits.")
     callbacks: list[JobCallbackView] = public("What is called after its end.")
     signature: SignatureView = public("Its signature.")
     size: SizeView = public("The size of its record.")
     events: JobEventsView = public("Its events, as far as the stream still has them.")
-    # what it is about
+    # its arguments, result and other data
     description: str | None = details("Its description, if that is not the function.", how=masked_text)
     arguments: str | None = details("Its arguments as JSON, masked.")
     meta: str | None = details("Its meta as JSON, masked.")
-    cursor: str | None = details("Where it goes on, as JSON, masked.")
+    cursor: str | None = details("Where its next run continues, as JSON, masked.")
     returned: str | None = details("What it returned, as JSON, masked.")
-    reason_text: str | None = details("What its last error said, masked.", how=masked_text)
+    reason_text: str | None = details("The message of its last error, masked.", how=masked_text)
     result_error: str | None = details("Why its result could not be kept, masked.", how=masked_text)
     callback_error_text: str | None = details("What its callback raised, masked.", how=masked_text)
     quarantined_for: str | None = details("Why it was set aside, masked.", how=masked_text)
     trace: TraceView = details("The traceback of its last failed run, masked.")
-    reason: CutView | None = details("What its last error said, as it is.")
-    result: CutView | None = details("What it returned, as it is.")
-    callback_error: CutView | None = details("What its callback raised, as it is.")
-    runs: list[RunView] = details("Runs that did not finish, with their errors as they are.")
+    reason: CutView | None = details("The message of its last error, unmasked.")
+    result: CutView | None = details("What it returned, unmasked.")
+    callback_error: CutView | None = details("What its callback raised, unmasked.")
+    runs: list[RunView] = details("Runs that did not finish, with their errors unmasked.")
 
     @classmethod
     def of(cls, sheet: Sheet, *, about: bool = False, trace: bool = False, raw: bool = False) -> Self:
-        """Make the view of a job. `about`: with what it is about, masked, and the last lines of its traceback; `trace`: with all of those; `raw`:
-        with its result, its reason, what its callback raised and its earlier runs, as they are."""
+        """Make the view of a job. `about`: with its data, masked, and the last lines of its traceback; `trace`: with the whole traceback;
+        `raw`: with its result, its reason, its callback's error and its earlier runs, unmasked."""
         facts = sheet.facts
         kept: dict[str, Any] = {}
         if about:
@@ -207,7 +207,7 @@ def _raw(sheet: Sheet) -> dict[str, Any]:
 
 
 def _uncompressed(result: bytes | None) -> bytes | None:
-    """A result that is damaged stays as it is stored."""
+    """Return the result uncompressed. A damaged result is returned as it is stored."""
     try:
         return result and plain(result)
     except DeserializationError:
@@ -215,5 +215,5 @@ def _uncompressed(result: bytes | None) -> bytes | None:
 
 
 def read_job(inspector: SheetInspector, job_id: str, scope: Scope = EVERYTHING, *, stream: bool = True) -> Sheet:
-    """Read all that is known of a job, and the fields of its record that `JobView` shows. As `jobs.sheet.sheet`."""
+    """Read all details of a job, like `jobs.sheet.sheet`, with the fields of its record that `JobView` shows."""
     return read_sheet(inspector, job_id, scope, stream=stream, more=JobView.records())

@@ -1,4 +1,4 @@
-"""A concurrency key, as all places show it."""
+"""A concurrency key, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HolderView(View):
     job_id: str = public("The job.")
     queue: str = public("Its queue.")
     status: str = public("Its state.")
-    started: bool = public("Whether it runs; else it waits in its queue with its slot.")
+    started: bool = public("Whether it runs; if not, it waits in its queue and keeps its slot.")
     since: datetime | None = public("Since when it has the slot.")
 
 
@@ -33,15 +33,15 @@ class KeyView(View):
     key: str = public("The key.")
     queue_length: int = public("Jobs that wait, for their turn or for a slot.")
     active_count: int = public("Jobs that run.")
-    held_count: int = public("Slots that jobs have, be it that they run or wait in their queues.")
+    held_count: int = public("Slots that jobs hold, whether they run or wait in their queues.")
     blocked_count: int = public("Jobs that wait for a slot.")
     oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
     max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.")
-    pinned: bool = public("Whether a person set that; else it is what the last enqueue said.")
+    pinned: bool = public("Whether a person set it; if not, the last enqueue did.")
     rate: str | None = public("How many of its jobs may start in a time, like `100/60s`.")
-    rate_pinned: bool = public("Whether a person set that.")
+    rate_pinned: bool = public("Whether a person set the rate.")
     paused: bool = public("Whether none of its jobs is started.")
-    pause: PauseView | None = public("What is known of the pause.")
+    pause: PauseView | None = public("Details of the pause.")
     held_back_until: datetime | None = public("Until when a task holds it back.")
     stuck: bool = public("Whether jobs wait, and none has started for ten minutes.")
     last_used: datetime = public("When a job last had it.")
@@ -49,7 +49,7 @@ class KeyView(View):
 
     @classmethod
     def of(cls, info: LimitInfo, **more: Any) -> Self:
-        """Make the view of a key. `more`: the fields of a larger size."""
+        """Make the view of a key. `more`: the fields of a larger view."""
         limit = info.limit
         return cls(
             key=limit.key,
@@ -85,7 +85,7 @@ def _pause_of(info: LimitInfo) -> PauseView:
 class KeysView(View):
     """A page of concurrency keys."""
 
-    keys: list[KeyView] = public("Those used last first.")
+    keys: list[KeyView] = public("The most recently used first.")
     offset: int = public("How many were left out before these.")
 
 

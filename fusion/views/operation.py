@@ -1,4 +1,4 @@
-"""An operation on many jobs, as all places show it."""
+"""A bulk operation, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class LeftOutView(View):
 
 @view
 class OperationView(View):
-    """An operation, and how far it is."""
+    """An operation and its progress."""
 
     id: str = public("Its id.")
     action: Action = public("What it does.")
-    query: str = public("Which jobs it is about.")
-    args: dict[str, str] = public("What else was asked for.")
-    status: Status = public("How far it is.")
+    query: str = public("The query that selects its jobs.")
+    args: dict[str, str] = public("Further arguments of the action.")
+    status: Status = public("Its state.")
     by: str = public("Who began it.")
     began_at: datetime | None = public("When it began.")
     ended_at: datetime | None = public("When it ended.")
@@ -50,8 +50,8 @@ class OperationView(View):
     refused: int = public("Jobs that could not be changed.")
     kept: int = public("Of deleted jobs, those that the trash keeps.")
     why: dict[str, LeftOutView] = public("Why jobs were skipped or refused, by word.")
-    carrier: str | None = public("The process that carries it on now.")
-    carried_on: bool = public("Whether it has ended, or a process lives that carries it on.")
+    carrier: str | None = public("The process that runs it now.")
+    carried_on: bool = public("Whether it has ended, or a live process can run it.")
 
     @classmethod
     def of(cls, one: Operation, carried_on: bool) -> Self:
@@ -86,7 +86,7 @@ class OperationView(View):
 class OperationsView(View):
     """A page of operations."""
 
-    operations: list[OperationView] = public("Those that run, then those that ended last.")
+    operations: list[OperationView] = public("Running ones first, then the most recently ended.")
     total: int = public("How many there are in all.")
     offset: int = public("How many were left out before these.")
 
@@ -111,20 +111,20 @@ class ExampleView(View):
 
 @view
 class OperationPlannedView(View):
-    """What an operation would come to."""
+    """What an operation would change."""
 
     action: Action = public("What it would do.")
-    query: str = public("Which jobs it would be about.")
-    args: dict[str, str] = public("What else was asked for.")
+    query: str = public("The query that would select its jobs.")
+    args: dict[str, str] = public("Further arguments of the action.")
     dry_run: bool = public("True.")
     matched: int = public("Jobs that match.")
-    complete: bool = public("Whether all were looked at.")
+    complete: bool = public("Whether all were read.")
     by: list[PartView] = public("How many of each queue and state, the most first.")
     examples: list[ExampleView] = public("Some of them.")
 
     @classmethod
     def of(cls, plan: Plan, impact: Impact) -> Self:
-        """Make the view of a plan and of what it would come to."""
+        """Make the view of a plan and of what it would change."""
         return cls(
             action=cast(Action, plan.action.name),
             query=plan.query.text,
@@ -138,7 +138,7 @@ class OperationPlannedView(View):
 
 
 def views_of(connection: Redis, found: Sequence[Operation]) -> list[OperationView]:
-    """Make the views of these operations; one look at who could carry them on, if one needs somebody."""
+    """Make the views of these operations. If one has no carrier, check once whether a live process could run it."""
     from fusion.operations import desk
 
     waits = any(one.status == "running" and not one.carrier for one in found)

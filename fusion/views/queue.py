@@ -1,4 +1,4 @@
-"""A queue, as all places show it, in four sizes: as such, in a list, with its history, with its lifetime counters."""
+"""A queue, as every interface shows it, in four sizes: plain, in a list, with its history, with its lifetime counters."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CLASSES = ("low", "moderate", "high")
 
 @part
 class PauseView(View):
-    """Why nothing of a queue, or of a key, is started."""
+    """The pause of a queue or of a key."""
 
     since: datetime | None = public("When it was paused.")
     until: datetime | None = public("When it ends by itself; null for never.")
     by: str | None = public("Who paused it.")
-    reason: str | None = public("Why, as they said.")
+    reason: str | None = public("The reason that they gave.")
 
     @classmethod
     def of(cls, pause: Pause, at: datetime) -> Self:
@@ -42,7 +42,7 @@ class FlowView(View):
     """How fast a queue moves, in jobs a minute."""
 
     came: float = public("Jobs that came in.", unit="jobs a minute")
-    went: float = public("Jobs that went out, however they ended.", unit="jobs a minute")
+    went: float = public("Jobs that ended in any way.", unit="jobs a minute")
     failed: float = public("Of these, jobs that failed.", unit="jobs a minute")
 
 
@@ -70,11 +70,11 @@ class QueueView(View):
 
     name: str = public("Its name.")
     queue_length: int = public("Jobs that wait in it, blocked ones included.")
-    queued_count: int = public("Of these, jobs that wait for their turn alone.")
+    queued_count: int = public("Of these, jobs that only wait for their turn.")
     blocked_count: int = public("Of these, jobs that wait for something else: a slot of their key, a worker that can run them.")
     active_count: int = public("Jobs that run.")
     by_priority: CountsView = public("Jobs that wait for their turn, by class of priority; without those in the inbox.")
-    inbox: int = public("Jobs in its LIST, which no worker has looked at yet.")
+    inbox: int = public("Jobs in its LIST that no worker has read yet.")
     oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
     oldest_age: float | None = public("How long that job has waited.", unit="seconds")
     oldest_by_priority: OldestView = public("The same for each class of priority.")
@@ -84,21 +84,21 @@ class QueueView(View):
     stopped_count: int = public("Stopped jobs that are kept.")
     rq_count: int | None = public("Jobs of stock RQ in a LIST of the same key; null if there is no such LIST.")
     paused: bool = public("Whether none of its jobs is started.")
-    pause: PauseView | None = public("What is known of the pause.")
+    pause: PauseView | None = public("Details of the pause.")
     max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.")
     rate: str | None = public("How many of its jobs may start in a time, like `100/60s`.")
-    burst: int | None = public("How many of these may start at once after a rest.")
+    burst: int | None = public("How many of these may start at once after an idle time.")
     rate_limited: bool = public("Whether its jobs wait for its rate now, or for a task that holds it back.")
     held_back_until: datetime | None = public("Until when a task holds it back.")
-    max_wait: float | None = public("After how long a job of a lower priority is next.", unit="seconds")
-    max_queue_length: int | None = public("How many jobs may wait in it; null: as the settings of who enqueues say.")
+    max_wait: float | None = public("How long a job may wait before it comes before those of higher priority.", unit="seconds")
+    max_queue_length: int | None = public("How many jobs may wait in it; null: the producer's settings decide.")
     queue_timeout: float | None = public("After how long a job without a ttl expires.", unit="seconds")
-    problem: str | None = public("Which of its keys is broken.")
+    problem: str | None = public("What is wrong with one of its keys in Redis.")
     last_updated: datetime = public("When this was read, by Redis's clock.")
 
     @classmethod
     def of(cls, info: QueueInfo, at: datetime, **more: Any) -> Self:
-        """Make the view of a queue as it is at this time. `more`: the fields of a larger size."""
+        """Make the view of a queue as it is at this time. `more`: the fields of a larger view."""
         bounds, low_to_high = info.bounds, info.heads
         return cls(
             name=info.name,
@@ -133,7 +133,7 @@ class QueueView(View):
 
 
 def flow_of(flow: Flow | None) -> FlowView | None:
-    """Make the view of how fast a queue moves; None where nobody has looked of late."""
+    """Make the view of how fast a queue moves; None if no worker has measured it recently."""
     return FlowView(came=flow.came, went=flow.went, failed=flow.failed) if flow else None
 
 
@@ -142,7 +142,7 @@ class QueueListedView(QueueView):
     """A queue as lists show it."""
 
     per_minute: FlowView | None = public("How fast it moves; null where no worker has looked of late.")
-    depths: list[int | None] = public("How many waited at most, step by step, the last one last.", default=ABSENT)
+    depths: list[int | None] = public("The most jobs that waited in each step, the newest last.", default=ABSENT)
 
 
 # -- outcomes of jobs
@@ -156,7 +156,7 @@ class TotalsView(View):
     total_requeued: int = public("Ended jobs that were put back, ever.")
     total_completed: int = public("Jobs that finished, ever.")
     total_failed: int = public("Jobs that failed, ever.")
-    total_expired: int = public("Jobs whose time to be started was over, ever.")
+    total_expired: int = public("Jobs that expired before they started, ever.")
     total_discarded: int = public("Jobs that were dropped, ever.")
     total_canceled: int = public("Jobs that were canceled, ever.")
     total_stopped: int = public("Jobs that were stopped, ever.")
@@ -172,8 +172,8 @@ def totals_of(counters: Counters) -> dict[str, int]:
 class WaitingView(View):
     """What was sampled of the waiting jobs of a class of priority."""
 
-    depth: int = public("How many waited at most.")
-    oldest: int = public("How long one had waited at most.", unit="seconds")
+    depth: int = public("The most jobs that waited.")
+    oldest: int = public("The longest time that a job had waited.", unit="seconds")
 
 
 @part
@@ -196,7 +196,7 @@ class HistoryStepView(View):
 
 @part
 class QuantilesView(View):
-    """Of a time that jobs took."""
+    """Percentiles of a duration of jobs."""
 
     p50: float | None = public("Half of them took at most this long.", unit="seconds")
     p95: float | None = public("95 % took at most this long.", unit="seconds")
@@ -205,7 +205,7 @@ class QuantilesView(View):
 
 @part
 class SecondsView(View):
-    """How long jobs of a class of priority that ended had waited, and ran."""
+    """How long the ended jobs of a class of priority had waited, and ran."""
 
     wait: QuantilesView = public("From when they were queued to when they started.", default=ABSENT)
     run: QuantilesView = public("From when they started to when they ended.", default=ABSENT)
@@ -222,13 +222,13 @@ def seconds_of(steps: list[Step]) -> dict[str, SecondsView]:
 
 
 def history_of(steps: Iterable[Step], *, whole: bool = False) -> list[HistoryStepView]:
-    """Make the views of these steps: of those in which something was, or, `whole`, of all."""
+    """Make the views of the steps with any activity, or of all steps if `whole`."""
     return [HistoryStepView.of(step) for step in steps if whole or step.counts or step.depths]
 
 
 @view
 class QueueNowView(QueueView):
-    """A queue with how it was before."""
+    """A queue with its history."""
 
     per_minute: FlowView | None = public("How fast it moves; null where no worker has looked of late.")
     history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
@@ -246,7 +246,7 @@ class QueueStatsView(QueueView, TotalsView):
 
     @classmethod
     def of_stats(cls, stats: QueueStats, steps: list[Step] | None = None, *, whole: bool = False) -> Self:
-        """Make the view of a queue and of the steps that were asked for."""
+        """Make the view of a queue and of the requested steps."""
         return cls.counted(stats.info, stats.counters, stats.last_updated, steps, whole=whole)
 
     @classmethod
@@ -313,12 +313,12 @@ class ResumedView(View):
 
 @view
 class EmptiedView(View):
-    """What emptying a queue came to."""
+    """The result of emptying a queue."""
 
     name: str = public("The queue.")
     deleted: int = public("Jobs that were deleted.")
     kept: int = public("Of these, jobs that the trash keeps.")
-    more: bool = public("Whether jobs are left, as it took long.")
+    more: bool = public("Whether jobs are left because time ran out.")
 
 
 # -- all queues together
@@ -326,7 +326,7 @@ class EmptiedView(View):
 
 @part
 class WaitP95View(View):
-    """Of each class of priority, how long 95 % of the jobs had waited at most."""
+    """For each class of priority, the longest wait of 95 % of the jobs."""
 
     high: float | None = public("Priority 2 and above.", unit="seconds")
     moderate: float | None = public("Priority 1.", unit="seconds")
@@ -341,7 +341,7 @@ class FleetStepView(View):
     completed: int = public("Jobs that finished in it.")
     failed: int = public("Jobs that failed in it.")
     retried: int = public("Runs in it that failed and are tried again.")
-    wait_p95: WaitP95View = public("How long 95 % of the jobs had waited at most.")
+    wait_p95: WaitP95View = public("The longest wait of 95 % of the jobs.")
 
     @classmethod
     def of(cls, step: Step) -> Self:

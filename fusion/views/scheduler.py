@@ -1,4 +1,4 @@
-"""A scheduler, as all places show it."""
+"""A scheduler, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @part
 class SchedulerView(View):
-    """A scheduler that is registered, be it alive or dead."""
+    """A registered scheduler, alive or dead."""
 
     name: str = public("Its name.")
     alive: bool = public("Whether its heartbeat is younger than its lease.")
@@ -24,7 +24,7 @@ class SchedulerView(View):
     app: str = public("The app whose cron entries it declares.")
     version: str = public("The version of that app.")
     birth: datetime | None = public("When it started.")
-    last_heartbeat: datetime | None = public("When it last wrote that it lives.")
+    last_heartbeat: datetime | None = public("The time of its last heartbeat.")
     heartbeat_age: float | None = public("How long ago that was.", unit="seconds")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Redis itself, as all places show it."""
+"""Redis itself, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class MemoryView(View):
     """Memory of Redis."""
 
     used: int | None = public("Memory of data and buffers.", unit="bytes")
-    peak: int | None = public("The most that this was.", unit="bytes")
+    peak: int | None = public("The peak of that memory.", unit="bytes")
     rss: int | None = public("Memory of the process.", unit="bytes")
     max: int | None = public("The limit; null for none.", unit="bytes")
     policy: str = public("What happens at the limit (maxmemory-policy).")
     fragmentation: float | None = public("Memory of the process by that of its data.")
-    evicted_keys: int | None = public("Keys that were thrown away at the limit.")
+    evicted_keys: int | None = public("Keys that were evicted at the limit.")
 
 
 @part
@@ -59,7 +59,7 @@ class PingView(View):
 
 @part
 class CommandTimeView(View):
-    """What a command has cost."""
+    """The time that a command has cost."""
 
     name: str = public("The command.")
     calls: int = public("How often it was called.")
@@ -78,7 +78,7 @@ class SlowCommandView(View):
 
 @view
 class RedisServerView(View):
-    """Redis itself. Null stands for what this server does not tell."""
+    """Redis itself. Fields that this server does not report are null."""
 
     at: datetime = public("When this was read, by Redis's clock.")
     engine: Literal["Redis", "Valkey"] = public("Which server it is.")
@@ -94,7 +94,7 @@ class RedisServerView(View):
     ping: PingView | None = public("How fast it answers.")
     commands: list[CommandTimeView] = public("Commands that took most time, ever.")
     slow: list[SlowCommandView] | None = public("Calls that took long, the newest first.")
-    findings: list[FindingView] = public("What `doctor` finds of it.")
+    findings: list[FindingView] = public("Findings of `doctor` about it.")
 
     @classmethod
     def of(
@@ -106,7 +106,7 @@ class RedisServerView(View):
         slow: Sequence[SlowCommand] | None,
         findings: Sequence[Finding],
     ) -> Self:
-        """Make the view. `info`: what INFO says; `pings`: seconds until each answer, the fastest first."""
+        """Make the view. `info`: the reply of INFO; `pings`: seconds until each answer, the fastest first."""
         number = info.get
         began = at - timedelta(seconds=int(number("uptime_in_seconds") or 0))
         return cls(

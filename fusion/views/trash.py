@@ -1,4 +1,4 @@
-"""A deleted job, as all places show it."""
+"""A deleted job, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DeletedJobView(View):
 
     id: str = public("The job.")
     deleted_at: datetime = public("When it was deleted.")
-    until: datetime = public("When it is forgotten.")
+    until: datetime = public("When it is removed for good.")
     status: str = public("The state that it was in.")
     queue: str = public("Its queue.")
     function: str | None = public("The function that it called.")
@@ -51,22 +51,22 @@ class DeletedJobView(View):
 class TrashView(View):
     """A page of the trash."""
 
-    jobs: list[DeletedJobView] = public("Those deleted last first.")
+    jobs: list[DeletedJobView] = public("The most recently deleted first.")
     offset: int = public("How many were left out before these.")
     total: int | None = public("How many there are in all; null to a token for some queues.")
-    bytes: int | None = public("How much they take in all; null to a token for some queues.", unit="bytes")
+    bytes: int | None = public("Their total size; null to a token for some queues.", unit="bytes")
 
 
 @view
 class PurgedView(View):
-    """The trash, emptied."""
+    """The result of emptying the trash."""
 
-    purged: int = public("Jobs that are forgotten for good.")
+    purged: int = public("Jobs that were removed for good.")
 
 
 @view
 class RestoredView(View):
-    """A job that is back."""
+    """A restored job."""
 
     job_id: str = public("The job.")
     restored: bool = public("True.")

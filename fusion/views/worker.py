@@ -1,4 +1,4 @@
-"""A worker, as all places show it."""
+"""A worker, as every interface shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNLOADED = "can't load tasks"
 
 
 def state_of(worker: WorkerInfo) -> str:
-    """Return the state that people and programs are shown: what keeps a worker from jobs comes before idle and busy."""
+    """Return the state to show. A state that keeps the worker from taking jobs takes precedence over idle and busy."""
     if not worker.alive:
         return "dead"
     if worker.unloaded:
@@ -29,13 +29,13 @@ def state_of(worker: WorkerInfo) -> str:
 
 @view
 class WorkerView(View):
-    """A worker that is registered, be it alive or dead."""
+    """A registered worker, alive or dead."""
 
     name: str = public("Its name.")
     state: str = public("`idle`, `busy`, `suspended`, `quiet`, `throttled`, `can't load tasks` or `dead`.")
     alive: bool = public("Whether its heartbeat is younger than its lease.")
-    quiet: bool = public("Whether somebody told it to take no more jobs.")
-    throttled: str | None = public("The memory that is scarce, so that it takes no jobs.")
+    quiet: bool = public("Whether it was ordered to take no more jobs.")
+    throttled: str | None = public("The scarce memory because of which it takes no jobs.")
     unloaded: str | None = public("Why it can't load its tasks.")
     queues: list[str] = public("The queues and wildcards that it serves.")
     current_job: str | None = public("The job that it runs; one of them, if it runs several.")
@@ -43,7 +43,7 @@ class WorkerView(View):
     hostname: str = public("The host that it runs on.")
     pid: int = public("Its process id.")
     birth: datetime | None = public("When it started.")
-    last_heartbeat: datetime | None = public("When it last wrote that it lives.")
+    last_heartbeat: datetime | None = public("The time of its last heartbeat.")
     heartbeat_age: float | None = public("How long ago that was.", unit="seconds")
     successful_jobs: int = public("Jobs that it finished.")
     failed_jobs: int = public("Jobs that failed in it.")

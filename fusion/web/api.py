@@ -32,14 +32,14 @@ from fusion.web.trash import TrashRoutes
 
 
 class Api:
-    """The calls of the API. `tasks`: modules whose functions callers may name. `stopping`: tells if the process is about to end."""
+    """The routes of the API. `tasks`: modules whose functions callers may name. `stopping()`: True if the process is about to end."""
 
     def __init__(self, connection: Redis, tasks: Sequence[str], stopping: Callable[[], bool] = lambda: False) -> None:
         self._connection, self._tasks, self._stopping = connection, tuple(tasks), stopping
         self._verdict = KeptVerdict(connection)
 
     def routes(self) -> list[Route]:
-        """The table of what is answered where. The first path that fits is taken: a fixed one stands before one with a name in braces."""
+        """Return all routes. The first path that matches is used, so a fixed path stands before one with a name in braces."""
         connection = self._connection
         routes = [
             Route("GET", "/healthz", self.health, None, "health", answer=HealthView),
@@ -70,8 +70,8 @@ class Api:
         return Response.view(HealthView(status="ok"))
 
     def ready(self, request: Request) -> Response:
-        """200 if requests should be sent here: as `health`, and the process is neither about to end nor too old for the data; else 503. With the
-        verdict in a word: a fleet that is unhealthy needs requests here no less."""
+        """200 if this process is ready for requests: Redis answers, and the process is neither about to end nor too old for the data; else 503.
+        The verdict on the fleet comes as one word and does not matter here: an unhealthy fleet needs requests just as well."""
         if self._stopping():
             raise HttpError(503, "stopping", "this process is about to end; ask another")
         broker_of(self._connection).check_writer()

@@ -1,4 +1,4 @@
-"""The core: from a request to a response. It knows no server and no framework; `wsgi` and `asgi` bring the requests."""
+"""The core turns a request into a response. It depends on no server and no framework; `wsgi` and `asgi` pass requests to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class AccessEntry:
-    """One request that could change something and was allowed to: who asked for what, of what, and what the answer was."""
+    """One authorized request for a change: the caller, the action, its target and the status of the answer."""
 
     at: datetime
     actor: str
@@ -55,7 +55,7 @@ class AccessEntry:
 
 
 def log_audit(entry: AccessEntry) -> None:
-    """One line of the log `fusion.web.audit`."""
+    """Write one line to the log `fusion.web.audit`."""
     _audit.info(
         "audit: %s actor=%s client=%s action=%s target=%s status=%d",
         to_iso(entry.at),
@@ -68,10 +68,10 @@ def log_audit(entry: AccessEntry) -> None:
 
 
 class App:
-    """Answers the requests of a table of routes. A WSGI application as it is; `fusion.web.asgi.Asgi` makes it an ASGI one.
+    """Answers requests by a table of routes. It is a WSGI application; `fusion.web.asgi.Asgi` makes an ASGI application of it.
 
-    In order: route (404), Host (421), a browser's question beforehand (204), method (405), token (401, 403, 429), where a browser's request
-    comes from (403), handler.
+    It checks in this order: route (404), Host (421), CORS preflight (204), method (405), token (401, 403, 429), the origin of a browser's
+    request (403); then it calls the handler.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class App:
         return wsgi.serve(self.handle, self.max_body, environ, start_response)
 
     def handle(self, request: Request) -> Response:
-        """The answer, whatever happens. One access log line."""
+        """Return the answer, also for any error, and write one line to the access log."""
         began = time.perf_counter()
         try:
             response = self._route(request)
@@ -105,15 +105,15 @@ class App:
         return self._finish(request, response, time.perf_counter() - began)
 
     def refuse(self, error: HttpError, request: Request) -> Response:
-        """The answer to a request that a server could not even read."""
+        """Return the answer to a request that the server could not parse."""
         return self._finish(request, self.told(request, error), 0.0)
 
     def told(self, request: Request, error: HttpError) -> Response:
-        """The answer that tells an error."""
+        """Return the answer for an error."""
         return Response.of(error)
 
     def check_change(self, request: Request) -> None:
-        """403 for a change that a page of another site asks a browser for, unless its origin was allowed to."""
+        """Raise 403 for a change that comes from a page of another site, unless CORS allows its origin."""
         if not self._cors.allows(request):
             check_origin(request)
 
@@ -146,7 +146,7 @@ class App:
         if isinstance(error, SchemaMismatch):
             self._tell(error)
             return HttpError(503, "outdated", str(error))
-        cause = error.__cause__ if isinstance(error, ConfigurationError) else error  # what refused a login, say
+        cause = error.__cause__ if isinstance(error, ConfigurationError) else error  # for example a refused login
         if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(cause, RedisError) and classify(cause) != "bug"):
             self._tell(error)
             return HttpError(
@@ -156,11 +156,11 @@ class App:
                 headers={"Retry-After": str(RETRY_AFTER)},
             )
         number = secrets.token_hex(4)
-        # Neither the error's text nor any value: they may hold what a caller sent.
+        # Log neither the error's text nor any value: they may contain data of the caller.
         frames = traceback.extract_tb(error.__traceback__)
         where = " <- ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames[-8:]))
         log.error("incident %s: %s.%s at %s", number, type(error).__module__, type(error).__qualname__, where)
-        return HttpError(500, "internal", f"something went wrong here; the log tells what under incident {number}")
+        return HttpError(500, "internal", f"internal error; the log has details under incident {number}")
 
     def _tell(self, error: Exception) -> None:
         moment = time.monotonic()
@@ -190,15 +190,17 @@ def check_allowed(route: Route, request: Request) -> None:
         request.require(route.scope)
     if not (route.by_queue or request.scope.all):
         raise HttpError(
-            403, "all_queues", "this is about all queues, and this token is restricted to some; ask with one that is not"
+            403, "all_queues", "this concerns all queues, and this token is restricted to some; use an unrestricted token"
         )
 
 
 def check_origin(request: Request) -> None:
-    """403 for a change that a page of another site asks a browser for. Programs send neither header."""
+    """Raise 403 for a change that comes from a page of another site. Programs send neither of the two headers."""
     site, origin = request.header("sec-fetch-site"), request.header("origin")
     foreign = site not in ("same-origin", "none") if site else bool(origin) and urlsplit(origin).netloc != request.header("host")
     if foreign:
         raise HttpError(
-            403, "cross_site", "a page of another site asked for this; changes are for programs and for this service's own pages"
+            403,
+            "cross_site",
+            "this request comes from a page of another site; only programs and this service's own pages may change something",
         )

@@ -1,4 +1,4 @@
-"""The core under an ASGI server, or mounted in FastAPI, Starlette or Django: each request runs in a thread of the loop's executor."""
+"""Run the core under an ASGI server, or mounted in FastAPI, Starlette or Django. Each request runs in a thread of the loop's executor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Asgi:
             b"" if request.length == 0 or (request.length or 0) > self._app.max_body else await _body(receive, self._app.max_body)
         )
         if body is None:
-            return  # the client has gone, and its request was not complete
+            return  # the client disconnected before its request was complete
         request.read = lambda size: body[:size]
         response = await asyncio.to_thread(self._app.handle, request)
         await _answer(send, response, head=request.method == "HEAD")
@@ -48,7 +48,7 @@ def _request(scope: _Message, max_body: int) -> Request:
     prefix, path = scope.get("root_path", ""), scope["path"]
     if prefix and (
         path == prefix or path.startswith(prefix + "/")
-    ):  # some frameworks leave the prefix in, as the specification has it
+    ):  # some frameworks leave the prefix in the path, as the specification demands
         path = path[len(prefix) :]
     given, client = headers.get("content-length", ""), scope.get("client")
     chunked = "transfer-encoding" in headers or scope.get("http_version", "1.1").startswith("2")
@@ -66,7 +66,7 @@ def _request(scope: _Message, max_body: int) -> Request:
 
 
 async def _body(receive: _Receive, limit: int) -> bytes | None:
-    """All of it, or one byte more than the limit; None if the client went away first."""
+    """Return the body, cut one byte above the limit; None if the client disconnected first."""
     parts: list[bytes] = []
     size = 0
     while size <= limit:

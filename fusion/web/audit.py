@@ -1,4 +1,4 @@
-"""Who changed what, over HTTP: every route that changes something is `recorded`, and `GET /api/v1/audit` shows it."""
+"""The audit of changes over HTTP: every route that changes something is `recorded`, and `GET /api/v1/audit` shows the entries."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from fusion.web.routing import Param, Route
 if TYPE_CHECKING:
     from fusion.kernel.scope import Scope
 
-#: Entries of one page.
+#: Entries of one page: the default and the most.
 _PAGE, _LARGEST_PAGE = 50, 1000
-#: Characters of a wildcard.
+#: Most characters of a wildcard.
 _LONGEST = 200
 
 
 class Audit:
-    """The call that shows who changed what."""
+    """The route that shows who changed what."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         params = (
             Param("limit", "Entries of the page.", "integer", _PAGE, _LARGEST_PAGE),
-            Param("after", "Only older ones than that of this id: the `after` of the page before."),
-            Param("since", "Only those of so long: seconds, or a text like 2h."),
-            Param("who", "Only by them; a wildcard will do."),
+            Param("after", "Only entries older than this id: the `after` of the page before."),
+            Param("since", "Only entries of this last time: seconds, or a text like 2h."),
+            Param("who", "Only changes by these callers; a wildcard will do."),
             Param("action", "Only such changes; a wildcard will do."),
         )
         return [
@@ -73,17 +73,17 @@ def _allowed(scope: Scope) -> Callable[[tuple[str, ...]], bool]:
 
 
 def recorded(routes: Iterable[Route], connection: Redis) -> list[Route]:
-    """These routes; those that change something write an entry of the audit, before they do and after."""
+    """Return these routes. Those that change something write an audit entry before the change, and its outcome after it."""
     return [replace(route, handler=_Recorded(route, connection)) if is_recorded(route) else route for route in routes]
 
 
 def is_recorded(route: Route) -> bool:
-    """Whether calls of it stand in the audit."""
+    """Return True if calls of this route are written to the audit."""
     return route.changes and ACTIONS[route.action].recorded
 
 
 class _Recorded:
-    """The handler of a route, with an entry of the audit around it."""
+    """The handler of a route that also writes an audit entry."""
 
     def __init__(self, route: Route, connection: Redis) -> None:
         self._route, self._connection = route, connection
@@ -111,7 +111,7 @@ class _Recorded:
             entry.done(outcome=outcome)
 
     def _queues(self, request: Request) -> list[str]:
-        """The queues that it is about, as far as the path tells."""
+        """Return the queues that the request concerns, as far as its path shows them."""
         path, params = self._route.path, request.params
         if path.startswith("/api/v1/queues/{name}"):
             return [params["name"]]

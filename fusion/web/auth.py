@@ -1,6 +1,6 @@
-"""Bearer tokens. A file holds their names, scopes, queues, ends and hashes; who reads it learns no token.
+"""Bearer tokens. A file holds their names, scopes, queues, expiry times and hashes, but not the tokens themselves.
 
-The hash is a bare SHA-256, since tokens are 256 random bits that nobody can guess; never write the hash of a chosen password there.
+The hash is plain SHA-256, because tokens are 256 random bits that nobody can guess. Never store the hash of a chosen password there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PREFIX = "fusion_"
 
 
 def digest_of(token: str) -> str:
-    """The hash of a secret text, as files and Redis hold it."""
+    """Return the hash of a secret text, as files and Redis store it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -48,7 +48,7 @@ def _with_weaker(scopes: Iterable[str]) -> frozenset[str]:
 
 
 def new_actor(name: str, scope: str, *, called: str = "") -> Actor:
-    """Who has this scope and those weaker, on every queue. ValueError for an unknown one."""
+    """Return an actor with this scope and all weaker ones, for every queue. ValueError for an unknown scope."""
     if scope not in SCOPES:
         raise ValueError(f"scope {scope!r}: use {', '.join(SCOPES)}")
     return Actor(name, _with_weaker([scope]), called=called)
@@ -58,8 +58,8 @@ ANONYMOUS = Actor("anonymous", frozenset(SCOPES), anonymous=True)
 
 
 def new_token(name: str, scopes: Iterable[str], queues: Iterable[str] = (), expires: datetime | None = None) -> tuple[str, str]:
-    """A new token, and the line of the file that makes it known. `queues`: names and wildcards to which it is restricted; none: it is not.
-    ValueError for a name, scope or queue that can't stand there."""
+    """Make a token; return it and its line for the tokens file. `queues`: names and wildcards to which it is restricted; empty: not restricted.
+    ValueError for an invalid name, scope or queue."""
     token = _PREFIX + secrets.token_urlsafe(32)
     within = "+".join(dict.fromkeys(queues))
     end = expires and f":expires={expires.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
@@ -70,7 +70,7 @@ def new_token(name: str, scopes: Iterable[str], queues: Iterable[str] = (), expi
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A known token: whose it is, the hash of its text, and until when it counts (None: for ever)."""
+    """A known token: its owner, the hash of its text, and when it expires (None: never)."""
 
     actor: Actor
     digest: str
@@ -78,17 +78,17 @@ class Token:
 
     @property
     def mark(self) -> str:
-        """By which others may know it: nobody comes from it to the hash that stands in the file."""
+        """An identifier of the token that is safe to store: nobody can derive the hash in the tokens file from it."""
         return self.seal("token")
 
     def seal(self, *texts: str) -> str:
-        """A signature of these texts, by a key that only the token or its line in the file gives."""
+        """Return a signature of these texts. Its key can only be derived from the token or from its line in the file."""
         whole = json.dumps(texts).encode()
         return hmac.new(f"fusion:{self.digest}".encode(), whole, hashlib.sha256).hexdigest()
 
 
 def parse_line(line: str) -> Token:
-    """One line `name:scope[,scope][@queue+queue]:sha256hex[:expires=time]`. ValueError says what is wrong, without the hash."""
+    """Parse one line `name:scope[,scope][@queue+queue]:sha256hex[:expires=time]`. A ValueError names the mistake, but not the hash."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise ValueError(
@@ -116,8 +116,8 @@ def check_queue(name: str) -> str:
 
 
 def parse_tokens(text: str, where: str) -> list[Token]:
-    """All lines; empty ones and those that begin with # don't count. ConfigurationError names the line. Two of one name, like an old token
-    and the one that follows it, see the same queues: by their name requests are known again, and changes are recorded."""
+    """Parse all lines; empty lines and those that begin with # are ignored. A ConfigurationError names the line. Tokens of the same name, like
+    an old token and its successor, must have the same queues: the name identifies repeated requests, and the author of recorded changes."""
     tokens: list[Token] = []
     queues: dict[str, Scope] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -136,9 +136,9 @@ def parse_tokens(text: str, where: str) -> list[Token]:
 
 
 class TokenFile:
-    """The tokens of a file, read again whenever it was changed, so that revoking one needs no restart.
+    """The tokens of a file. It is read again whenever it has changed, so a token can be revoked without a restart.
 
-    A change that can't be read is logged, and leaves those that were known. ConfigurationError if it can't be read at first.
+    If a changed file can't be read, that is logged and the known tokens stay valid. ConfigurationError if the first read fails.
     """
 
     def __init__(self, path: str) -> None:
@@ -151,11 +151,11 @@ class TokenFile:
         return len(self._tokens)
 
     def names(self) -> list[str]:
-        """Whose tokens are known."""
+        """Return the names of the known tokens."""
         return [token.actor.name for token in self._current()]
 
     def find(self, token: str) -> Token | None:
-        """What is known of this token, also if it has expired. All are compared, each in constant time: how long it takes tells nothing."""
+        """Return the known token with this text, even if it has expired. All are compared in constant time, so the duration reveals nothing."""
         digest, found = digest_of(token), None
         for known in self._current():
             if hmac.compare_digest(known.digest, digest):
@@ -163,7 +163,7 @@ class TokenFile:
         return found
 
     def marked(self, mark: str) -> Token | None:
-        """The token of this mark."""
+        """Return the token with this mark; None if there is none."""
         return next((token for token in self._current() if hmac.compare_digest(token.mark, mark)), None)
 
     def _current(self) -> list[Token]:
@@ -204,9 +204,9 @@ class Authenticator(Protocol):
 
 
 class Bearer:
-    """`Authorization: Bearer TOKEN`. 401 for none, a wrong or an expired one, 429 for a client's eleventh wrong one within a minute.
+    """Authenticates by `Authorization: Bearer TOKEN`. 401 for a missing, wrong or expired token; 429 for a client's eleventh wrong one in a minute.
 
-    A right token always passes: behind a proxy all clients are one, and nobody shall lock out the others.
+    A right token always passes. Behind a proxy all clients have one address, and none of them must be able to lock out the others.
     """
 
     def __init__(self, tokens: TokenFile, limiter: FailureLimiter | None = None) -> None:
@@ -220,7 +220,7 @@ class Bearer:
         if known is not None:
             if known.expires is not None and known.expires <= now():
                 raise _unauthorized(
-                    f"this token expired at {known.expires:%Y-%m-%dT%H:%M:%S%z}; have a new one made with: {program.name()} server token",
+                    f"this token expired at {known.expires:%Y-%m-%dT%H:%M:%S%z}; make a new one with: {program.name()} server token",
                     "invalid_token",
                 )
             return known.actor
@@ -237,5 +237,5 @@ def _unauthorized(message: str, error: str) -> HttpError:
 
 
 def no_auth(request: Request) -> Actor:
-    """For a service that only this machine can reach."""
+    """Let every caller in: for a service that only this machine can reach."""
     return ANONYMOUS

@@ -11,7 +11,7 @@ from fusion.views.batch import BatchCanceledView, BatchesView, BatchView, BatchW
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, change, paging
 
-#: Batches, and members of one, of one page.
+#: Batches of one page, and members of a batch: the default and the most.
 _PAGE, _LARGEST_PAGE = 100, 1000
 
 
@@ -19,13 +19,13 @@ _PAGING, _MEMBERS = (paging(rows, _PAGE, _LARGEST_PAGE) for rows in ("Batches", 
 
 
 class Batches:
-    """The calls about batches."""
+    """The routes of batches."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             Route("GET", "/api/v1/batches", self.listed, "read", "batches", _PAGING, answer=BatchesView, rows="batches"),
             Route(
@@ -50,7 +50,7 @@ class Batches:
         return Response.view(BatchWithMembersView.of(info, members=members, offset=offset))
 
     def cancel(self, request: Request) -> Response:
-        """Have a batch take no more jobs, and cancel those in it."""
+        """Close a batch for new jobs, and cancel the jobs in it."""
         name = request.target = request.params["id"]
         try:
             canceled, running = Batch(id=name, connection=self._connection).cancel()

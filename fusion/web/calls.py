@@ -1,4 +1,4 @@
-"""A call of a task as JSON, checked field by field: what `POST /api/v1/jobs` takes."""
+"""Parse and check a call of a task in JSON, the body of `POST /api/v1/jobs`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fusion.web.exchange import HttpError, listed
 from fusion.web.openapi.shapes import TEXT, Schema, fields, maybe, none_or
 from fusion.web.routing import Body
 
-#: Seconds for which a caller may have a thread of the server wait for replicas.
+#: Seconds for which one request may block a thread of the server to wait for replicas.
 LONGEST_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a task, ready to be sent on these terms. `named`: the caller chose the job's id."""
+    """One call of a task, ready to be enqueued on these terms. `named`: the caller chose the job's id."""
 
     queue: str
     data: JobData
@@ -36,8 +36,8 @@ class Call:
 
 
 def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = "", enqueue_in: float | None = None) -> Call:
-    """Everything checked and encoded, nothing written. `tasks`: modules whose functions may be named. `job_id`: if the body names none.
-    `enqueue_in`: the time of all such calls, which the body may not name then.
+    """Check and encode a call without writing anything. `tasks`: modules whose functions may be named. `job_id`: used if the body names none.
+    `enqueue_in`: a fixed delay in seconds; the body may then name no time.
 
     HttpError: 422 names the field, 403 for a function outside of `tasks`, 413 for arguments that are too large.
     """
@@ -69,13 +69,13 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A wish to pause a queue: for how many seconds (None: until somebody resumes it), and why."""
+    """A request to pause a queue. `duration`: seconds, None until it is resumed; `reason`: why."""
 
     duration: float | None = None
     reason: str = ""
 
 
-#: Bodies that several routes take.
+#: Bodies that several routes accept.
 PAUSE = Body(
     "Pause",
     fields(
@@ -101,7 +101,7 @@ PUT_BACK_OR_CALL = Body("PutBackOrCall", {"anyOf": [fields(job_id=TEXT), _CALL]}
 
 
 def read_pause(body: Mapping[str, Any]) -> Stop:
-    """What `POST /api/v1/queues/{name}/pause` takes. HttpError 422 names the field."""
+    """Read the body of `POST /api/v1/queues/{name}/pause`. HttpError 422 names the wrong field."""
     if unknown := sorted(body.keys() - {"duration", "reason"}):
         raise _invalid(unknown[0][:80], f"there is no field {unknown[0][:80]} here; there are duration and reason")
     duration, reason = body.get("duration"), body.get("reason")
@@ -114,7 +114,7 @@ def read_pause(body: Mapping[str, Any]) -> Stop:
 
 
 def read_edit(body: Mapping[str, Any]) -> Edit:
-    """What `POST /api/v1/jobs/{id}/copy` takes. HttpError 422 names the field."""
+    """Read the body of `POST /api/v1/jobs/{id}/copy`. HttpError 422 names the wrong field."""
     names = {"args", "kwargs", "queue", "priority"}
     if unknown := sorted(body.keys() - names):
         raise _invalid(unknown[0][:80], f"there is no field {unknown[0][:80]} here; there are {listed(names)}")
@@ -130,7 +130,7 @@ def read_edit(body: Mapping[str, Any]) -> Edit:
 
 
 def read_since(value: str) -> float:
-    """The seconds that `?since=` means. HttpError 422 for no duration over 0."""
+    """Return the seconds of `?since=`. HttpError 422 unless it is a duration over 0."""
     try:
         return seconds("since", value)
     except OptionError as error:
@@ -141,7 +141,7 @@ def _terms(options: EnqueueOptions) -> Terms:
     found = terms_of(options, get_settings())
     if options.replicas_timeout is not None and found.replicas is not None and found.replicas.timeout > LONGEST_WAIT:
         raise OptionError(
-            "replicas_timeout", f"use up to {LONGEST_WAIT:g} s here: a request waits so long", options.replicas_timeout
+            "replicas_timeout", f"use up to {LONGEST_WAIT:g} s here: the request waits for that time", options.replicas_timeout
         )
     return found
 
@@ -172,7 +172,7 @@ def _function(value: Any, tasks: Sequence[str]) -> str:
 
 
 def check_task(value: str, tasks: Sequence[str]) -> None:
-    """HttpError 403 for a function that no caller of this server may have run with arguments of its own."""
+    """Raise HttpError 403 for a function outside of the server's task modules."""
     module = value.rpartition(".")[0]
     if not is_allowed(module, tasks):
         raise HttpError(
@@ -183,7 +183,7 @@ def check_task(value: str, tasks: Sequence[str]) -> None:
 
 
 def _arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """`payload`, the one argument that the service's own tasks take, stands for `args` of that."""
+    """Return args and kwargs. `payload` is short for `args` with this one value."""
     args, kwargs = given.pop("args", None), given.pop("kwargs", None)
     if "payload" in given:
         payload = given.pop("payload")

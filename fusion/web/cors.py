@@ -1,6 +1,6 @@
-"""Which pages of other sites may ask: an allow-list of origins, empty unless somebody fills it.
+"""CORS: which pages of other sites may call the API. The list of allowed origins is empty by default.
 
-A page shows its token as a program does, in a header: cookies and other credentials of a browser are never taken, and never allowed.
+A page sends its token in a header, as a program does. Cookies and other credentials of the browser are neither accepted nor allowed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fusion.web.exchange import Request, Response, listed
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _HEADERS = "Authorization, Content-Type, Idempotency-Key"
 _EXPOSED = "Allow, Content-Disposition, Location, Retry-After, WWW-Authenticate"
-#: Seconds for which a browser may keep an answer to its question beforehand.
+#: Seconds for which a browser may cache the answer to a preflight request.
 _KEPT = "600"
 
 
@@ -29,17 +29,17 @@ def check_origin_name(origin: str) -> str:
 
 
 class Cors:
-    """`origins`: those whose pages may ask, and read the answers; none: no header is added and nothing changes."""
+    """`origins`: the sites whose pages may call the API and read the answers. If empty, no header is added."""
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self.origins = frozenset(check_origin_name(origin) for origin in origins)
 
     def allows(self, request: Request) -> bool:
-        """Say whether a page of one of them asks."""
+        """Return True if the request comes from a page of an allowed origin."""
         return request.header("origin") in self.origins
 
     def preflight(self, request: Request, methods: Iterable[str]) -> Response | None:
-        """Answer a browser's question beforehand; None if this is none, or not of a page that may ask."""
+        """Answer a preflight request; None if it is not one, or its origin is not allowed."""
         if request.method != "OPTIONS" or not request.header("access-control-request-method") or not self.allows(request):
             return None
         return Response(
@@ -52,7 +52,7 @@ class Cors:
         )
 
     def mark(self, request: Request, response: Response) -> None:
-        """Add to a response who may read it. It differs by caller, which caches on the way must know."""
+        """Add the CORS headers to a response, and `Vary`, because caches must not share it between origins."""
         if not self.origins:
             return
         asked = ["Access-Control-Request-Method", "Access-Control-Request-Headers"] if request.method == "OPTIONS" else []

@@ -1,4 +1,4 @@
-"""Jobs come in: enqueued, or put back. Every change goes through the Broker, as everybody's does."""
+"""Enqueue jobs over HTTP, and put ended ones back. Every change goes through the Broker."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from fusion.web.within import check_job, check_new, seen_jobs, taken
 
 
 class Enqueue:
-    """The calls by which jobs come in. `tasks`: modules whose functions callers may name."""
+    """The routes that enqueue jobs. `tasks`: modules whose functions callers may name."""
 
     def __init__(self, connection: Redis, tasks: Sequence[str]) -> None:
         self._connection, self._tasks = connection, tuple(tasks)
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             change(
                 "/retryTask/",
@@ -145,9 +145,9 @@ class Enqueue:
             self._check_met(request, job.duplicate_of or "")
         due = ABSENT
         if job.duplicate_of == job.id:
-            status = 200  # nothing came into being
+            status = 200  # no new job was made
         elif job.last_status == "scheduled":
-            # max_delay may have had a say
+            # max_delay may have changed the time
             due = (job.scheduled_at() if job.duplicate_of else None) or _due(new, accepted)
         shown = AcceptedView(
             job_id=job.id,
@@ -170,12 +170,12 @@ class Enqueue:
         check_new(self._connection, request, call.queue, new.id, str(new.fields.get("unique_key") or ""), parents)
 
     def _check_met(self, request: Request, other: str) -> None:
-        """Of a job that got the unique key a moment ago no more is told than of one that had it."""
+        """Raise the error of a taken unique key if the caller may not see the job that has just taken it."""
         if other and not seen_jobs(self._connection, request.scope, [other]):
             raise taken()
 
     def _check_same(self, job_id: str, repeat: Once) -> None:
-        """An id made of a key is that key's alone: an ended job of other content must not be written over."""
+        """Raise 409 if the id made from this Idempotency-Key belongs to another request, whose ended job must not be overwritten."""
         (nonce,) = inspector_of(self._connection).fields(job_id, "nonce")
         if nonce is not None and nonce.decode("utf-8", "replace") != repeat.nonce:
             raise HttpError(
@@ -189,5 +189,5 @@ def _due(new: NewJob, accepted: str) -> datetime | None:
 
 
 def _told(request: Request, error: DependencyCycle) -> str:
-    """The error's text; others' jobs are named to those who may see all."""
+    """Return the error's text. It names other jobs only to an unrestricted caller."""
     return str(error) if request.scope.all else str(DependencyCycle.of(error.job_id))

@@ -1,4 +1,4 @@
-"""Requests, responses, and errors that become one."""
+"""Requests, responses, and errors that are turned into responses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fusion.views.base import NOBODY, View, to_json
 if TYPE_CHECKING:
     from fusion.audit import AuditedChange
 
-#: Bytes of a body. The largest payload with what JSON may add to it.
+#: Most bytes of a body: the largest payload plus the overhead of JSON.
 MAX_BODY = 2 * defaults.MAX_PAYLOAD
 #: Seconds after which a client may try again when Redis can't be reached, or a queue is full.
 RETRY_AFTER = 5
-#: Characters of an error's message: it may quote what was sent.
+#: Most characters of an error's message, which may quote the request.
 _LONGEST_MESSAGE = 500
 
 REASONS = {
@@ -51,7 +51,7 @@ REASONS = {
 
 
 class HttpError(Exception):
-    """Ends a request with this answer. `code` is for programs and stays, `message` is for people and names the fix."""
+    """Ends a request with this answer. `code` is for programs and never changes; `message` is for people and names the fix."""
 
     def __init__(
         self, status: int, code: str, message: str, *, field: str = "", headers: Mapping[str, str] | None = None
@@ -62,20 +62,20 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The caller: its name for the logs, what it may do, and with which queues."""
+    """The caller: its name for the logs, its scopes, and the queues that it may see."""
 
     name: str
     scopes: frozenset[str]
     scope: Scope = EVERYTHING
-    #: Nobody gave a token: the service was started without.
+    #: True without a token: the service was started without authentication.
     anonymous: bool = False
-    #: As records of changes name them, if not `token:NAME`: a user of the application in which the dashboard is mounted.
+    #: The name in the audit, if not `token:NAME`: that of a user of the application in which the dashboard is mounted.
     called: str = ""
 
 
 @dataclass(slots=True)
 class Request:
-    """`path` without the prefix under which the service is mounted; header names in lower case; `read(n)` gives up to n bytes of the body."""
+    """A request. `path` is without the prefix of the mount, header names are in lower case, `read(n)` returns up to n bytes of the body."""
 
     method: str
     path: str
@@ -83,25 +83,25 @@ class Request:
     query: str = ""
     prefix: str = ""
     client: str = ""
-    #: Bytes announced; None if the length is not known beforehand.
+    #: Announced bytes of the body; None if unknown.
     length: int | None = 0
     read: Callable[[int], bytes] = lambda size: b""
-    #: What the server or the application around it said of the request: the WSGI environ, or the ASGI scope.
+    #: The request as the server or the surrounding application passed it: the WSGI environ, or the ASGI scope.
     origin: Mapping[str, Any] = field(default_factory=dict)
     max_body: int = MAX_BODY
     params: dict[str, str] = field(default_factory=dict)
     actor: Actor | None = None
-    #: What a change was about, for the audit: a job or a queue.
+    #: The job or queue that a change concerns, for the audit.
     target: str = ""
-    #: Of a change: its entry in the audit, to be told how many it changed, and of which queues.
+    #: The audit entry of a change; the handler adds the number of changed things and their queues.
     entry: AuditedChange | None = None
 
     def header(self, name: str) -> str:
-        """The value of a header, by its name in lower case; empty without it."""
+        """Return the value of a header by its name in lower case; empty if missing."""
         return self.headers.get(name, "")
 
     def args(self) -> dict[str, str]:
-        """The query, the last of each name."""
+        """Return the query parameters; of a repeated name, the last."""
         try:
             found = parse_qs(self.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -110,22 +110,22 @@ class Request:
 
     @property
     def scope(self) -> Scope:
-        """The queues that the caller may see: none without an actor."""
+        """The queues that the caller may see; none without an actor."""
         return self.actor.scope if self.actor else Scope(())
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What the caller may do: nothing without an actor."""
+        """The scopes of the caller; empty without an actor."""
         return self.actor.scopes if self.actor else NOBODY
 
     def who(self) -> str:
-        """The caller, as the audit names it: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
+        """The caller's name in the audit: `token:NAME`, or `anonymous@ADDRESS` if the service needs no token."""
         if self.actor is None or self.actor.anonymous:
             return f"anonymous@{plain(self.client, 100) or 'unknown'}"
         return self.actor.called or f"token:{self.actor.name}"
 
     def require(self, scope: str) -> None:
-        """403 unless the actor has this scope."""
+        """Raise 403 unless the actor has this scope."""
         if self.actor is None or scope not in self.actor.scopes:
             raise HttpError(
                 403,
@@ -135,7 +135,7 @@ class Request:
             )
 
     def body(self) -> bytes:
-        """All of it; 413 if it is over `max_body`, however it was sent."""
+        """Return the whole body; 413 if it is over `max_body`, whether its length was announced or not."""
         if self.length is not None and self.length > self.max_body:
             raise self._too_large()
         raw = self.read(self.max_body + 1)
@@ -151,20 +151,22 @@ class Request:
         )
 
     def json(self) -> dict[str, Any]:
-        """The body as one JSON object, read as strictly as job data: no NaN, no key twice, no deep nesting. Else 400, 413 or 415."""
+        """Return the body as one JSON object. It is read as strictly as job data: no NaN, no repeated key, no deep nesting. Else 400, 413 or 415."""
         kind = self.header("content-type").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a browser's form can't say so: what needs no preflight changes nothing
+        if (
+            kind != "application/json"
+        ):  # a browser's form can't send this type, so no request without a preflight changes anything
             raise HttpError(415, "not_json", "send Content-Type: application/json")
         try:
             found = JSONSerializer().parse(self.body())
         except DeserializationError as error:
-            raise HttpError(400, "bad_json", f"the body is not JSON as it should be: {error}") from None
+            raise HttpError(400, "bad_json", f"the body is not valid JSON: {error}") from None
         if not isinstance(found, dict):
             raise HttpError(400, "bad_json", "the body is no JSON object; send {...}")
         return found
 
     def told(self, *names: str) -> dict[str, Any]:
-        """What a body that may be missing says: these fields and no others. HttpError as `json`, and 422 that names the field."""
+        """Return the fields of an optional body, which may have only these names. HttpError as for `json`, and 422 for an unknown field."""
         body = {} if self.length == 0 else self.json()
         if unknown := sorted(body.keys() - {*names}):
             name = unknown[0][:80]
@@ -176,8 +178,8 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer: status, body and headers. `document`: what the body says, if it is JSON. `parts`: in place of the body what is sent part by
-    part; its length is not known beforehand."""
+    """An answer: status, body and headers. `document`: the content of the body, if it is JSON. `parts`: replaces the body with chunks whose
+    total length is unknown."""
 
     status: int = 200
     body: bytes = b""
@@ -187,7 +189,7 @@ class Response:
 
     @classmethod
     def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-        """An answer whose body is this document."""
+        """Return an answer whose body is this document."""
         body = json.dumps(document, allow_nan=False).encode() + b"\n"
         return cls(status, body, {"Content-Type": "application/json", **(headers or {})}, document)
 
@@ -195,12 +197,12 @@ class Response:
     def view(
         cls, shown: View, status: int = 200, headers: Mapping[str, str] | None = None, scopes: frozenset[str] = NOBODY
     ) -> Response:
-        """An answer whose body is this view. `scopes`: of the caller, if it asked for details and may see them."""
+        """Return an answer whose body is this view. `scopes`: those of a caller who asked for details and may see them."""
         return cls.json(to_json(shown, scopes), status, headers)
 
     @classmethod
     def of(cls, error: HttpError) -> Response:
-        """The answer that tells an error."""
+        """Return the answer for an error."""
         told = {"code": error.code, "message": str(error)[:_LONGEST_MESSAGE]}
         if error.field:
             told["field"] = error.field
@@ -208,11 +210,11 @@ class Response:
 
     @property
     def status_line(self) -> str:
-        """Like `200 OK`."""
+        """The status line, like `200 OK`."""
         return f"{self.status} {REASONS.get(self.status, 'Status')}"
 
     def header_list(self) -> list[tuple[str, str]]:
-        """For a gateway. ValueError for a name or value that would break out of its line."""
+        """Return the headers for a gateway. ValueError for a name or value with a line break or another forbidden character."""
         length = [] if self.parts is not None or self.status in (204, 304) else [("Content-Length", str(len(self.body)))]
         pairs = [*self.headers.items(), *length]
         for name, value in pairs:
@@ -226,18 +228,18 @@ def _is_plain(text: str) -> bool:
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """`text` for one line of a log: what is not printable ASCII escaped, cut at `limit`."""
+    """Return `text` for one line of a log: cut at `limit`, with everything but printable ASCII escaped."""
     shown = text[:limit].encode("unicode_escape").decode("ascii")
     return shown[:limit] + ("..." if len(text) > limit or len(shown) > limit else "")
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a sentence, sorted."""
+    """Return the names, sorted, for a sentence."""
     return ", ".join(sorted(names))
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or false, of a body or a query; HttpError 422 for anything else."""
+    """Return a boolean of a body or a query; HttpError 422 for anything else."""
     known = {True: True, False: False, "1": True, "true": True, "0": False, "false": False}
     if not isinstance(value, bool | str) or value not in known:
         raise HttpError(422, "invalid_value", f"{name}: use true or false", field=name)
@@ -245,7 +247,7 @@ def flag(value: Any, name: str) -> bool:
 
 
 def whole(args: dict[str, str], name: str, default: int, most: int) -> int:
-    """A whole number of the query; HttpError 422 for anything else."""
+    """Return a whole number of the query, up to `most`; HttpError 422 for anything else."""
     raw = args.get(name, str(default))
     if not (raw.isascii() and raw.isdigit() and len(raw) < 12 and int(raw) <= most):
         raise HttpError(422, "invalid_value", f"{name}: use a whole number from 0 to {most}", field=name)

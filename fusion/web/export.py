@@ -1,4 +1,4 @@
-"""Lists as files: `?format=csv` or `jsonl`, page after page of what the route itself shows, and so masked and restricted as that is."""
+"""Export lists as files with `?format=csv` or `jsonl`. The rows come page by page from the route itself, with its masks and restrictions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route
 
 FORMATS = ("json", "csv", "jsonl")
-#: Rows of a file, unless `limit` says how many; and the most.
+#: Rows of a file without `limit`, and the most.
 ROWS, MOST = 10_000, 100_000
 #: Rows that are read at a time.
 _PAGE = 500
 _KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
-#: What a spreadsheet takes for the beginning of a formula.
+#: Characters that a spreadsheet takes for the beginning of a formula.
 _FORMULA = frozenset("=+-@")
 
 
 def exported(route: Route, request: Request) -> Response:
-    """The answer of a route, as a file if `format` asks for one. HttpError 422 for another format, and for one of what is no list."""
+    """Return the answer of a route, as a file if `format` asks for one. HttpError 422 for an unknown format, or if the answer is no list."""
     wanted = request.args().get("format", "json")
     if wanted == "json":
         return route.handler(request)
@@ -42,7 +42,7 @@ def exported(route: Route, request: Request) -> Response:
 def _rest(
     route: Route, request: Request, rows: list[dict[str, Any]], more: dict[str, str], left: int
 ) -> Iterator[list[dict[str, Any]]]:
-    """Page after page; one may be empty and not the last."""
+    """Yield the rows page by page. A page may be empty and not the last."""
     while True:
         if rows:
             yield rows[:left]
@@ -53,7 +53,7 @@ def _rest(
 
 
 def _page(route: Route, request: Request, limit: int, more: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Some rows, and what asks for those behind them; nothing if there are none."""
+    """Return some rows, and the parameters for the next page; empty if there is none."""
     assert route.rows is not None
     names = {param.name: param.most for param in route.params}
     limit = max(1, min(limit, _PAGE, names.get("limit") or _PAGE))
@@ -77,7 +77,7 @@ def _as_lines(pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
 
 
 def _as_csv(pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
-    """The columns are those of the first page; what is no text or number is JSON in its cell."""
+    """Yield the rows as CSV. The columns are those of the first page; a value that is no text or number is written as JSON."""
     columns: list[str] = []
     for rows in pages:
         if not columns:
@@ -93,7 +93,7 @@ def _lines(rows: Iterable[list[Any]]) -> bytes:
 
 
 def cell(value: Any) -> str:
-    """As a spreadsheet may be given it: on one line, without characters that are not seen, and no formula."""
+    """Return a value that is safe in a spreadsheet: on one line, without invisible characters, and not a formula."""
     if value is None:
         return ""
     if isinstance(value, (bool, int, float)):

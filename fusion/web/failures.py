@@ -1,4 +1,4 @@
-"""Failed jobs by what went wrong, over HTTP: `/api/v1/failures`."""
+"""Failed jobs grouped by error, over HTTP: `/api/v1/failures`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fusion.views.failure import FailureGroupView, FailuresView, FailureView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
 
-#: Groups, and jobs of one, of one page.
+#: Groups of one page, and jobs of a group: the default and the most.
 _PAGE, _LARGEST_PAGE = 50, 1000
 _GROUPS, _JOBS = (paging(rows, _PAGE, _LARGEST_PAGE) for rows in ("Groups", "Jobs"))
-_SINCE = Param("since", "Only groups in which something failed since: a time, or an age like 1h.")
+_SINCE = Param("since", "Only groups with a failure since then: a time, or an age like 1h.")
 
 
 class Failures:
-    """The calls about failure groups. A token that is restricted to some queues gets groups of the failed jobs of these alone: counts of what
-    a look at the newest finds, not those that the fleet keeps."""
+    """The routes of failure groups. For a token that is restricted to some queues, the groups are counted from the newest failed jobs of these
+    queues, and not taken from the fleet's own counts."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             Route(
                 "GET",
@@ -46,7 +46,7 @@ class Failures:
         ]
 
     def listed(self, request: Request) -> Response:
-        """Show a page of failure groups, the one in which something failed last first."""
+        """Show a page of failure groups, the one with the latest failure first."""
         (offset, limit), inspector = _page(request), failure_inspector_of(self._connection)
         now = inspector.now()
         since = _since(request, now)
@@ -60,7 +60,7 @@ class Failures:
         return Response.view(FailuresView(groups=groups, total=total, offset=offset, complete=complete))
 
     def one(self, request: Request) -> Response:
-        """Show one group: how many failed in each minute of the last 24 hours, and a page of its jobs, the last one first."""
+        """Show one group: how many failed in each minute of the last 24 hours, and a page of its jobs, the newest first."""
         (offset, limit), inspector = _page(request), failure_inspector_of(self._connection)
         name = request.target = request.params["id"]
         now = inspector.now()

@@ -1,4 +1,4 @@
-"""What became of the jobs of all queues, step by step: `/api/v1/history`."""
+"""The outcomes of the jobs of all queues, by minute or hour: `/api/v1/history`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fusion.web.calls import read_since
 from fusion.web.exchange import Request, Response
 from fusion.web.routing import Param, Route
 
-#: Queues that are added up: the busiest. Each has a key of some thousand fields for an hour.
+#: Most queues that are added up, the busiest ones. Each has a key with some thousand fields for an hour.
 MOST = 50
-_SINCE = (Param("since", "Of so long: by minute up to 1d, else by hour up to 30d.", default="1h"),)
+_SINCE = (Param("since", "How far back: by minute up to 1d, else by hour up to 30d.", default="1h"),)
 
 
 class History:
-    """The history of all queues that somebody may see, added up."""
+    """The history of all queues that the caller may see, added up."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             Route(
                 "GET",
@@ -40,7 +40,7 @@ class History:
         ]
 
     def history(self, request: Request) -> Response:
-        """Show how many jobs ended in each minute or hour, and how long they had waited: of all queues together, of very many the busiest."""
+        """Show how many jobs ended in each minute or hour, and how long they had waited: of all queues together, or of the busiest ones."""
         looking, _ = forgiving(self._connection)
         inspector, since = inspector_of(looking), read_since(request.args().get("since", "1h"))
         every = inspector.history_names("queue")

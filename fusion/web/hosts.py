@@ -1,4 +1,4 @@
-"""Which Host a request may name. A page of another site that has its name resolved to this machine names its own (DNS rebinding)."""
+"""Check the Host header of requests. This stops DNS rebinding: a site whose name resolves to this machine sends its own name as Host."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Hosts:
-    """`names`: hosts without port; `.example.com` also stands for all below it, `*` for any."""
+    """`names`: hosts without port; `.example.com` includes all subdomains, `*` means any host."""
 
     def __init__(self, names: Iterable[str] = LOOPBACK) -> None:
         self.names = frozenset(name.lower() for name in names)
 
     def check(self, header: str) -> None:
-        """421 if the header names none of them."""
+        """Raise 421 if the header names none of them."""
         name = host_of(header)
         if "*" in self.names or (name and (name in self.names or any(_below(name, parent) for parent in self.names))):
             return
@@ -30,7 +30,7 @@ def _below(name: str, parent: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """`example.com` of `Example.com:8080`; empty if that is no host at all."""
+    """Return the host of a header: `example.com` for `Example.com:8080`; empty if it is invalid."""
     name, colon, port = header.strip().lower().rpartition(":")
     if not colon or header.endswith("]"):
         name, port = header.strip().lower(), ""

@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: the same request sent twice is done once, and answered alike.
+"""`Idempotency-Key`: a request that is sent twice takes effect once, and both times gets the same answer.
 
-Nothing is stored for it. The key gives the job its id, and key and content together the nonce by which the enqueueing script knows a repetition:
-it holds as long as the job is kept.
+Nothing extra is stored. The job's id is derived from the key; the nonce, by which the enqueue script detects a repetition, is derived from
+key and content. So the key is remembered as long as the job is kept.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LONGEST = 255
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """`job_id` is empty without a key; the nonce is then a new one."""
+    """The id and nonce of a request. Without a key `job_id` is empty, and the nonce is a new one."""
 
     job_id: str
     nonce: str
 
 
 def once(request: Request, body: Mapping[str, Any]) -> Once:
-    """Of this request. Keys of different tokens don't meet. 400 for a key that can't be one."""
+    """Return the id and nonce for this request. Different tokens may use the same key. 400 for an invalid key."""
     key = request.header("idempotency-key")
     if not key:
         return Once("", new_nonce())

@@ -36,12 +36,12 @@ from fusion.web.openapi.shapes import TEXT, fields, maybe, none_or
 from fusion.web.routing import Body, Param, Route, change
 from fusion.web.within import check_job, check_new, check_sound, seen_jobs, taken
 
-#: What of a job may be asked for beside what everybody sees: what it is about needs `operate`.
+#: Further parts of a job that a request may ask for; its data need the scope `operate`.
 INCLUDES = ("events", "result", "arguments", "trace")
 _INCLUDE = Param(
     "include",
-    "With commas between them: `events`, those of it that the stream still has, and by them its timeline; for tokens with operate `result`, the "
-    "result, reason and runs as they are; `arguments`, and texts of errors, masked; `trace`, the traceback, masked.",
+    "Names with commas between them. `events`: its events that are still in the stream, which also complete its timeline. Only for tokens with "
+    "operate: `result`: the result, reason and runs, unmasked; `arguments`: the arguments and error texts, masked; `trace`: the masked traceback.",
 )
 _LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
 _PURGE = Param("purge", "For good, not into the trash.", "boolean")
@@ -58,13 +58,13 @@ _EDIT = Body(
 
 
 class OneJob:
-    """The calls about one job. `tasks`: modules whose functions callers may name, and so may have run with arguments of their own."""
+    """The routes of one job. `tasks`: modules whose functions callers may run with arguments of their own."""
 
     def __init__(self, connection: Redis, tasks: Sequence[str] = ()) -> None:
         self._connection, self._tasks = connection, tuple(tasks)
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         one = "/api/v1/jobs/{id}"
         return [
             Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer=JobView, by_queue=True),
@@ -102,7 +102,7 @@ class OneJob:
         ]
 
     def job(self, request: Request) -> Response:
-        """Show all that is known of one job; what it is about only to who may operate."""
+        """Show all details of one job; its data only to callers with the scope operate."""
         include = {part for part in request.args().get("include", "").split(",") if part}
         if unknown := sorted(include - {*INCLUDES}):
             told = f"include: {unknown[0][:80]!r} is not known; use include={listed(INCLUDES)}"
@@ -134,19 +134,19 @@ class OneJob:
             raise HttpError(404, "no_such_job", str(error)) from None
 
     def cancel(self, request: Request) -> Response:
-        """Let a job not run: 200 if it waited and is canceled, 202 if it runs and will not be tried again."""
+        """Cancel a job: 200 if it waited and is canceled, 202 if it runs and will not be retried."""
         with self._named(request) as job:
             answer = job.cancel()
         return _called_off(job.id, answer)
 
     def stop(self, request: Request) -> Response:
-        """End a job: 200 if it waited and is stopped, 202 if it runs and its worker was told."""
+        """Stop a job: 200 if it waited and is stopped, 202 if it runs and its worker was sent the command."""
         with self._named(request) as job:
             answer = job.stop()
         return _called_off(job.id, answer)
 
     def requeue(self, request: Request) -> Response:
-        """Have an ended job start over, behind those that wait; once for each Idempotency-Key."""
+        """Requeue an ended job, behind those that wait; once for each Idempotency-Key."""
         nonce = once(request, {}).nonce
         with self._named(request) as job:
             try:
@@ -174,7 +174,7 @@ class OneJob:
         return Response.view(shown, 201, {"Location": f"{request.prefix}/api/v1/jobs/{made.id}"})
 
     def _is_made(self, repeat: Once) -> bool:
-        """Say whether this very request made its copy before. 409 if the key was another request's."""
+        """Return True if this same request has made its copy before. 409 if its key belongs to another request."""
         (nonce,) = inspector_of(self._connection).fields(repeat.job_id, "nonce")
         if nonce is not None and text(nonce) != repeat.nonce:
             raise HttpError(
@@ -199,7 +199,7 @@ class OneJob:
             raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
 
     def delete(self, request: Request) -> Response:
-        """Delete a job that does not run; the trash keeps it for an hour, unless `purge`."""
+        """Delete a job that is not running. The trash keeps it for an hour, unless `purge`."""
         asked = request.args() if request.method == "DELETE" else request.told("purge")
         purge = flag(asked.get("purge", False), "purge")
         with self._named(request) as job:
@@ -209,7 +209,7 @@ class OneJob:
 
     @contextmanager
     def _named(self, request: Request) -> Iterator[Job]:
-        """The job that the path names; what can't be done with it is answered."""
+        """Yield the job that the path names, and turn errors of the block into answers."""
         try:
             request.target = check_job_id(request.params["id"])
             yield Job(check_job(self._connection, request, request.target), {}, self._connection)

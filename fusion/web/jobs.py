@@ -1,4 +1,4 @@
-"""Jobs over HTTP: `/api/v1/jobs`, those that a query means."""
+"""Search of jobs over HTTP: `/api/v1/jobs`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fusion.web.within import told
 
 _PAGE = 50
 _PARAMS = (
-    Param("query", "Which jobs, like `state:failed error:Timeout newer:1h`; all without it."),
+    Param("query", "The query, like `state:failed error:Timeout newer:1h`; without it all jobs."),
     Param("limit", "Jobs of one page.", "integer", _PAGE, LARGEST_PAGE),
-    Param("after", "Where the page before ended, as it said."),
+    Param("after", "The `after` of the page before."),
 )
 
 
 class Jobs:
-    """The calls about jobs."""
+    """The routes that search jobs."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [Route("GET", "/api/v1/jobs", self.listed, "read", "jobs", _PARAMS, answer=JobsView, by_queue=True, rows="jobs")]
 
     def listed(self, request: Request) -> Response:
-        """Show a page of the jobs that a query means."""
+        """Show a page of the jobs that a query matches."""
         args = request.args()
         looking, broken = forgiving(self._connection)
         limit = max(1, whole(args, "limit", _PAGE, LARGEST_PAGE))

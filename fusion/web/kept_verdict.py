@@ -1,4 +1,4 @@
-"""The verdict for a probe that anybody may ask, as often as they like: made every few seconds at most, and told in a word."""
+"""The verdict for a public probe: one word, computed at most every few seconds, however often it is called."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fusion.doctor.look import Look
 from fusion.doctor.verdict import Word, verdict
 from fusion.settings import get_settings
 
-#: Seconds for which a verdict is told.
+#: Seconds for which a verdict is cached.
 KEPT = 5.0
 
 
 class KeptVerdict:
-    """`healthy`, `strained`, `unhealthy`, no names: the caller has no token."""
+    """The cached verdict: `healthy`, `strained` or `unhealthy`. It has no names in it, because the caller has no token."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection, self._lock = connection, threading.Lock()
@@ -25,7 +25,7 @@ class KeptVerdict:
         self._until = 0.0
 
     def word(self) -> Word | Literal["unknown"]:
-        """The verdict of now or of a few seconds ago; the last one while another thread makes it. Raises what Redis raises."""
+        """Return a verdict that is a few seconds old at most; an older one while another thread computes the next. Raises errors of Redis."""
         if time.monotonic() < self._until or not self._lock.acquire(blocking=False):
             return self._word
         try:

@@ -1,4 +1,4 @@
-"""Concurrency keys over HTTP: `/api/v1/keys`. They are the fleet's: no token for some queues sees them."""
+"""Concurrency keys over HTTP: `/api/v1/keys`. Keys belong to the whole fleet, so a token for some queues can't see them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fusion.web.within import check_sound
 
 _PAGE, _LARGEST_PAGE, _MOST = 100, 1000, 1_000_000
 _PARAMS = (Param("stuck", "`1`: only those that are stuck.", choices=("0", "1")), *paging("Keys", _PAGE, _LARGEST_PAGE))
-#: Keys that are read in one go.
+#: Keys that are read at a time.
 _CHUNK = 100
 
 _LIMIT = Body("KeyLimit", fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))))
@@ -31,13 +31,13 @@ _JOB_ID = Body("JobId", fields(job_id=TEXT))
 
 
 class ConcurrencyKeys:
-    """The calls about concurrency keys."""
+    """The routes of concurrency keys."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where. The verb stands last, since a key may have a `/` in it."""
+        """Return the routes. The verb stands last, because a key may contain a `/`."""
         path = "/api/v1/keys/{key}"
         return [
             Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer=KeysView, rows="keys"),
@@ -50,7 +50,7 @@ class ConcurrencyKeys:
         ]
 
     def listed(self, request: Request) -> Response:
-        """Show a page of the keys, those used last first."""
+        """Show a page of the keys, the most recently used first."""
         args, (looking, _) = request.args(), forgiving(self._connection)
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         inspector = limit_inspector_of(looking)
@@ -64,7 +64,7 @@ class ConcurrencyKeys:
         return Response.view(KeysView(keys=[KeyView.of(info) for info in found], offset=offset))
 
     def key_stats(self, request: Request) -> Response:
-        """Show one concurrency key: its limit, its slots, how many wait and what became of its jobs. The key of a function is its name."""
+        """Show one concurrency key: its limit, its slots, how many wait and the outcomes of its jobs. The key of a function is its name."""
         looking, broken = forgiving(self._connection)
         found = limit_inspector_of(looking).stats(request.params["key"])
         if found is None:
@@ -73,12 +73,15 @@ class ConcurrencyKeys:
         return Response.view(KeyStatsView.of_stats(found))
 
     def limit(self, request: Request) -> Response:
-        """Let so many jobs of a key run at once, or start in a time, whatever they say; null takes it back."""
+        """Set how many jobs of a key may run at once, or start in a time, whatever the jobs declare; null removes the setting."""
         key, body = self._key(request), request.json()
         _known(body, "max_concurrent", "rate")
         if not body:
             raise HttpError(
-                422, "invalid_value", "send max_concurrent, rate or both; null goes by what the jobs say", field="max_concurrent"
+                422,
+                "invalid_value",
+                "send max_concurrent, rate or both; with null the jobs' own values apply",
+                field="max_concurrent",
             )
         most, given = body.get("max_concurrent"), body.get("rate")
         if most is not None and not (type(most) is int and 1 <= most <= _MOST):
@@ -97,13 +100,13 @@ class ConcurrencyKeys:
         return self._shown(key)
 
     def pause(self, request: Request) -> Response:
-        """Let no job of a key be started, for a time or until `resume`."""
+        """Pause a key: none of its jobs is started, for a time or until `resume`."""
         key, wish = self._key(request), read_pause(request.json())
         limit_broker_of(self._connection).pause_limit(key, wish.duration, by=request.who(), reason=wish.reason)
         return self._shown(key)
 
     def resume(self, request: Request) -> Response:
-        """Let jobs of a key be started again, and of one that a task holds back."""
+        """Resume a key that is paused, or that a task holds back."""
         key = self._key(request)
         if limit_inspector_of(self._connection).limits([key])[0] is None:
             raise _missing()
@@ -111,7 +114,7 @@ class ConcurrencyKeys:
         return self._shown(key)
 
     def release(self, request: Request) -> Response:
-        """Take the slot of a job that runs: others of the key may start, and the job runs on."""
+        """Release the slot of a running job: others of the key may start, and the job runs on."""
         key, body = self._key(request), request.json()
         _known(body, "job_id")
         try:

@@ -1,4 +1,4 @@
-"""Holds off clients that keep trying wrong tokens."""
+"""Block clients that keep trying wrong tokens."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-#: Wrong tokens that one client may try within a window of so many seconds.
+#: Wrong tokens that one client may try within a window, and the window in seconds.
 ATTEMPTS = 10
 WINDOW = 60.0
-#: Clients remembered; one more, and the one that failed longest ago is forgotten.
+#: Clients remembered at most. Above that, the client that failed longest ago is forgotten.
 _CLIENTS = 10_000
 
 
 class FailureLimiter:
-    """Counts failures per client in fixed windows: an IPv4 address, or the /64 of an IPv6 one, of which a client has all."""
+    """Counts failures per client in fixed windows. A client is an IPv4 address or an IPv6 /64, all of which belongs to one client."""
 
     def __init__(self, attempts: int = ATTEMPTS, window: float = WINDOW, clock: Callable[[], float] = time.monotonic) -> None:
         self._attempts, self._window, self._clock = attempts, window, clock
@@ -25,7 +25,7 @@ class FailureLimiter:
         self._lock = threading.Lock()
 
     def failed(self, client: str) -> int:
-        """Note a failure. Whole seconds until the client may try again; 0 if it may at once."""
+        """Count a failure. Return the whole seconds until the client may try again; 0 if it may at once."""
         key, now = network(client), self._clock()
         with self._lock:
             began, count = self._failures.pop(key, (now, 0))
@@ -38,7 +38,7 @@ class FailureLimiter:
 
 
 def network(client: str) -> str:
-    """Whose address this is: an IPv4 one, or the /64 of an IPv6 one."""
+    """Return the client of an address: an IPv4 address itself, or the /64 of an IPv6 address."""
     try:
         address = ipaddress.ip_address(client.partition("%")[0])
     except ValueError:

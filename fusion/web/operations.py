@@ -1,4 +1,4 @@
-"""Operations on all that a query matches, over HTTP: `/api/v1/operations`. They are begun here, and carried on by workers and schedulers."""
+"""Bulk operations over HTTP: `/api/v1/operations`. They are started here; workers and schedulers run them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fusion.web.openapi.shapes import FLAG, fields, maybe, one_of
 from fusion.web.routing import Body, Route, change, paging
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-#: Operations of one page.
+#: Operations of one page: the default and the most.
 _PAGE, _LARGEST_PAGE = 100, 1000
-#: Seconds for which an answer is held up to count what matches.
+#: Seconds that an answer may take to count the matching jobs.
 _COUNTING = 5.0
 _FIELDS = ("action", "query", "dry_run", "reason", "priority", "purge")
 
@@ -32,21 +32,21 @@ _OPERATE = Body(
         action=one_of(*ACTIONS),
         query={"type": "string", "description": "Which jobs; without a state: those of the action's own states."},
         dry_run=maybe(FLAG),
-        reason=maybe({"type": "string", "description": "Of quarantine: why."}),
-        purge=maybe({"type": "boolean", "description": "Of delete: for good, not into the trash."}),
-        priority=maybe({"description": "Of reprioritise: high, moderate, low or 0 to 255."}),
+        reason=maybe({"type": "string", "description": "For quarantine: the reason."}),
+        purge=maybe({"type": "boolean", "description": "For delete: for good, not into the trash."}),
+        priority=maybe({"description": "For reprioritise: high, moderate, low or 0 to 255."}),
     ),
 )
 
 
 class Operations:
-    """The calls about operations."""
+    """The routes of operations."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         path, pages = "/api/v1/operations", paging("Operations", _PAGE, _LARGEST_PAGE)
         return [
             change(
@@ -65,8 +65,8 @@ class Operations:
         ]
 
     def begin(self, request: Request) -> Response:
-        """Begin an operation (202), or with `dry_run` say what it would come to (200). Of a token for some queues it takes only jobs of these.
-        Once for each Idempotency-Key."""
+        """Start an operation (202), or with `dry_run` show what it would change (200). With a token for some queues it takes only jobs of these.
+        Takes effect once for each Idempotency-Key."""
         body = request.json()
         repeat = once(request, body)
         if extra := sorted(set(body) - set(_FIELDS)):
@@ -113,7 +113,7 @@ class Operations:
         return self._begun(request, self._made(repeat) or self._find(request, operation))
 
     def _made(self, repeat: Once) -> Operation | None:
-        """The operation that this very request began before; 409 if its key was another request's."""
+        """Return the operation that this same request started before, if any; 409 if its key belongs to another request."""
         found = desk.find(self._connection, repeat.job_id) if repeat.job_id else None
         if found is not None and found.nonce != repeat.nonce:
             raise HttpError(
@@ -126,7 +126,7 @@ class Operations:
         return Response.view(self._view(found), 202, {"Location": f"{request.prefix}/api/v1/operations/{found.id}"})
 
     def listed(self, request: Request) -> Response:
-        """Show a page of operations: those that run, then those that ended last. A token for some queues sees those that were begun within them."""
+        """Show a page of operations: running ones, then the most recently ended. A token for some queues sees those that are limited to these."""
         args = request.args()
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         if request.scope.all:
@@ -138,11 +138,11 @@ class Operations:
         return Response.view(OperationsView(operations=views_of(self._connection, found), total=total, offset=offset))
 
     def one(self, request: Request) -> Response:
-        """Show one operation, how far it is, what it left out and why."""
+        """Show one operation: its progress, what it left out, and why."""
         return Response.view(self._view(self._find(request, request.params["id"])))
 
     def cancel(self, request: Request) -> Response:
-        """Have an operation change no further job."""
+        """Cancel an operation: it changes no further job."""
         name = request.target = request.params["id"]
         action = self._find(request, name).action
         if action in ACTIONS:

@@ -1,4 +1,4 @@
-"""An ended job goes back to its queue later: what `POST /retryTask/` and `wrappers.retry_task` do, in one script call."""
+"""Put an ended job back into its queue after a delay, in one script call. `POST /retryTask/` and `wrappers.retry_task` use it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
 from fusion.store.layout.names import check_job_id
 
-#: Seconds until a task that was put back may run.
+#: Seconds until a job that was put back may run.
 DELAY = 120.0
 
 
 def put_back(job_id: str, *, delay: float = DELAY, nonce: str = "", connection: Redis | None = None) -> None:
-    """Have a failed, canceled or stopped job start over in `delay` seconds, in the queue it came from and at its old priority.
+    """Schedule a failed, canceled or stopped job to start over in `delay` seconds, in its original queue and at its old priority.
 
-    It is scheduled at once and can't be claimed before; of two calls one does it, and the other is told that the job is `scheduled`.
-    The same `nonce` again is a repetition and no error, whatever became of the job since. NoSuchJobError if it is gone, InvalidJobOperation
-    for any other state, DuplicateJob if another has its unique key by now, DependencyCycle if it would wait for itself,
-    InvalidName for what is no job id, ValueError for a negative delay.
+    It is scheduled at once and can't be claimed before. Of two calls one does it, and the other gets the error that the job is `scheduled`.
+    A call with the same `nonce` is a repetition and no error, whatever has happened to the job since. Raises NoSuchJobError if it is gone,
+    InvalidJobOperation for any other state, DuplicateJob if another job has its unique key now, DependencyCycle if it would wait for itself,
+    InvalidName for an invalid job id, ValueError for a negative delay.
     """
     connection = connection if connection is not None else get_current_connection()
     seconds, nonce = to_delay(delay, "delay"), nonce or new_nonce()

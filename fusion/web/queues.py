@@ -28,24 +28,24 @@ from fusion.web.routing import Param, Route, change, paging
 from fusion.web.within import check_sound, told
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
-#: Queues of one page.
+#: Queues of one page: the default and the most.
 _PAGE, _LARGEST_PAGE = 100, 1000
-#: Seconds for which one request empties a queue.
+#: Seconds that one request may spend on emptying a queue.
 _EMPTYING = 10.0
 
 _PAGING = paging("Queues", _PAGE, _LARGEST_PAGE)
-_DEPTHS = Param("since", "Also how many jobs waited in each minute of so long (`depths`): 1h, up to 1d.")
-_SINCE = (Param("since", "The history of so long, and percentiles: 1h, up to 30d."),)
+_DEPTHS = Param("since", "Also show how many jobs waited in each minute of this last time (`depths`): 1h, up to 1d.")
+_SINCE = (Param("since", "Also show the history of this last time, and percentiles: 1h, up to 30d."),)
 
 
 class Queues:
-    """The calls about queues."""
+    """The routes of queues."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             Route(
                 "GET",
@@ -124,7 +124,7 @@ class Queues:
             QueueListedView.of(info, moment, per_minute=flow_of(flow), depths=depth)
             for info, flow, depth in zip(infos, flows, depths, strict=True)
         ]
-        keyless = [KeylessView.of(one) for one in inspector.keyless()] if request.scope.all else []  # of no queue
+        keyless = [KeylessView.of(one) for one in inspector.keyless()] if request.scope.all else []  # not about a single queue
         broken_keys = told(request.scope, broken)
         return Response.view(QueuesView(queues=queues, total=len(names), offset=offset, keyless=keyless, broken=broken_keys))
 
@@ -155,7 +155,7 @@ class Queues:
         return Response.view(QueueStatsView.of_stats(stats, steps))
 
     def pause(self, request: Request) -> Response:
-        """Let no job of a queue be started, for a time or until `resume`."""
+        """Pause a queue: none of its jobs is started, for a time or until `resume`."""
         queue, wish = self._known(request), read_pause(request.json())
         by = request.actor.name if request.actor else ""
         broker_of(self._connection).pause(queue, wish.duration, by=by, reason=wish.reason)
@@ -163,15 +163,15 @@ class Queues:
         return Response.view(QueueView.of(info, inspector_of(self._connection).now()))
 
     def resume(self, request: Request) -> Response:
-        """Start its jobs again; tells of the pause that is over, null if there was none."""
+        """Resume a queue, and show the pause that is over; null if there was none."""
         queue = self._known(request)
         was = broker_of(self._connection).unpause(queue)
         over = PauseView.of(was, inspector_of(self._connection).now()) if was else None
         return Response.view(ResumedView(name=queue, paused=False, was=over))
 
     def empty(self, request: Request) -> Response:
-        """Delete all jobs that wait in a queue; the trash keeps them for an hour, unless `purge`. `more`: jobs are left, as it took long; send the
-        same again."""
+        """Delete all jobs that wait in a queue. The trash keeps them for an hour, unless `purge`. `more`: time ran out and jobs are left; send the
+        request again."""
         purge = flag(request.told("purge").get("purge", False), "purge")
         queue = self._known(request)
         thrown = Trash(self._connection).empty_queue(queue, purge=purge, seconds=_EMPTYING)

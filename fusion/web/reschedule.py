@@ -1,4 +1,4 @@
-"""Other times for jobs that wait for one: `POST /api/v1/jobs/{id}/reschedule`."""
+"""Reschedule jobs that wait for a time: `POST /api/v1/jobs/{id}/reschedule`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Reschedule:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         path = "/api/v1/jobs/{id}/reschedule"
         return [
             change(path, self.move, "reschedule", body=_BODY, answer=RescheduledView, by_queue=True),
         ]
 
     def move(self, request: Request) -> Response:
-        """Have a job that waits for a time, be it a retry's, wait for another: a time with its zone, or how long from now; 0 is now."""
+        """Reschedule a job that waits for a time, or for a retry, to a time with its zone or a delay from now; 0 is now."""
         request.target = request.params["id"]
         body = request.json()
         if unknown := sorted(body.keys() - {"when"}):
@@ -53,7 +53,7 @@ class Reschedule:
 
 
 def _when(given: object) -> datetime | float:
-    """Seconds, or a moment. ValueError for neither."""
+    """Return the given time as seconds from now or as a moment; ValueError for anything else."""
     if isinstance(given, bool) or not isinstance(given, (int, float, str)):
         raise ValueError('use seconds, a text like "5m", or a time with its zone')
     if not isinstance(given, str):

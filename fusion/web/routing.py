@@ -1,4 +1,4 @@
-"""The table of routes: what is answered where, and who may ask."""
+"""The table of routes: paths, handlers and the scopes that callers need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.web.exchange import HttpError, Request, Response, listed
 
 Handler = Callable[[Request], Response]
 
-#: From the weakest; each includes those before it.
+#: Scopes from the weakest; each includes those before it.
 SCOPES = ("read", "operate", "admin")
 #: Methods that change nothing.
 SAFE = frozenset({"GET", "HEAD"})
@@ -21,8 +21,8 @@ SAFE = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One field of a route's query. `kind`: `string`, `integer` (0 to `most`) or `boolean`; `choices`: all it may be; `about`: what it means,
-    as the reference tells it."""
+    """One parameter of a route's query. `kind`: `string`, `integer` (0 to `most`) or `boolean`; `choices`: its allowed values; `about`: its
+    meaning, for the reference."""
 
     name: str
     about: str
@@ -34,7 +34,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body that a route takes: its name in the reference, its JSON Schema. Not `needed`: it may be left out."""
+    """The body of a route's requests: its name in the reference and its JSON Schema. Without `needed` it may be left out."""
 
     name: str
     schema: dict[str, Any]
@@ -43,19 +43,19 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more; with `slashes` any
-    does, if the path is no other's: queues of other programs may have a `/` in their names. `scope`: what a caller needs; None
-    means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too.
+    """One route. In `path`, like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more. With `slashes` every
+    name may stand for several, if no other path matches: queues of other programs may have a `/` in their names. `scope`: the scope that a
+    caller needs; None means that anybody may call it, with any Host. `action` names it in the logs. A GET answers HEAD too.
 
-    `by_queue`: it shows and changes nothing of queues that the caller may not see (`within.py` helps). To a token that is restricted to some
-    queues every other route with a scope is closed.
+    `by_queue`: it never shows or changes anything of queues that the caller may not see (see `within.py`). A token that is restricted to some
+    queues is refused by every other route with a scope.
 
-    `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a
-    parameter `after` or `offset`.
+    `rows`: the field of its answer that is a list. Such a route can be exported with `?format=csv` or `jsonl` (`export.py`), page by page if it
+    has a parameter `after` or `offset`.
 
-    For the reference alone: `params` of the query; the `body` it takes; `answer`: the view, or the union of views, that it answers with, None for any
-    JSON; `statuses` of an answer if all went well; `keyed`: the same request with the same Idempotency-Key is done once; `called`: its
-    name there, if another route has the same action.
+    Only for the reference: `params` of the query; its `body`; `answer`: the view, or the union of views, of its answer, None for any JSON;
+    `statuses` of a successful answer; `keyed`: a repeated request with the same Idempotency-Key takes effect once; `called`: its name there, if
+    another route has the same action.
     """
 
     method: str
@@ -86,17 +86,17 @@ class Route:
 
     @property
     def changes(self) -> bool:
-        """A call of it may change something."""
+        """True if a call of it may change something."""
         return self.method not in SAFE
 
 
 def change(path: str, handler: Handler, action: str, *, method: str = "POST", **more: Any) -> Route:
-    """Make the route of an action: it needs the scope that `kernel.actions` says."""
+    """Make the route of an action, with its scope from `kernel.actions`."""
     return Route(method, path, handler, ACTIONS[action].scope, action, **more)
 
 
 def paging(rows: str, page: int, most: int) -> tuple[Param, ...]:
-    """The parameters of a list that is read by `offset` and `limit`."""
+    """Return the parameters of a list that is read by `offset` and `limit`."""
     return (
         Param("offset", f"{rows} to leave out.", "integer", 0, 10**9),
         Param("limit", f"{rows} of one page.", "integer", page, most),
@@ -104,7 +104,7 @@ def paging(rows: str, page: int, most: int) -> tuple[Param, ...]:
 
 
 class Router:
-    """Finds routes by path and method. ValueError for two of the same."""
+    """Finds routes by path and method. ValueError for two routes with the same path and method."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
@@ -114,12 +114,12 @@ class Router:
             if route.method in methods:
                 raise ValueError(f"two routes for {route.method} {route.path}")
             methods[route.method] = route
-        # Those that end with a verb first: it is no part of the name.
+        # Paths that end with a verb come first, because the verb is no part of the name.
         wide = sorted({route.path for route in self.routes if route.slashes}, key=lambda path: (path.endswith("}"), path))
         self._wide = [(_pattern(path), self._paths[path][1]) for path in wide]
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by method, and what its braces stand for; nothing if there is none."""
+        """Return the routes of a path by method, and the values of its names in braces; both empty if there is no route."""
         for pattern, methods in (*self._paths.values(), *self._wide):
             if found := pattern.fullmatch(path):
                 return methods, found.groupdict()
@@ -127,9 +127,9 @@ class Router:
 
     @staticmethod
     def choose(methods: dict[str, Route], method: str) -> Route:
-        """404 or 405 if there is none."""
+        """Return the route of a method; 404 without any routes, 405 if the method has none."""
         if not methods:
-            raise HttpError(404, "not_found", "there is nothing at this path; docs/http.md lists what there is")
+            raise HttpError(404, "not_found", "there is nothing at this path; docs/http.md lists all paths")
         route = methods.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = listed({*methods, *(["HEAD"] if "GET" in methods else [])})

@@ -14,19 +14,19 @@ from fusion.views.trash import DeletedJobView, PurgedView, RestoredView, TrashVi
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, change, paging
 
-#: Jobs of one page.
+#: Jobs of one page: the default and the most.
 _PAGE, _LARGEST_PAGE = 100, 1000
 _ANSWERED = {"missing": (404, "no_such_job"), "full": (429, "queue_full")}
 
 
 class TrashRoutes:
-    """The calls about deleted jobs."""
+    """The routes of deleted jobs."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         params = paging("Jobs", _PAGE, _LARGEST_PAGE)
         return [
             Route("GET", "/api/v1/trash", self.listed, "read", "trash", params, answer=TrashView, by_queue=True, rows="jobs"),
@@ -35,8 +35,7 @@ class TrashRoutes:
         ]
 
     def listed(self, request: Request) -> Response:
-        """Show a page of the jobs that were deleted within the hour, those deleted last first. How many and how much there are of all is null
-        for a token that sees some queues alone."""
+        """Show a page of the jobs that were deleted within the last hour, the newest first. The totals are null for a token for some queues."""
         args, scope, inspector = request.args(), request.scope, trash_inspector_of(self._connection)
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         total: int | None
@@ -51,7 +50,7 @@ class TrashRoutes:
         return Response.view(TrashView(jobs=jobs, offset=offset, total=total, bytes=size))
 
     def restore(self, request: Request) -> Response:
-        """Bring a deleted job back."""
+        """Restore a deleted job."""
         try:
             job_id = request.target = check_job_id(request.params["id"])
         except InvalidName as error:
@@ -67,12 +66,12 @@ class TrashRoutes:
             status, code = _ANSWERED.get(answer, (409, "wrong_state"))
             hidden = answer.startswith("duplicate ") and not request.scope.all
             if answer.startswith("cycle ") and not request.scope.all:
-                raise HttpError(status, code, "it would wait for itself, by way of others")
-            raise HttpError(status, code, "another job has its unique key by now" if hidden else why_not_restored(answer))
+                raise HttpError(status, code, "it would wait for itself through other jobs")
+            raise HttpError(status, code, "another job has its unique key now" if hidden else why_not_restored(answer))
         return Response.view(RestoredView(job_id=job_id, restored=True, status=entry.status, queue=entry.queue))
 
     def empty(self, request: Request) -> Response:
-        """Forget all that is in the trash, for good."""
+        """Remove all jobs from the trash for good."""
         request.told()
         purged = Trash(self._connection).empty()
         if request.entry:

@@ -1,4 +1,4 @@
-"""The core under waitress: one thread does all reading and writing, some others answer. Only `run_worker.py server` needs this module."""
+"""Run the core under waitress: one thread does all reading and writing, others answer. Only `run_worker.py server` needs this module."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from fusion.web.limiter import network
 
 log = logging.getLogger("fusion.web")
 
-#: Bytes of a request line with its headers.
+#: Most bytes of a request line with its headers.
 MAX_HEADERS = 16 * 1024
-#: Seconds from a request's first byte to its last, however slowly they drip.
+#: Most seconds from a request's first byte to its last.
 REQUEST_TIMEOUT = 30.0
 #: Seconds of silence after which a connection is closed.
 IDLE_TIMEOUT = 30
-#: Open connections, below the usual limit of 1,024 files. One more, and the one that has asked for nothing longest has to go.
+#: Open connections at most, below the usual limit of 1,024 files. Above that, the connection that has been idle longest is closed.
 CONNECTIONS = 500
-#: Seconds between two log lines about that.
+#: Seconds between two log lines about closed connections.
 _CROWDED_LINE = 60.0
-#: Seconds that requests get to end when the server is told to stop.
+#: Seconds that requests have to end when the server stops.
 GRACE = 10.0
-#: Bytes of a body above the core's limit that are still read, so that it is the core that refuses it.
+#: Bytes above the core's limit of a body that are still read, so that the core itself refuses the body.
 _MARGIN = 64 * 1024
 
 _REFUSALS = {
-    400: ("bad_request", "this is no HTTP request as it should be"),
+    400: ("bad_request", "this is not a valid HTTP request"),
     413: ("body_too_large", "the body is too large; store big data elsewhere and send its key"),
     431: ("headers_too_large", f"the request line and the headers are over {MAX_HEADERS} bytes; send fewer"),
-    501: ("not_implemented", "this transfer encoding is not known here; send the body with Content-Length or chunked"),
+    501: ("not_implemented", "this transfer encoding is not supported; send the body with Content-Length or chunked"),
 }
 
 
 class _ErrorTask(ErrorTask):  # type: ignore[misc]
-    """Answers, and logs, what waitress refuses before the core sees it, as the core would."""
+    """Answers and logs, like the core, requests that waitress refuses before the core gets them."""
 
     def execute(self) -> None:
         status = self.request.error.code
@@ -61,20 +61,20 @@ class _ErrorTask(ErrorTask):  # type: ignore[misc]
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """Refuses what two readers of one request could take for different requests: the connection is closed then, and what is left on it is not
-    read as another one."""
+    """Refuses requests that two readers could understand differently (request smuggling). The connection is then closed, so that its remaining
+    bytes are not read as another request."""
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
-        # Of HTTP/1.1 the transfer encoding was taken out of the headers.
+        # For HTTP/1.1 waitress has removed the transfer encoding from the headers.
         if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
             raise ParsingError("two lengths of one body")
-        if self.path.startswith("//"):  # waitress would take it for the path with one
+        if self.path.startswith("//"):  # waitress would treat `//` as `/`
             raise ParsingError("an empty part of the path")
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
-    """A connection whose requests must be complete in time. Waitress alone waits for ever for a client that sends a byte now and then."""
+    """A connection with a time limit for each request. Waitress itself waits forever for a client that sends a byte now and then."""
 
     error_task_class = _ErrorTask
     parser_class = _Parser
@@ -83,7 +83,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:
         super().__init__(server, sock, addr, adj, map)
         self.client = network(str(addr[0]))
-        #: When its last request was complete, or it came.
+        #: When its last request was complete, or when it was opened.
         self.since = time.monotonic()
 
     def received(self, data: bytes) -> bool:
@@ -104,7 +104,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
 
 class WebServer:
-    """Serves on a listening socket until INT or TERM: requests under way are answered first; a second signal ends at once."""
+    """Serves on a listening socket until INT or TERM. Open requests are answered first; a second signal ends it at once."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class WebServer:
         request_timeout: float = REQUEST_TIMEOUT,
         grace: float = GRACE,
     ) -> None:
-        # Its warnings about queueing would be a line per request under load; other lines quote nothing of a request at these levels.
+        # Below this level it logs a line per request under load. At this level its lines quote nothing of a request.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         logging.getLogger("waitress").setLevel(logging.WARNING)
         self._map: dict[int, Any] = {}
@@ -128,7 +128,7 @@ class WebServer:
             connection_limit=CONNECTIONS,
             channel_timeout=IDLE_TIMEOUT,
             cleanup_interval=5,
-            max_request_header_size=MAX_HEADERS + 1,  # it refuses what is as large
+            max_request_header_size=MAX_HEADERS + 1,  # waitress also refuses a body of exactly this size
             max_request_body_size=app.max_body + _MARGIN,
             asyncore_use_poll=True,
         )
@@ -138,14 +138,14 @@ class WebServer:
         self._told = float("-inf")
 
     def stopping(self) -> bool:
-        """The process was told to end."""
+        """True once the process was asked to end."""
         return self._stops > 0
 
     def install_signals(self) -> None:
-        """Let INT and TERM end the service, once all is answered, twice at once; ignore HUP."""
+        """End the service on INT or TERM: after the first when all requests are answered, after the second at once. Ignore HUP."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        # Tokens are read again by themselves; a HUP meant for that must not end the process.
+        # Tokens are read again automatically. A HUP that is meant for that must not end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -154,7 +154,7 @@ class WebServer:
             self._server.pull_trigger()
 
     def run(self) -> int:
-        """0 once all is answered, 1 if requests were cut off."""
+        """Serve until a signal; return 0 if all requests were answered, 1 if some were cut off."""
         while not self._stops:
             self._turn(1.0)
         log.info("stopping: no new connections; requests under way are answered")
@@ -163,7 +163,7 @@ class WebServer:
         deadline = time.monotonic() + self._grace
         while (left := self._busy()) and self._stops < 2 and time.monotonic() < deadline:
             self._turn(0.1)
-        self._ended = True  # a signal that comes now finds no trigger any more
+        self._ended = True  # the trigger is closed, so a signal must no longer use it
         self._server.task_dispatcher.shutdown(timeout=0.5)
         wasyncore.close_all(self._map)
         log.info("ended%s", f"; {left} requests were cut off" if left else "")
@@ -175,8 +175,8 @@ class WebServer:
         wasyncore.loop(timeout=seconds, map=self._map, use_poll=True, count=1)
 
     def _make_room(self) -> bool:
-        """Close a connection: of the client that has most of them, the one whose last request is longest ago. Never one whose request is being
-        answered; False if all are. So many silent connections, of whatever kind, keep nobody out, least of all a probe."""
+        """Close one connection: of the client with the most connections, the one whose last request is oldest. A connection whose request is being
+        answered is never closed; return False if all are of that kind. So idle connections, however many, lock out nobody, not even a probe."""
         silent = [channel for channel in self._server.active_channels.values() if not channel.requests]
         if not silent:
             return False
@@ -195,7 +195,7 @@ class WebServer:
         return True
 
     def _busy(self) -> int:
-        """Connections that still have something to say, after those at rest were closed."""
+        """Close the idle connections; return the number of those that still have something to send."""
         for channel in list(self._server.active_channels.values()):
             if channel.at_rest:
                 channel.handle_close()

@@ -1,4 +1,4 @@
-"""What a token that is restricted to some queues may see of jobs. What is hidden from it is answered like what is not there."""
+"""What a token that is restricted to some queues may see of jobs. A hidden job is answered like a missing one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusion.web.exchange import HttpError, Request
 
 
 def seen_jobs(connection: Redis, scope: Scope, job_ids: Sequence[str]) -> list[str]:
-    """Those of these jobs that may be seen, in their order. One round trip, none without restriction."""
+    """Return the jobs that this scope may see, in the given order. Takes one round trip, or none if unrestricted."""
     if scope.all or not job_ids:
         return list(job_ids)
     looking, _ = forgiving(connection)
@@ -25,7 +25,7 @@ def seen_jobs(connection: Redis, scope: Scope, job_ids: Sequence[str]) -> list[s
 
 
 def check_job(connection: Redis, request: Request, job_id: object) -> str:
-    """Return the id. InvalidName if it can't be an id; NoSuchJobError if there is no such job, or the caller may not see it."""
+    """Return the id. InvalidName if it is no valid id; NoSuchJobError if the job is missing or hidden from the caller."""
     name = check_job_id(job_id)
     if not seen_jobs(connection, request.scope, [name]):
         raise NoSuchJobError(f"no job {name!r} in the queues of this token: it never existed, was deleted, or its time is over")
@@ -33,9 +33,9 @@ def check_job(connection: Redis, request: Request, job_id: object) -> str:
 
 
 def check_new(connection: Redis, request: Request, queue: str, job_id: str, unique_key: str, parents: Sequence[str]) -> None:
-    """HttpError 403, 409 or 422 for a job that may not be enqueued with a restricted token, before anything is written.
+    """Raise HttpError 403, 409 or 422, before anything is written, for a job that a restricted token may not enqueue.
 
-    Ids and unique keys are the fleet's: that one of them is taken can be told, by whom can't.
+    Ids and unique keys belong to the whole fleet. The error may say that one is taken, but not by which job.
     """
     scope = request.scope
     if scope.all:
@@ -56,17 +56,17 @@ def check_new(connection: Redis, request: Request, queue: str, job_id: str, uniq
 
 
 def taken() -> HttpError:
-    """The answer where a unique key is that of a job which may not be seen."""
-    return HttpError(409, "duplicate_job", "this unique_key is another job's", field="unique_key")
+    """Return the error for a unique key that a hidden job has."""
+    return HttpError(409, "duplicate_job", "another job has this unique_key", field="unique_key")
 
 
 def told(scope: Scope, broken: Mapping[str, str]) -> list[str]:
-    """The sentences about keys of a wrong type; to who sees some queues alone, that there are some."""
+    """Return a sentence for each key of a wrong type. For a restricted scope, return one sentence without names."""
     sentences = in_words(broken)
-    return sentences if scope.all or not sentences else ["a key is of a wrong type; what it should hold is missing here"]
+    return sentences if scope.all or not sentences else ["a key in Redis has a wrong type; its contents are missing here"]
 
 
 def check_sound(request: Request, broken: Mapping[str, str]) -> None:
-    """Raise 500 if a broken key hides something: that is not said to be missing."""
+    """Raise 500 if a broken key hides something, since that must not be reported as missing."""
     for sentence in told(request.scope, broken):
-        raise HttpError(500, "broken_key", f"{sentence}; an operator has to look who else writes to this Redis")
+        raise HttpError(500, "broken_key", f"{sentence}; an operator has to find out what else writes to this Redis")

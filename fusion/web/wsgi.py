@@ -36,7 +36,7 @@ def _request(environ: dict[str, Any], max_body: int) -> Request:
 
 
 def _text(raw: str) -> str:
-    """WSGI hands on bytes dressed as latin-1."""
+    """Decode a WSGI text: bytes that were decoded as latin-1."""
     return raw.encode("latin-1").decode("utf-8", "replace")
 
 

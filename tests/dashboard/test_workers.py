@@ -84,7 +84,7 @@ def test_it_is_told_and_that_is_written_down(client: Browser, broker: Broker, co
 
 def test_one_that_does_not_listen_is_told_of(client: Browser, broker: Broker) -> None:
     Hand(broker, "a", name="web1.1")
-    assert "does not listen just now" in client.press(client.get("/workers"), "Quiet").text
+    assert "can't receive commands just now" in client.press(client.get("/workers"), "Quiet").text
 
 
 def test_who_may_only_look_tells_nobody(reader: Browser, broker: Broker) -> None:

@@ -179,7 +179,7 @@ def test_an_expired_token_is_told_so(tmp_path: Path) -> None:
     past, line = new_token("t", ["read"], expires=now() - timedelta(seconds=1))
     (tmp_path / "tokens").write_text(line + "\n" + (lasting := new_token("t", ["read"], expires=now() + timedelta(hours=1)))[1])
     asked = Bearer(TokenFile(str(tmp_path / "tokens")))
-    with pytest.raises(HttpError, match=r"this token expired at 20\d\d-.*have a new one made with") as caught:
+    with pytest.raises(HttpError, match=r"this token expired at 20\d\d-.*make a new one with") as caught:
         asked(Request("GET", "/", {"authorization": f"Bearer {past}"}))
     assert (caught.value.status, caught.value.code) == (401, "unauthorized")
     assert caught.value.headers["WWW-Authenticate"] == 'Bearer realm="fusion", error="invalid_token"'

@@ -1,1 +1,1 @@
-"""Lists and single things over HTTP that are not jobs."""
+"""Routes of things other than jobs."""

@@ -16,19 +16,19 @@ from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, change, paging
 
 _PAGE, _LARGEST_PAGE, _LOOKED_AT = 100, 1000, 20_000
-#: Of all that failed, those that failed last; of all that are scheduled, those that are due next.
+#: Deliveries read at most: of the failed ones the latest, of the scheduled ones those due next.
 _NEAREST = 10_000
 _PARAMS = (Param("status", "Only those.", choices=STATUSES), *paging("Deliveries", _PAGE, _LARGEST_PAGE))
 
 
 class Callbacks:
-    """The calls about deliveries. One belongs to the queue of the job whose end it tells."""
+    """The routes of deliveries. A delivery belongs to the queue of the job whose end it reports."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         path = "/api/v1/callbacks"
         return [
             Route("GET", path, self.listed, "read", "callbacks", _PARAMS, answer=CallbacksView, by_queue=True, rows="callbacks"),
@@ -37,7 +37,7 @@ class Callbacks:
         ]
 
     def listed(self, request: Request) -> Response:
-        """Show deliveries, what comes next first, of those that have ended the last. Of a URL only the host is shown."""
+        """Show deliveries: open ones by their next try, ended ones by their end, the newest first. Only the host of a URL is shown."""
         args, (looking, _) = request.args(), forgiving(self._connection)
         status = args.get("status") or None
         if status is not None and status not in STATUSES:
@@ -67,7 +67,7 @@ class Callbacks:
         return Response.view(CallbackView.of(self._found(request)))
 
     def retry(self, request: Request) -> Response:
-        """Deliver again what has failed, under the same id; one that waits for its next try is tried now."""
+        """Retry a failed delivery under the same id. One that waits for its next try is tried now."""
         request.target = request.params["id"]
         found, refused = self._found(request), dict[str, str]()
         if found.status == "delivered":

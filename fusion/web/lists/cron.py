@@ -26,23 +26,23 @@ from fusion.web.openapi.shapes import fields, maybe
 from fusion.web.routing import Body, Param, Route, change
 from fusion.web.within import seen_jobs
 
-#: Decisions, and ticks to come, of one entry.
+#: Decisions, and future ticks, of one entry: the default and the most.
 _DECISIONS, _MOST, _COMING = 20, 50, 5
 _COUNT = (Param("limit", "Its last decisions.", "integer", _DECISIONS, _MOST),)
 
 _FORCE = Body(
-    "Force", fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})), needed=False
+    "Force", fields(force=maybe({"type": "boolean", "description": "Even if a job of it has not ended."})), needed=False
 )
 
 
 class CronEntries:
-    """The calls about cron entries. An entry belongs to the queue of its jobs; one that can't be read to none."""
+    """The routes of cron entries. An entry belongs to the queue of its jobs; an unreadable entry belongs to none."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         path = "/api/v1/cron/{id}"
         return [
             Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer=CronEntriesView, by_queue=True, rows="entries"),
@@ -63,7 +63,7 @@ class CronEntries:
         return Response.view(CronEntriesView.of(alive, views, jobs))
 
     def one(self, request: Request) -> Response:
-        """Show one entry, what became of its last ticks, and which come next."""
+        """Show one entry, the outcomes of its last ticks, and its next ticks."""
         view = self._found(request)
         info, limit = view.info, whole(request.args(), "limit", _DECISIONS, _MOST)
         decided = cron_inspector_of(forgiving(self._connection)[0]).history(info.id, limit)
@@ -75,7 +75,7 @@ class CronEntries:
         return Response.view(CronEntryView.of(view, jobs, coming=coming, decisions=decisions))
 
     def run(self, request: Request) -> Response:
-        """Enqueue a job of an entry now, paused or not; its ticks go on as planned. With `force` although one of its jobs has not ended."""
+        """Enqueue a job of an entry now, paused or not; its ticks go on as planned. With `force` even if one of its jobs has not ended."""
         force = flag(request.told("force").get("force", False), "force")
         entry = self._found(request, change=True).info.id
         try:
@@ -94,19 +94,19 @@ class CronEntries:
             raise HttpError(409, "wrong_state", f"cron entry {entry!r}: {error}") from None
 
     def pause(self, request: Request) -> Response:
-        """Let no tick of an entry run until `resume`."""
+        """Pause an entry: none of its ticks runs until `resume`."""
         entry = self._found(request, change=True).info.id
         self._do(lambda scheduler: scheduler.pause(entry))
         return Response.view(CronPausedView(id=entry, paused=True))
 
     def resume(self, request: Request) -> Response:
-        """Let the ticks of a paused entry run again, from now on."""
+        """Resume a paused entry: its ticks run again from now on."""
         entry = self._found(request, change=True).info.id
         self._do(lambda scheduler: scheduler.resume(entry))
         return Response.view(CronPausedView(id=entry, paused=False))
 
     def remove(self, request: Request) -> Response:
-        """Forget an entry; its jobs stay. One that an app declares comes back when its scheduler starts, unless it has left the code."""
+        """Remove an entry; its jobs stay. An entry that an app still declares comes back when the app's scheduler starts."""
         info = self._found(request, change=True).info
         self._do(lambda scheduler: scheduler.remove(info.id))
         return Response.view(CronRemovedView(id=info.id, removed=True, declared_by=info.app or None))
@@ -132,7 +132,7 @@ class CronEntries:
         return request.scope.all or (view.entry is not None and request.scope.allows(view.entry.queue))
 
     def _jobs(self, request: Request, ids: Iterable[str]) -> dict[str, LastJob]:
-        """What became of these jobs; one whose key kept a tick out may be of another queue."""
+        """Return the states of these jobs. A job that prevented a tick by its key may be of another queue."""
         seen = seen_jobs(self._connection, request.scope, [*dict.fromkeys(ids)])
         return last_jobs(inspector_of(forgiving(self._connection)[0]), seen)
 

@@ -1,4 +1,4 @@
-"""What is of the whole fleet, over HTTP: how it is, what is wrong, what runs, what waits for a time, how far the sinks are."""
+"""The whole fleet over HTTP: its health, findings, running and scheduled jobs, and event sinks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fusion.web.routing import Body, Route, change, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Jobs", _PAGE, _LARGEST_PAGE)
-#: Workers whose jobs are shown, such jobs, and failed ones.
+#: At most: workers whose jobs are shown, running jobs, and failed jobs.
 _WORKERS, _RUNNING, _FAILED = 1000, 1000, 50
 
 _SUSPEND = Body(
@@ -54,13 +54,13 @@ _SUSPEND = Body(
 
 
 class Fleet:
-    """The calls about all queues together."""
+    """The routes of the whole fleet."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [
             Route("GET", "/api/v1/info", self.info, "read", "info", answer=InfoView),
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer=DoctorView, rows="findings"),
@@ -72,7 +72,7 @@ class Fleet:
         ]
 
     def info(self, request: Request) -> Response:
-        """Show the verdict, and what `info` tells that is not of one queue or worker: counts, schedulers, cron, keys that are stuck."""
+        """Show the verdict, and the part of `info` about the whole fleet: counts, schedulers, cron, stuck keys."""
         looking, broken = forgiving(self._connection)
         inspector, cron = inspector_of(looking), cron_inspector_of(looking)
         totals, at, blocked, entries = inspector.totals(), inspector.now(), inspector.blocked(), cron.entries()
@@ -109,14 +109,14 @@ class Fleet:
         )
 
     def doctor(self, request: Request) -> Response:
-        """Say what is wrong and what mends it, as the command `doctor` does."""
+        """Show what is wrong and how to fix it, like the command `doctor`."""
         look = Look(self._connection, get_settings())
         found = of(look, examine(look))
         checks = [check.name for check in CHECKS]
         return Response.view(DoctorView.of_all(found, checks))
 
     def running(self, request: Request) -> Response:
-        """Show what workers run, the job first that began first, and what failed last."""
+        """Show running jobs, the longest-running first, and the jobs that failed last."""
         looking, _ = forgiving(self._connection)
         inspector, glance = inspector_of(looking), glance_of(looking)
         at, names = inspector.now(), glance.workers()
@@ -127,7 +127,7 @@ class Fleet:
         return Response.view(RunningView(at=at, running=running, last_failed=[LastFailedView.of(job) for job in failed]))
 
     def scheduled(self, request: Request) -> Response:
-        """Show the jobs that wait for a time, the soonest first, and why; the reason in words only to who may operate."""
+        """Show the jobs that wait for a time, the soonest first, and why; the reason in words needs the scope operate."""
         args, (looking, _) = request.args(), forgiving(self._connection)
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         inspector = inspector_of(looking)
@@ -137,19 +137,19 @@ class Fleet:
         return Response.view(shown, scopes=request.scopes)
 
     def suspend(self, request: Request) -> Response:
-        """Let no worker start another job, for a time or until `resume`; jobs that run are completed."""
+        """Suspend the fleet: no worker starts another job, for a time or until `resume`. Running jobs are completed."""
         given = read_pause(request.told("duration")).duration
         duration = None if given is None else max(1, ceil(given))
         broker_of(self._connection).suspend(duration)
         return Response.view(SuspendedView(suspended=True, duration=duration))
 
     def resume(self, request: Request) -> Response:
-        """Let suspended workers start jobs again; tells whether they were suspended."""
+        """Resume the fleet, and tell whether it was suspended."""
         request.told()
         return Response.view(FleetResumedView(suspended=False, was=broker_of(self._connection).resume()))
 
     def sinks(self, request: Request) -> Response:
-        """Show how far the sinks of events are, the stream and the relays."""
+        """Show the event stream, its relays, and how far each sink is."""
         looking, settings = event_inspector_of(forgiving(self._connection)[0]), get_settings()
         snapshot = EventsSnapshot(
             looking.stream(), tuple(looking.sinks()), tuple(looking.relays()), settings.sinks, settings.events_cap

@@ -13,24 +13,24 @@ from fusion.views.server import RedisServerView
 from fusion.web.exchange import Request, Response
 from fusion.web.routing import Route
 
-#: What `doctor` looks at of the server.
+#: The checks of `doctor` about the server.
 _CHECKS = ("server", "eviction", "clocks", "clients", "persistence", "latency", "rights", "listpack")
-#: Commands that are shown: those that took most time, and those that took long.
+#: Commands that are shown: those with the most time in total, and single slow calls.
 _COMMANDS, _SLOW = 12, 16
 
 
 class RedisServer:
-    """The call about the server."""
+    """The route of the server."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         return [Route("GET", "/api/v1/redis", self.redis, "read", "redis", answer=RedisServerView)]
 
     def redis(self, request: Request) -> Response:
-        """Show how Redis is: memory, what it saves, clients, how fast it answers, and what `doctor` finds of it."""
+        """Show the state of Redis: memory, persistence, clients, latency, and what `doctor` finds about it."""
         look, inspector = Look(self._connection, get_settings()), server_inspector_of(self._connection)
         findings = ordered(examine(look, [check for check in CHECKS if check.name in _CHECKS]))
         info, pings, slow = look.server_whole.info, sorted(look.server_whole.pings), inspector.slow(_SLOW)

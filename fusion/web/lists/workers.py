@@ -17,18 +17,18 @@ from fusion.web.routing import Route, change, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Workers", _PAGE, _LARGEST_PAGE)
-#: Workers that are looked at for those who see some queues alone.
+#: Workers that are read at most for a token that is restricted to some queues.
 _LOOKED_AT = 10_000
 
 
 class Workers:
-    """The calls about workers. One is seen by who may see every queue that it serves."""
+    """The routes of workers. A caller sees a worker if it may see every queue that the worker serves."""
 
     def __init__(self, connection: Redis) -> None:
         self._connection = connection
 
     def routes(self) -> list[Route]:
-        """What is answered where."""
+        """Return the routes."""
         path = "/api/v1/workers/{name}"
         return [
             Route(
@@ -67,22 +67,24 @@ class Workers:
         return Response.view(WorkerView.of(self._found(request), inspector_of(self._connection).now()))
 
     def quiet(self, request: Request) -> Response:
-        """Have a worker take no more jobs; what it runs goes on."""
+        """Quiet a worker: it takes no more jobs, and its running jobs go on."""
         return self._tell(request, QUIET)
 
     def unquiet(self, request: Request) -> Response:
-        """Have a worker take jobs again."""
+        """Unquiet a worker: it takes jobs again."""
         return self._tell(request, UNQUIET)
 
     def stop(self, request: Request) -> Response:
-        """Have a worker end when what it runs has ended; its supervisor, if it has one, starts another."""
+        """End a worker after its running jobs have ended. Its supervisor, if it has one, starts another."""
         return self._tell(request, SHUTDOWN)
 
     def _tell(self, request: Request, command: str) -> Response:
         request.target = request.params["name"]
         name = self._found(request).name
         if not broker_of(self._connection).command(name, json.dumps({"command": command})):
-            raise HttpError(409, "wrong_state", "this worker does not listen just now; try again, or see whether it is alive")
+            raise HttpError(
+                409, "wrong_state", "this worker can't receive commands just now; try again, or check whether it is alive"
+            )
         return Response.view(WorkerToldView(name=name, command=command))
 
     def _found(self, request: Request) -> WorkerInfo:
@@ -94,5 +96,5 @@ class Workers:
 
 
 def serves_only(one: WorkerInfo, scope: Scope) -> bool:
-    """Say whether nothing that the worker serves is outside of these queues."""
+    """Return True if the worker serves only queues of this scope."""
     return scope.all or (bool(one.queues) and all(scope.covers(name) for name in one.queues))

@@ -1,4 +1,4 @@
-"""From the table of routes to the document, and the route that answers it."""
+"""Make the OpenAPI document from the table of routes, and serve it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fusion.web.export import MOST, ROWS
 from fusion.web.openapi.shapes import TEXT, Schema, fields, maybe, ref
 from fusion.web.routing import Param, Route
 
-#: Of a list, besides its own.
+#: Further parameters of every list.
 _FORMAT = Param(
     "format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=("json", "csv", "jsonl")
 )
 
 
-#: What went wrong.
+#: The schema of an error.
 _ERROR = fields(error=fields(code=TEXT, message=TEXT, field=maybe(TEXT)))
 
 
 class OpenApi:
-    """Describes these routes, and itself."""
+    """Describes these routes, and its own."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         own = Route("GET", "/api/v1/openapi.json", self.answer, "read", "openapi", by_queue=True)
@@ -32,7 +32,7 @@ class OpenApi:
         self._made: dict[str, Any] | None = None
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """Return all routes, with its own."""
         return self._routes
 
     def answer(self, request: Request) -> Response:
@@ -42,7 +42,7 @@ class OpenApi:
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The API as OpenAPI 3.1 has it."""
+    """Return the description of the API in OpenAPI 3.1."""
     routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -52,7 +52,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {
             "title": "Fusion",
             "version": fusion.__version__,
-            "description": "A Redis-backed priority task queue over HTTP. docs/http.md tells what the words mean.",
+            "description": "A Redis-backed priority task queue over HTTP. docs/http.md explains the terms.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
@@ -68,7 +68,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _schemas(routes: Iterable[Route]) -> dict[str, Schema]:
-    """The schemas of bodies, and of the views that answers consist of. ValueError for two of one name."""
+    """Return the schemas of bodies, and of the views in answers. ValueError for two with the same name."""
     kinds: dict[str, type[View]] = {}
     bodies = {route.body.name: route.body.schema for route in routes if route.body}
     for route in routes:
@@ -92,7 +92,7 @@ def _operation(route: Route) -> dict[str, Any]:
             {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "The same request with the same key is done once.",
+                "description": "A request that is repeated with the same key takes effect once.",
                 "schema": {"type": "string", "maxLength": 255},
             }
         )

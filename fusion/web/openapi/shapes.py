@@ -1,4 +1,4 @@
-"""JSON schemas in few words."""
+"""Short functions that make JSON schemas."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ _OPTIONAL = "x-fusion-optional"
 
 
 def none_or(schema: Schema) -> Schema:
-    """It, or null."""
+    """Return the schema of this value or null."""
     if isinstance(schema.get("type"), str) and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def some(schema: Schema) -> Schema:
-    """A list of it."""
+    """Return the schema of a list of these values."""
     return {"type": "array", "items": schema}
 
 
 def by_name(schema: Schema) -> Schema:
-    """An object whose fields, of any name, are it."""
+    """Return the schema of an object that has these values under any names."""
     return {"type": "object", "additionalProperties": schema}
 
 
 def one_of(*texts: str) -> Schema:
-    """One of these texts."""
+    """Return the schema of one of these texts."""
     return {"type": "string", "enum": list(texts)}
 
 
 def maybe(schema: Schema) -> Schema:
-    """A field of an object that may be missing."""
+    """Mark the schema of a field that may be missing."""
     return {**schema, _OPTIONAL: True}
 
 
 def ref(name: str) -> Schema:
-    """Another schema of the document."""
+    """Return a reference to another schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def also(*schemas: Schema) -> Schema:
-    """The fields of several objects together."""
+    """Return the schema of an object with the fields of all these objects."""
     fields = {name: schema for one in schemas for name, schema in one["properties"].items()}
     needed = [name for one in schemas for name in one["required"]]
     return {"type": "object", "properties": fields, "required": sorted(set(needed)), "additionalProperties": False}
 
 
 def fields(**named: Schema) -> Schema:
-    """An object with these fields and no others."""
+    """Return the schema of an object with these fields and no others."""
     return {
         "type": "object",
         "properties": {name: {key: value for key, value in one.items() if key != _OPTIONAL} for name, one in named.items()},
