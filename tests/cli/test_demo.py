@@ -228,7 +228,10 @@ def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp
         assert {shlex.split(command)[2] for command in commands} >= {"info", "top", "jobs", "failures", "doctor"}
         for command in commands[:-2]:
             done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-            assert (done.returncode, done.stderr) in ((0, ""), (1, "")), f"{command}: {done.stderr}"  # 1: doctor finds something
+            # Of doctor 3 says that somebody has to act: on a busy machine jobs wait for long, as they should be seen to.
+            assert (done.returncode, done.stderr) in ((0, ""), (3 if " doctor " in command else 0, "")), (
+                f"{command}: {done.stderr}"
+            )
         live = [subprocess.Popen(c, shell=True, cwd=ROOT, stdout=subprocess.PIPE, process_group=0) for c in commands[-2:]]
         for process in live:
             assert process.stdout is not None
