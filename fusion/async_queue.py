@@ -1,4 +1,5 @@
-"""Producers' side for asyncio: what `Queue` enqueues, without a thread that waits. Looking (`stats`) and changing jobs is `Queue`'s and `Job`'s."""
+"""The producer API for asyncio: enqueues what `Queue` does, without blocking a thread. For `stats` and further changes of jobs, use `Queue`
+and `Job`."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ _Func = str | Callable[..., Any]
 
 
 class _Elsewhere:
-    """In place of a job's connection: its methods would hold up the whole loop."""
+    """Stands in for the connection of a returned job, whose methods would block the event loop; any use raises."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(
@@ -68,11 +69,12 @@ _ELSEWHERE: Any = _Elsewhere()
 
 
 class AsyncQueue:
-    """A queue to enqueue to from a coroutine: the same jobs, by the same options, errors and promises as `Queue`, one round trip each.
+    """A queue for coroutines. It takes the options of `Queue`, raises the same errors and gives the same guarantees. Each call is one round
+    trip.
 
-    Without a `connection` (of redis.asyncio, which stays the caller's) all AsyncQueues of an event loop share one, made from the settings.
-    A returned Job tells what was accepted; its methods that ask Redis are not for coroutines. A task that is cancelled while it waits for
-    the answer does not know whether the job was accepted: who must know prepares it and enqueues the same data again.
+    Without a `connection` (a redis.asyncio client, which the caller closes), all AsyncQueues of an event loop share one, made from the
+    settings. A returned Job shows what was accepted; don't call its methods that read Redis in a coroutine. If a task is cancelled while it
+    waits for the reply, the job may or may not have been accepted. To be sure, prepare the job and enqueue the same data again.
     """
 
     PRIORITY_HIGH = 2
@@ -105,7 +107,8 @@ class AsyncQueue:
         await self.close()
 
     async def close(self) -> None:
-        """End the connections that this event loop's queues share; a later call makes new ones. A connection that was given is left."""
+        """Close the connections that the queues of this event loop share; a later call opens new ones. A `connection` that was passed in
+        stays open."""
         if self._connection is None:
             await close_loops_client()
 
@@ -220,7 +223,7 @@ class AsyncQueue:
         await self._set_gate(timeout_gate(timeout))
 
     async def fetch_job(self, job_id: str) -> Job | None:
-        """`Queue.fetch_job`. What it returns is as it was then: `result` and the other fields are there, what asks Redis is not."""
+        """Return the job as `Queue.fetch_job` does, with `result` and the other fields as they were then. Its methods that read Redis raise."""
         connection = self._connection if self._connection is not None else loops_client()
         with fusion_errors(connection):
             fields = await AsyncInspector.of(connection, get_settings()).job(job_id)
@@ -228,7 +231,7 @@ class AsyncQueue:
         return job if fields and job.origin == self.name else None
 
     async def get_status(self, job: Job | str) -> JobStatus:
-        """`Job.get_status` of a job, or of the one with this id, whatever its queue."""
+        """Return the status of a job of any queue, given the job or its id. See `Job.get_status`."""
         job_id = job if isinstance(job, str) else job.id
         connection = self._connection if self._connection is not None else loops_client()
         with fusion_errors(connection):
@@ -238,7 +241,7 @@ class AsyncQueue:
         return JobStatus(status)
 
     async def wait(self, job: Job | str, timeout: float | None = None, *, tree: bool = False) -> JobStatus:
-        """`Job.wait`, of a job of any queue; `fetch_job` then has its result."""
+        """Wait for a job of any queue, as `Job.wait` does; `fetch_job` then has its result."""
         loop, pause = asyncio.get_running_loop(), 0.002
         deadline = inf if timeout is None else loop.time() + timeout
         job_id = job if isinstance(job, str) else job.id
@@ -269,11 +272,11 @@ class AsyncQueue:
         return None
 
     async def cancel(self, job: Job | str) -> str:
-        """`Job.cancel` of a job, or of the one with this id, whatever its queue."""
+        """Cancel a job of any queue, given the job or its id. See `Job.cancel`."""
         return await self._call_off(job, "canceled")
 
     async def stop(self, job: Job | str) -> str:
-        """`Job.stop` of a job, or of the one with this id, whatever its queue."""
+        """Stop a job of any queue, given the job or its id. See `Job.stop`."""
         return await self._call_off(job, "stopped")
 
     async def _call_off(self, job: Job | str, done: str) -> str:
@@ -291,7 +294,7 @@ class AsyncQueue:
             await async_broker_of(connection, get_settings()).set_gate(self.name, values)
 
     async def _hooked(self, hooks: Sequence[ProducerMiddleware], datas: list[JobData], terms: Terms, *, alone: bool) -> Any:
-        # what is held is sent when somebody says so, who may have no event loop
+        # a deferred call is sent when its holder calls `send()`, maybe without an event loop
         later = Queue(self.name) if self._connection is None else None
         call = Enqueueing(hooks, [(self.name, datas)], terms, alone, later)
         call.before()

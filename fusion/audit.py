@@ -1,4 +1,4 @@
-"""Who changed what: every change that a person asks for by the command line or over HTTP is written down, before it is done and after."""
+"""The audit log: records each change that a person makes by the command line or over HTTP, once before it is made and once after."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fusion.store.client.classify import reply_code
 
 log = logging.getLogger("fusion.audit")
 
-#: Characters of who asked, of what was done, of what it was done to, and of each detail.
+#: Most characters of the actor, the action, the target and each detail.
 _WHO, _ACTION, _TARGET, _DETAIL = 128, 64, 300, 200
-#: Details of an entry, and queues that it names.
+#: Most details of an entry, and most queues that it names.
 _DETAILS, _QUEUES = 12, 50
-#: What Redis says that refuses this entry, and not whoever asks: a broken key, no right to it, no room.
+#: Redis errors that refuse this entry only, and not the caller's change: a broken key, no permission for it, no room.
 _REFUSED = ("WRONGTYPE", "NOPERM", "OOM")
 
 
 class AuditedChange:
-    """A change that is being made. What becomes known of it on the way is told here, and written with its outcome."""
+    """A change in progress. Collects its details, and writes them with the outcome."""
 
     def __init__(self, connection: Redis, who: str, action: str, target: str = "", queues: Iterable[str] = (), **details: object):
         self._connection, self._nonce, self._ended = connection, new_nonce(), False
@@ -36,7 +36,7 @@ class AuditedChange:
         self._details = details
 
     def changed(self, count: int) -> None:
-        """So many jobs, or whatever it is about, were changed; several calls add up."""
+        """Add `count` to the number of changed jobs or other things; several calls add up."""
         self.count = (self.count or 0) + count
 
     def done(self, count: int | None = None, outcome: str = "ok", **details: object) -> None:
@@ -55,13 +55,13 @@ class AuditedChange:
             log.warning("audit: the result of %s could not be written: %s", self.action, error)
 
     def asked(self) -> None:
-        """Write down that it was asked for. An entry that Redis refuses does not hinder the change, and is logged; raises StoreUnavailable and
+        """Write the entry that the change was requested. If Redis refuses the entry, log that and go on. Raises StoreUnavailable and
         ConfigurationError where the change itself would."""
         told = {"nonce": self._nonce, "who": cut(printable(self.who), _WHO), "action": cut(printable(self.action), _ACTION)}
         try:
             self._write(self._nonce, told | self._about() | _told(self._details))
         except SchemaMismatch:
-            return  # the change itself is refused for the same reason, and says so
+            return  # the change itself will fail for the same reason, and report it
         except (FusionError, ResponseError) as error:
             cause = error.__cause__ if isinstance(error.__cause__, RedisError) else error
             if isinstance(error, FusionError) and reply_code(cause) not in _REFUSED:
@@ -85,7 +85,7 @@ def _told(details: dict[str, object]) -> dict[str, str]:
 
 
 def masked(value: object) -> str:
-    """A detail as text: bounded, on one line, without what looks secret."""
+    """Return a detail as text: bounded, on one line, with anything that looks secret masked."""
     if isinstance(value, bool | int | float):
         return str(value)
     text = " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
@@ -96,9 +96,9 @@ def masked(value: object) -> str:
 def audited(
     connection: Redis, who: str, action: str, target: str = "", queues: Iterable[str] = (), **details: object
 ) -> Iterator[AuditedChange]:
-    """Write who changes what: the request, and at the end of the block its result, `ok` or the error. Who is killed
-    in between leaves an entry with no answer. `queues`: what it is about; who may see only some queues sees it if all are theirs. No
-    `details` may hold arguments of jobs."""
+    """Record a change: the request now, and at the end of the block its result, `ok` or the error. If the process is killed in between, the
+    entry has no result. `queues`: the queues it concerns; a viewer limited to some queues sees the entry only if all are among them.
+    `details` must not hold arguments of jobs."""
     entry = AuditedChange(connection, who, action, target, queues, **details)
     entry.asked()
     try:
@@ -110,7 +110,7 @@ def audited(
 
 
 def outcome_of(error: BaseException) -> str:
-    """In words: `ok` for a program that ends well, the name of an error, `interrupted`."""
+    """Return the outcome as text: `ok` for a program that exits with 0, its exit code, `interrupted`, or the name of the error."""
     if isinstance(error, SystemExit) and error.code == 130:
         return "interrupted"
     if isinstance(error, SystemExit):

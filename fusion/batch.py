@@ -49,16 +49,16 @@ class Batch:
                 batch.enqueue(send_invoice, customer)
         batch.wait()
 
-    It is over when it is closed and all its jobs have ended, however. A block that raises cancels it. Jobs of a batch can add further ones to it
-    as long as they run, also once it is closed: `get_current_job().batch.enqueue(...)`.
+    It ends once it is closed and all its jobs have ended, with whatever status. If the block raises, the batch is canceled. While a job of
+    the batch runs, it can add further jobs, even once the batch is closed: `get_current_job().batch.enqueue(...)`.
 
-    `on_complete` and `on_success`: functions, their paths, or signatures with arguments, queue and options, each enqueued once: when all its
-    jobs have ended for the first time, and when all have finished, be it after a requeue. They find the batch by `get_current_job().batch`, and
-    what its jobs returned in its `results()`, which are kept until both have run.
+    `on_complete` and `on_success` are functions, their paths, or signatures with arguments, queue and options. Each is enqueued once:
+    `on_complete` when all jobs have ended for the first time, `on_success` when all have finished, even if only after a requeue. In them
+    `get_current_job().batch` is the batch. Its `results()` are what its jobs returned, and are kept until both have run.
 
-    `queue`: of jobs that name none. `open_for`: a batch that nobody closes is closed when so long no job was added, as its producer has died.
-    `keep`: how long it is remembered once it is over. `parent`: a batch of which this one is a member, up to five deep. Times are seconds,
-    texts like "5m", or timedeltas; OptionError for others. Making one talks to nobody; `open` does, or the `with`.
+    `queue`: the queue of jobs that name none. `open_for`: a batch is closed when no job was added for this time, as its producer has died.
+    `keep`: how long its record stays after it has ended. `parent`: the batch that this one is a member of, up to five deep. Times are
+    seconds, texts like "5m", or timedeltas; OptionError for others. The constructor sends nothing to Redis; `open` or the `with` does.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Batch:
         self._connection = connection if connection is not None else self.queue._connection
         self._open_for, self._keep = seconds("open_for", open_for), seconds("keep", keep)
         self._nonce = ""
-        #: Calls that a middleware holds; to be closed once they were sent.
+        #: Number of calls that a middleware holds, and whether to close the batch once they are sent.
         self._unsent, self._to_close = 0, False
         self._parent = None if parent is None else batch_id("parent", parent)
         self._callbacks = [self._callback("complete", on_complete), self._callback("success", on_success)]
@@ -97,7 +97,7 @@ class Batch:
 
     @classmethod
     def fetch(cls, id: str, connection: Redis | None = None) -> Batch:
-        """The batch of this id; NoSuchBatchError if there is none."""
+        """Return the batch with this id; NoSuchBatchError if there is none."""
         found = cls(id=id, connection=connection)
         info = found.info()
         found.name, found._parent = info.name, info.parent
@@ -105,7 +105,7 @@ class Batch:
 
     @classmethod
     def _of(cls, id: str, queue: str) -> Batch:
-        """One that is known to be there, without a look."""
+        """Return a batch that is known to exist, without reading Redis."""
         return cls(id=id, queue=queue)
 
     @property
@@ -125,9 +125,10 @@ class Batch:
     # -- filling it
 
     def open(self) -> Self:
-        """Make it known; jobs can be added from now on. BatchClosed or NoSuchBatchError if the parent takes no more, the latter also if this took
-        longer than `open_for`; ValueError if it would be the sixth inside one another, or if a batch of this id is there. To open it again does
-        nothing; and where a process died while it opened one, before what is to follow had come, another may open that of the same id and parent."""
+        """Create the batch in Redis, so that jobs can be added. Opening it again does nothing. BatchClosed or NoSuchBatchError if the parent
+        takes no more, the latter also if opening took longer than `open_for`. ValueError if batches would be nested six deep, or if a batch
+        of this id exists. If a process died while it opened a batch, before its callbacks were stored, another may open one of the same id
+        and parent."""
         self._nonce = self._nonce or new_nonce()
         repeatable(self._open)
         callbacks = [callback for callback in self._callbacks if callback is not None]
@@ -153,13 +154,14 @@ class Batch:
         if answer == "duplicate":
             raise self._is_there()
         if answer == "deep":
-            raise ValueError(f"batch {parent} is the fifth inside one another; none can be deeper")
+            raise ValueError(f"batch {parent} is nested five deep already; no batch can be nested deeper")
         if answer != "ok":
             raise batch_refusal(parent, answer)
 
     def close(self) -> None:
-        """No more jobs will come, but those that its own add. Closed already is no error; NoSuchBatchError if it is gone. While a middleware holds
-        some that were added here (until a transaction is committed, say) it stays open, and is closed when they have been sent."""
+        """Close the batch: from now on only its own jobs can add jobs. Closing it again is no error; NoSuchBatchError if it is gone. While a
+        middleware holds jobs that were added here (until a transaction is committed, say), the batch stays open. It is closed when they have
+        been sent."""
         self._to_close = self._unsent > 0
         if self._to_close:
             return
@@ -172,26 +174,26 @@ class Batch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is None:
             self.close()
-        else:  # what the block raised is what is told
+        else:  # raise the error of the block, not one of `cancel`
             with suppress(FusionError):
                 self.cancel()
 
     def enqueue(self, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """As `Queue.enqueue` of the batch's queue: the job is a member. BatchClosed if it takes no more."""
+        """Enqueue a member job, as `Queue.enqueue` of the batch's queue does. BatchClosed if the batch takes no more."""
         job = self.queue.enqueue(f, *args, **kwargs, batch=self)
         self._note_held([job])
         return job
 
     def add(self, queue: str | Queue, job_datas: Iterable[JobData], *, on_commit: bool | None = None) -> list[Job]:
-        """As `enqueue_many` of that queue: the jobs, made by `Queue.prepare_data`, are members. They come in chunks, of which each is accepted as a
-        whole; BatchClosed if it takes no more."""
+        """Enqueue member jobs, made by `Queue.prepare_data`, as `enqueue_many` of that queue does. They are sent in chunks, each accepted as
+        a whole. BatchClosed if the batch takes no more."""
         target = queue if isinstance(queue, Queue) else Queue(queue, self._connection)
         jobs = target.enqueue_many(self._members(job_datas), on_commit=on_commit)
         self._note_held(jobs)
         return jobs
 
     def _note_held(self, jobs: Iterable[Job]) -> None:
-        # Those that a middleware holds come when it sends them: till then the batch must stay open.
+        # Jobs that a middleware holds arrive only when it sends them: until then the batch must stay open.
         for held in dict.fromkeys(job._held for job in jobs if job._held is not None):
             self._unsent += 1
             held.then(self._sent)
@@ -212,7 +214,7 @@ class Batch:
     # -- looking
 
     def info(self) -> BatchInfo:
-        """How it stands now. NoSuchBatchError if it is gone."""
+        """Return its present state and counts. NoSuchBatchError if it is gone."""
         found = batch_inspector_of(self.connection).info(self.id)
         if found is None:
             raise batch_refusal(self.id, "missing")
@@ -224,8 +226,8 @@ class Batch:
         return self.info().status
 
     def wait(self, timeout: float | None = None) -> BatchInfo:
-        """Wait until it is over, and return how it stands. TimeoutError after `timeout` seconds. Looks at ever longer intervals, up to a
-        fifth of a second."""
+        """Wait until the batch has ended, and return its state. TimeoutError after `timeout` seconds. Polls at growing intervals, up to 0.2
+        seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.002
         while True:
@@ -241,8 +243,8 @@ class Batch:
             pause = min(pause * 1.5, 0.2)
 
     def results(self, offset: int = 0, limit: int | None = None) -> Iterator[BatchResult]:
-        """Its jobs, from the `offset`th on and at most `limit`, in the order in which they were added, each with how it ended and what it
-        returned; batches in it are left out. Read by page: five hundred at a time are in memory."""
+        """Yield its jobs in the order in which they were added, from `offset` on and at most `limit`, each with its status and result. Nested
+        batches are left out. Reads pages of 500 jobs, so that no more are in memory."""
         inspector, end = batch_inspector_of(self.connection), None if limit is None else offset + limit
         while end is None or offset < end:
             page = inspector.page(self.id, offset, _PAGE if end is None else min(_PAGE, end - offset))
@@ -255,7 +257,7 @@ class Batch:
                 yield BatchResult(member, how, None if job is None or how != "finished" else _result_of(job))
 
     def batches(self) -> list[Batch]:
-        """The batches in it."""
+        """Return the batches nested in it."""
         members = (member for page in self._pages() for member, _ in page)
         return [Batch(id=member[len(INNER) :], connection=self._connection) for member in members if member.startswith(INNER)]
 
@@ -268,9 +270,9 @@ class Batch:
     # -- ending it
 
     def cancel(self) -> tuple[int, int]:
-        """No more jobs can be added, those that wait are canceled, those that run will not run again; batches in it too. Returns how many were
-        canceled, and how many run. A bounded number at a time, between which others have their turn; should this process die, the fleet goes
-        on with it. NoSuchBatchError if it is gone."""
+        """Cancel the batch, and the batches in it: no more jobs can be added, waiting jobs are canceled, running ones will not run again.
+        Returns how many were canceled and how many run. Each call to Redis cancels a bounded number, so that others are served in between. If
+        this process dies, the fleet goes on with it. NoSuchBatchError if it is gone."""
         broker, todo, canceled, running = broker_of(self.connection), [self.id], 0, 0
         while todo:
             answer, more, left, again, inner = broker.cancel_batch(todo[-1])
@@ -284,5 +286,5 @@ class Batch:
 
 
 def _result_of(job: Job) -> Any:
-    """None of a job that has begun another life since."""
+    """Return the result of a job that is finished; None if it was requeued since."""
     return job.result if job.get_status(refresh=False) is JobStatus.FINISHED else None

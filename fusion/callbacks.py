@@ -1,4 +1,4 @@
-"""Callbacks of a job: Python functions, which run in the job's process after the task ended, and URLs, which are told of its end later."""
+"""Callbacks of a job: Python functions, which run in the job's process after the task, and URLs, which are called later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: the addresses of a name, decide when it is called (`fusion.delivery.targets`).
 _URL = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-# Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
+# If the last part of a host matches, the URL standard reads the host as an IPv4 address or an error (url.spec.whatwg.org, "ends in a
+# number").
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST = 2048
 #: Deliveries that are put back in one call.
@@ -43,27 +44,27 @@ class Callback:
             raise ValueError(f"Callback(timeout={timeout!r}): use a duration over 0, up to {FURTHEST:.0f} s (31 years)")
 
     def to_json(self) -> str:
-        """The stored form."""
+        """Return the stored form."""
         return json.dumps({"func": self.name, "timeout": self.timeout})
 
 
 def as_callback(value: Callback | str | Callable[..., Any] | None) -> str | None:
-    """The stored form of whatever `on_success=`, `on_failure=` and `on_stopped=` accept."""
+    """Return the stored form of whatever `on_success=`, `on_failure=` and `on_stopped=` accept."""
     if value is None:
         return None
     return (value if isinstance(value, Callback) else Callback(value)).to_json()
 
 
 def hooks(success: str | None, failure: str | None, url: str | None, settings: Settings) -> dict[str, str | int]:
-    """The stored form of a job's URLs, with the mark that there are any. ValueError for what is no URL that could be called."""
+    """Return the stored form of a job's URLs, with a flag that it has any. ValueError for a URL that can't be called."""
     given = {"success_task_handler": success, "failed_task_handler": failure, "callback_url": url}
     urls = {name: checked for name, value in given.items() if (checked := check_url(name, value, settings))}
     return {**urls, "hooks": 1} if urls else {}
 
 
 def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`callback_url` of a payload with `callback: 1`: the first argument, or the one called `payload`; None if there is no such thing.
-    What `callback_url=` says comes before that."""
+    """Return the `callback_url` of a payload that has `callback: 1`; None without one. The payload is the first argument, or the one called
+    `payload`. The option `callback_url=` takes precedence."""
     payload = args[0] if args else kwargs.get("payload")
     if not isinstance(payload, Mapping) or payload.get("callback") not in (1, "1"):  # True equals 1
         return None
@@ -71,7 +72,8 @@ def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def check_url(name: str, url: object, settings: Settings) -> str | None:
-    """A URL as it is stored, None for none. ValueError, which does not show it, since receivers like to put tokens there."""
+    """Return a URL in its stored form; None for none. ValueError if it is invalid; the message does not show the URL, since URLs often hold
+    tokens."""
     if url is None or url == "":
         return None
     match = _URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST else None
@@ -89,7 +91,7 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
         raise OptionError(name, f"there is no port {int(match[3])}; use one from 1 to 65535, or none")
     scheme = match[1].lower()
     if scheme == "http" and not settings.callback_allow_http:
-        raise OptionError(name, "use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
+        raise OptionError(name, "use https://, or allow plain http by the setting callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
     port = int(match[3] or (443 if scheme == "https" else 80))
     if port not in settings.callback_ports:
         ports = ", ".join(map(str, settings.callback_ports))
@@ -106,12 +108,13 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
 
 
 def named(host: str, allowed: Iterable[str]) -> bool:
-    """True if the allowed hosts name this host itself, not just by `*`."""
+    """Return True if the allowed hosts name this host itself, not just by `*`."""
     return any(host == entry or (entry[:2] == "*." and host.endswith(entry[1:])) for entry in allowed)
 
 
 def _inside(host: str) -> str:
-    """The kind of a host that is written as an address where no callback goes; empty for others, and for a name: it is looked up at each try."""
+    """Return the kind of a literal address that callbacks must not reach. Empty for other addresses, and for names: those are resolved at
+    each try."""
     if host == "localhost" or host.endswith(".localhost"):
         return "the loopback"
     if not (host[-1:].isdigit() or ":" in host):
@@ -127,7 +130,7 @@ def _inside(host: str) -> str:
 
 
 def _entry(allowed: str) -> str:
-    """One of the allowed hosts, an address in its usual form. A relay refuses any other."""
+    """Return an allowed host, with an address in its usual form. An invalid entry is returned as it is; relays refuse it."""
     star = "*." if allowed.startswith("*.") else ""
     rest = allowed[len(star) :]
     try:
@@ -137,7 +140,7 @@ def _entry(allowed: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """`https://host:port/***`: path and query may hold a token, and what can't be read is not shown at all."""
+    """Return `https://host:port/***`: path and query may hold a token. A URL that can't be parsed becomes `***`."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -151,8 +154,8 @@ def shown_url(url: str) -> str:
 
 
 def read_host(text: str) -> str:
-    """A URL's host in lower case, without the root's dot; `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` all as 127.0.0.1. ValueError for
-    what no resolver knows."""
+    """Return a URL's host in lower case, without the root's dot; `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` all become 127.0.0.1.
+    ValueError for a host that no resolver accepts."""
     host = text.lower().removesuffix(".")
     if host.startswith("["):
         from ipaddress import IPv6Address
@@ -175,7 +178,7 @@ def read_host(text: str) -> str:
 
 
 def retry_deliveries(broker: Broker, now: float, chosen: Sequence[DeliveryInfo], refused: dict[str, str]) -> int:
-    """Try these again and return how many; the reason of each other goes to `refused`. `now`: Unix seconds by the server's clock."""
+    """Put these deliveries back and return how many; `refused` receives the reason for each other. `now`: Unix seconds by the server's clock."""
     from fusion.kernel.nonces import new_nonce
 
     count = 0

@@ -1,4 +1,4 @@
-"""Signatures: calls that are made later; and chains of them, of which each is given what the one before returned."""
+"""Signatures, which are calls to make later, and chains of them: each call receives the result of the one before."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ Func = str | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A call of a function, its queue and its options: for chains, and for what is to follow a batch. Made by `signature`, and by `.s()` and
-    `.si()` of functions marked with `@job`, whose queue and options it has."""
+    """A call of a function with its queue and options, for chains and for the callbacks of a batch. `signature` makes one. So do `.s()` and
+    `.si()` of functions marked with `@job`, with the function's queue and options."""
 
     func: Func
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Takes nothing from the one before it in a chain.
+    #: If true, it receives no result from the call before it in a chain.
     immutable: bool = False
 
     def set(self, *, queue: str | None = None, **options: Unpack[JobOptions]) -> Signature:
-        """The same call in another queue, or with these options of `Queue.enqueue` besides."""
+        """Return the same call for another queue, or with these further options of `Queue.enqueue`."""
         return replace(self, queue=queue if queue is not None else self.queue, options={**self.options, **options})
 
     def alone(self) -> Signature:
-        """The same call; in a chain it is given nothing."""
+        """Return the same call as an immutable one: in a chain it receives no result."""
         return replace(self, immutable=True)
 
     def prepare(self, **more: Any) -> JobData:
-        """The call as `enqueue_many` takes it, checked and encoded."""
+        """Check and encode the call; returns it as `enqueue_many` takes it."""
         return prepared(self.func, self.args, self.kwargs, None, {**self.options, **more})
 
     def enqueue(self, queue: str | Queue | None = None, connection: Redis | None = None) -> Job:
-        """Enqueue the call by itself: to `queue`, if it has none of its own."""
+        """Enqueue this call alone; to `queue` if it has no queue of its own."""
         return _queue_of(self, queue, connection).enqueue_many([self.prepare()])[0]
 
 
 def signature(func: Func, /, *args: Any, **kwargs: Any) -> Signature:
-    """The call of a function, or of what a dotted path names, with these arguments; `.set(...)` gives it a queue and options. TypeError for keywords
-    that the function does not take."""
+    """Return the call of a function, or of a dotted path, with these arguments; `.set(...)` gives it a queue and options. TypeError for
+    keywords that the function does not take."""
     check_keywords(func, kwargs, delayed=True)
     return Signature(func, args, kwargs)
 
@@ -64,24 +64,24 @@ def signature(func: Func, /, *args: Any, **kwargs: Any) -> Signature:
 def of_task(
     func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], queue: str, timeout: Any, options: Mapping[str, Any]
 ) -> Signature:
-    """The signature of a function that `@job` marked with these."""
+    """Return the signature of a function that `@job` marked with these options."""
     own = dict(options) if timeout is None else {**options, "job_timeout": timeout}
     return replace(signature(func, *args, **kwargs), queue=queue, options=own)
 
 
 def as_signature(value: Signature | Func) -> Signature:
-    """A signature, or a function that is called without arguments."""
+    """Return a signature as it is, or the signature of a function that is called without arguments."""
     return value if isinstance(value, Signature) else Signature(value)
 
 
 class chain:
-    """Calls one after another: `chain(fetch.s(url), parse.s(), store.s("db")).enqueue()`. Each begins when the one before it has finished, and is
-    given what that returned, before its own arguments; one made by `.si()` is given nothing. If one fails for good, is canceled, stopped or
-    deleted, those behind it fail."""
+    """Calls one after another: `chain(fetch.s(url), parse.s(), store.s("db")).enqueue()`. Each starts when the one before it has finished,
+    and receives that result before its own arguments. A call made by `.si()` receives none. If a call fails for good, is canceled, stopped or
+    deleted, the calls after it fail."""
 
     def __init__(self, *steps: Signature | Func) -> None:
         if not steps:
-            raise ValueError("a chain has one call at least")
+            raise ValueError("a chain needs at least one call")
         self.steps = tuple(map(as_signature, steps))
 
     def __repr__(self) -> str:
@@ -95,8 +95,8 @@ class chain:
         on_commit: bool | None = None,
         **options: Unpack[JobOptions],
     ) -> list[Job]:
-        """Enqueue the calls, each in its own queue or else in `queue`, with these options besides their own; returns their jobs, in this order. All
-        of them or none, whatever their queues. `on_commit`: as of `Queue.enqueue`."""
+        """Enqueue the calls, each in its own queue or else in `queue`, with these options besides their own. Returns their jobs, in this
+        order. Either all are enqueued or none, whatever their queues. `on_commit`: as for `Queue.enqueue`."""
         datas: list[JobData] = []
         for step in self.steps:
             if datas and "depends_on" in step.options:

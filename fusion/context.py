@@ -1,4 +1,4 @@
-"""The job that runs here, as its task sees it: in this process, or, where many run at once in one, in this thread or coroutine."""
+"""The running job as its task sees it: the job of this process or, where a process runs many at once, of this thread or coroutine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _of_process: CurrentJob | None = None
 
 
 def get_current_job() -> CurrentJob | None:
-    """The job this code runs for; None outside a job, and in a thread that one of many jobs in a process has started itself."""
+    """Return the job that this code runs for; None outside a job. Where a process runs many jobs, also None in a thread that a job has
+    started itself."""
     return _here.get() or _of_process
 
 
 def set_current_job(job: CurrentJob | None, *, among_others: bool = False) -> None:
-    """Say which job this process runs; `among_others`: only this thread or coroutine. For the code that runs jobs."""
+    """Set the job that this process runs; with `among_others` only for this thread or coroutine. For the code that runs jobs."""
     global _of_process
     if among_others:
         _here.set(job)
@@ -54,10 +55,10 @@ class CurrentJob:
         self._offer = offer
         self._make_steps = make_steps
         self._check = check
-        #: What a long job has said of itself; None if it said nothing.
+        #: Progress and checkpoints of a long job; None if it has reported none.
         self.steps: Steps | None = None
         self._room, self._room_at = float(defaults.LOG_BURST), 0.0
-        #: Lines dropped since the last one that went out.
+        #: Lines dropped since the last one that was sent.
         self.unsaid = 0
         self._meta: dict[str, Any] | None = None
         self.func_name = ""
@@ -88,14 +89,14 @@ class CurrentJob:
         return self.called()[1]
 
     def called(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Both, decoded now if they have not been. Raises what that does."""
+        """Return both, decoded now if they were not before. Raises what the decoding raises."""
         if self._call is None:
             self._call = ((), {}) if self._load is None else self._load()
             self._load = None
         return self._call
 
     def load_with(self, load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
-        """What decodes the arguments, when they are first asked for. For the code that runs jobs."""
+        """Set the function that decodes the arguments on first use. For the code that runs jobs."""
         self._load, self._call = load, None
 
     @property
@@ -104,7 +105,7 @@ class CurrentJob:
         return self._text(b"id") or ""
 
     def get_id(self) -> str:
-        """RQ's name of `id`."""
+        """Return `id`; RQ's name for it."""
         return self.id
 
     @property
@@ -149,8 +150,8 @@ class CurrentJob:
 
     @property
     def batch(self) -> Batch | None:
-        """The batch that it is a member of, or a callback of; None for none. Jobs can be added to it while this one runs. Talks to Redis when it is
-        used."""
+        """The batch that it is a member of, or a callback of; None for none. Jobs can be added to it while this one runs. Using it reads
+        Redis."""
         if self.batch_id is None:
             return None
         found: Batch = import_module("fusion.batch").Batch._of(self.batch_id, self.origin)
@@ -158,7 +159,7 @@ class CurrentJob:
 
     @property
     def dependencies(self) -> list[Job]:
-        """The jobs that it waited for, with their results, in the order in which they were named. Talks to Redis."""
+        """The jobs that it waited for, with their results, in the order in which they were named. Reads Redis."""
         job = import_module("fusion.job").Job
         found: list[Job] = job.fetch(self.id).dependencies
         return found
@@ -197,7 +198,7 @@ class CurrentJob:
 
     @property
     def touched_meta(self) -> dict[str, Any] | None:
-        """`meta` if this process looked at it, else None: then it can't have changed."""
+        """Return `meta` if this process has read it, else None: then it can't have changed."""
         return self._meta
 
     def save_meta(self) -> None:
@@ -206,32 +207,33 @@ class CurrentJob:
             self._save(self.meta)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far this job is, as `Job.progress` shows it: `done` of `total`, and a short note. Cheap, and sent no more than once a second;
-        the last one is never lost. TypeError or ValueError for figures that are none."""
+        """Report how far the job is, as `Job.progress` shows it: `done` of `total`, and a short note. Cheap, and sent at most once a second;
+        the last report is never lost. TypeError or ValueError for an invalid number or note."""
         self._steps.progress(done, total, note)
 
     @property
     def cursor(self) -> Any:
-        """What `checkpoint` was last given, in this run or an earlier one; None if nothing was."""
+        """The last value given to `checkpoint`, in this run or an earlier one; None if there was none."""
         return self._steps.cursor
 
     def checkpoint(self, cursor: Any, *, wait: bool = False) -> None:
-        """Have another run of this job, should this one be cut off, find `cursor`: what a JSON argument may be, of 16 KiB at most. It is
-        stored at most once a second, so what came after it is done again; with `wait` it is stored when this returns.
+        """Store `cursor`, so that another run of this job finds it if this run is cut off. It is a value that a JSON argument may be, of at
+        most 16 KiB. It is stored at most once a second, so work after the last stored one is done again. With `wait` it is stored when this
+        returns.
 
-        Raises JobInterrupted when the worker is to end, and the job goes on at this cursor in another run: to be let through.
-        PayloadTooLarge or SerializationError for what can't be stored.
+        Raises JobInterrupted when the worker must end: let it pass, and the job resumes at this cursor in another run. PayloadTooLarge or
+        SerializationError for a value that can't be stored.
         """
         self._steps.checkpoint(cursor, wait)
 
     def iterate(
         self, source: Iterable[Any] | Callable[[Any], Iterable[Any]], *, cursor: Callable[[Any], Any] | None = None
     ) -> Iterator[Any]:
-        """The items of `source` that no earlier run of this job has finished, with a `checkpoint` after each; once per job.
+        """Yield the items of `source` that no earlier run of this job has finished, with a `checkpoint` after each. Use it once per job.
 
-        An iterable is counted, and the items that are done are passed over, so it must give the same ones in the same order. A function
-        is called with the cursor, None at first, and returns what comes after it: the cursor is then what `cursor` makes of an item, or
-        without one the number of items done.
+        An iterable is counted and its finished items are skipped, so it must give the same items in the same order. A function is called with
+        the cursor, None at first, and returns the items after it. The cursor is then `cursor(item)`, or without `cursor` the number of items
+        done.
         """
         return self._steps.iterate(source, cursor)
 
@@ -239,21 +241,21 @@ class CurrentJob:
     def _steps(self) -> Steps:
         if self.steps is None:
             if self._make_steps is None:
-                raise RuntimeError("this job is over: only its own task can say how far it is")
+                raise RuntimeError("this job has ended: only its own task can report progress")
             self.steps = self._make_steps()
         return self.steps
 
     def check(self) -> None:
-        """Raise JobStopped if this job is to stop, and JobTimeoutException if its time is up, here, where the task can bear it: for one that
-        catches everything in between. Costs next to nothing."""
+        """Raise JobStopped if this job must stop, and JobTimeoutException if its time is up. For a task that catches every exception
+        elsewhere: call it where the task can bear the interruption. Costs next to nothing."""
         if self._check is not None:
             self._check()
 
     def rate_limited(self, seconds: float | str | timedelta, reason: str = "") -> NoReturn:
-        """Give the job back, as a provider wants no more calls for so long (a 429): it runs again after that at its old place, the attempt
-        unspent, and until then no worker starts a job of its concurrency key; of its queue, if it has no key. Those that run go on.
+        """Give the job back, because a provider accepts no more calls for this time (a 429). The job then runs again at its old place, and no
+        attempt is spent. Until then no worker starts a job of its concurrency key or, without a key, of its queue. Running jobs go on.
 
-        Raises RateLimited, which must leave the task; ValueError for what is no duration from 1 ms to 24 h.
+        Raises RateLimited, which the task must let pass; ValueError for a duration outside 1 ms to 24 h.
         """
         from fusion.kernel.timeutil import parse_seconds
         from fusion.retry import RateLimited
@@ -264,11 +266,11 @@ class CurrentJob:
         raise RateLimited(wait, reason)
 
     def end(self) -> None:
-        """The job is over: should something of it live on, it speaks for no other one."""
+        """Mark the job as ended: code of it that still runs can't report for another job."""
         self._save = self._offer = self._make_steps = self._check = None
 
     def say(self, event: str, message: str) -> bool:
-        """Pass a line on to the event stream, without waiting. False if it was dropped: too many of them, or no room on the way."""
+        """Send a line to the event stream, without waiting. False if it was dropped: too many lines, or no room on the way."""
         now = monotonic()
         self._room = min(defaults.LOG_BURST, self._room + (now - self._room_at) * defaults.LOG_RATE)
         self._room_at = now
@@ -287,7 +289,7 @@ class CurrentJob:
 
 
 def seconds(raw: bytes | None) -> float | None:
-    """A stored timeout: absent, empty or not above zero means no limit."""
+    """Return a stored timeout in seconds; None (no limit) if it is absent, empty or not above zero."""
     if not raw:
         return None
     value = float(raw)

@@ -42,11 +42,11 @@ class Task(Protocol, Generic[P, R_co]):
         ...
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """A call with these arguments, for a chain or a batch; in a chain, what the one before it returned comes before them."""
+        """Return a call with these arguments, for a chain or a batch. In a chain, the result of the call before comes first."""
         ...
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
-        """The same; in a chain it is given nothing."""
+        """Return the same call as an immutable one: in a chain it receives no result."""
         ...
 
 
@@ -68,16 +68,16 @@ class _Decorator:
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`,
+        Options that relate jobs to each other (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`,
         `unique_key`, `unique`, `unique_until`, `unique_window`, `on_duplicate`, `max_delay`) hold for every call of the function object, by
-        `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
+        `Queue.enqueue` as well. A key may be a function that makes it from the call's arguments.
 
-        `batch`: up to so many jobs that stand one behind the other go to one call of the function, which is given a list of them and yields a
-        pair of each job and its result, or exception; the first of them waits `batch_wait` seconds for others. See docs/gathered.md. What
-        is called a batch elsewhere, `Batch`, is a number of jobs that somebody waits for.
+        `batch`: one call of the function receives up to this many adjacent jobs. It takes a list of them, and yields for each a pair of the
+        job and its result or exception. The first of them waits `batch_wait` seconds for others. See docs/gathered.md. A `Batch` is something
+        else: a group of jobs to wait for.
 
-        `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
-        lets workers that have its module loaded run it without `--tasks`.
+        `timeout` is RQ's name of job_timeout. Write the brackets, even when they are empty. The function itself is unchanged. Workers that
+        have loaded its module can run a marked function without `--tasks`.
         """
 
         if callable(queue):

@@ -1,4 +1,4 @@
-"""What a job waits for: other jobs, and what becomes of it should one of them not finish."""
+"""Dependencies: the jobs that a job waits for, and what happens to it if one of them does not finish."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fusion.enqueue.build import JobData
     from fusion.job import Job
 
-#: What stands before a parent's id where the record names it, by the policy.
+#: Policy -> what stands before a parent's id in the job's record.
 SIGNS = {"fail": "", "ignore": "?", "wait": "~"}
 _RULE = "use a job, its id, what prepare_data returned, a Dependency, or a list of these"
 
@@ -23,9 +23,9 @@ _RULE = "use a job, its id, what prepare_data returned, a Dependency, or a list 
 class Dependency:
     """Jobs to wait for: `enqueue(..., depends_on=Dependency(jobs=[a, b], allow_failure=True))`.
 
-    `on_failure` says what becomes of the waiting job if one of these ends otherwise than finished: it fails, too ("fail", the default); that
-    one counts as finished ("ignore", which `allow_failure=True` says as well); or it goes on waiting until that one is requeued and finishes
-    ("wait"). `enqueue_at_front`: once nothing is waited for, it goes before the others of its priority. OptionError.
+    `on_failure` decides what happens to the waiting job if one of these ends without finishing. With "fail" (the default) it fails, too. With
+    "ignore", for which `allow_failure=True` is another name, that one counts as finished. With "wait" it waits until that one is requeued and
+    finishes. `enqueue_at_front`: once it waits for nothing, it goes before the others of its priority. Raises OptionError.
     """
 
     jobs: Job | JobData | str | Iterable[Job | JobData | str]
@@ -50,19 +50,19 @@ class Dependency:
 
 
 def parents(name: str, value: Any) -> str | None:
-    """The parents as a job's record names them; None for none. OptionError."""
+    """Return the parents in the form that a job's record stores; None for none. OptionError."""
     found = members(value)
     return json.dumps(found, separators=(",", ":")) if found else None
 
 
 def at_front(value: Any) -> bool:
-    """Whether one of the Dependencies says so."""
+    """Return True if one of the Dependencies has `enqueue_at_front`."""
     listed = value if isinstance(value, (list, tuple)) else [value]
     return any(isinstance(one, Dependency) and one.enqueue_at_front for one in listed)
 
 
 def members(value: Any) -> list[str]:
-    """The parents' ids, each once, with the sign of its policy in front. Of one that is named twice the last policy holds."""
+    """Return the parents' ids, each once, with the sign of its policy in front. If a parent is named twice, the last policy holds."""
     found: dict[str, str] = {}
     for one in _flat(value):
         for job in _flat(one.jobs) if isinstance(one, Dependency) else (one,):

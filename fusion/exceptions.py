@@ -23,9 +23,9 @@ class NoRedisError(ConfigurationError):
 class StoreUnavailable(FusionError):
     """Redis can't be reached, or can't do this just now. Waiting helps. The error of redis-py is the `__cause__`.
 
-    Of an enqueue: whether its jobs were accepted is not known, unless `nothing_written` says that they were not, since a call that got no
-    answer may have been executed. Either way `repeat()` is safe. `job_ids` are the ids that the jobs have, if they were accepted, and will
-    have once they are; of `enqueue_many` those of the chunk under way: all before it were accepted, none after it was sent.
+    An enqueue that raises this may have been executed, as only its answer may be lost: its jobs may or may not have been accepted. If
+    `nothing_written` is true, they were not. Either way `repeat()` is safe. `job_ids` are the ids of the jobs, accepted already or by a
+    repetition. For `enqueue_many` they are those of the current chunk: all chunks before it were accepted, none after it was sent.
     """
 
     nothing_written = False
@@ -34,26 +34,26 @@ class StoreUnavailable(FusionError):
 
     @property
     def job_id(self) -> str:
-        """The first of `job_ids`; empty if this was no enqueue."""
+        """The first of `job_ids`; empty if the call was not an enqueue."""
         return self.job_ids[0] if self.job_ids else ""
 
     def repeat(self) -> Any:
-        """Make the same call again and return what it would have: jobs that were accepted after all are not accepted twice, not even
-        if they have ended. Goes on where the call stopped, as often as need be; of an AsyncQueue, to be awaited.
+        """Make the same call again and return its result: jobs that were accepted already are not accepted twice, even if they have ended.
+        Goes on where the call stopped, as often as need be. Await it if the call was an AsyncQueue's.
 
-        RuntimeError if there is nothing that must be kept for a repetition, or it did not come along to another process: then the same
-        call with the same job_id, or with the same data of `prepare_data`, is the way.
+        RuntimeError if this error holds no call to repeat, or was sent to another process. Then make the same call with the same job_id, or
+        with the same data of `prepare_data`.
         """
         if self._again is None:
-            raise RuntimeError("nothing is kept for a repetition of this call; make the call itself again")
+            raise RuntimeError("this error holds no call to repeat; make the call itself again")
         return self._again()
 
     def repeat_with(self, call: Callable[[], Any]) -> None:
-        """Have `repeat()` run this: for whoever makes one call of several, each safe to make again."""
+        """Have `repeat()` run this. For code that makes one call out of several, each safe to make again."""
         self._again = call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # what repeats holds a connection, which no other process can use
+        # the stored call holds a connection, which no other process can use
         return type(self), self.args, {name: value for name, value in vars(self).items() if name != "_again"}
 
 
@@ -101,9 +101,9 @@ class InvalidJobOperation(FusionError):
 class DuplicateJob(FusionError):
     """A live job already has this id, or another has the job's unique key. Nothing was written.
 
-    `job_id` is that of the job that was to be enqueued, `status` that of the one that is there; `coming`: others of its call are still to come, and
-    if whoever enqueues them died it is deleted soon. Of a unique key `unique_key` names it and
-    `duplicate_of` the job that has it; else both are empty.
+    `job_id` is the id of the job that was to be enqueued, `status` the status of the existing one. With status `coming` its enqueue is not
+    over; if its producer died, the job is deleted soon. For a unique key, `unique_key` is the key and `duplicate_of` the job that has it;
+    else both are empty.
     """
 
     def __init__(self, job_id: str, status: str = "", duplicate_of: str = "", unique_key: str = "") -> None:
@@ -151,7 +151,7 @@ class DependencyCycle(FusionError, ValueError):
 
     @classmethod
     def of(cls, job_id: str, path: str = "") -> DependencyCycle:
-        """Make the error for a job that would wait for itself, by this path if it may be told."""
+        """Make the error for a job that would wait for itself; `path` names the jobs in between, if it may be shown."""
         shown = f": {path}. Cancel or delete one of these" if path else " by way of others: cancel or delete one of these"
         error = cls(f"job {job_id!r} would wait for itself{shown}, or name other parents")
         error.job_id = job_id
@@ -159,19 +159,19 @@ class DependencyCycle(FusionError, ValueError):
 
 
 class GraphDropped(FusionError):
-    """The jobs of an enqueue_many that wait for each other were given up, as nothing was heard of its caller for a minute. Nothing of them is
-    left; the call makes itself again."""
+    """The jobs of an enqueue_many that wait for each other were dropped, as their producer was silent for a minute. None of them is left; the
+    call repeats itself."""
 
 
 class DependencyFailed(FusionError):
-    """A job was not run, as one that it waited for did not finish: the `error_class` of such a job."""
+    """A job was not run because a job that it waited for did not finish: the `error_class` of the job that did not run."""
 
 
 class QueueFull(FusionError):
-    """So many jobs wait in a queue that it takes no more. Nothing was written but, by `enqueue_many`, the jobs `accepted`.
+    """A queue is full. Nothing was written, except by `enqueue_many` the jobs `accepted`.
 
-    `queue` is its name, `length` how many waited, `limit` how many may, `wanted` how many more were to. Waiting helps, as workers catch up;
-    the same call with the same job_id, or the same data, is then safe to make again.
+    `queue` is its name, `length` how many jobs waited, `limit` how many may, `wanted` how many the call was to add.
+    Waiting helps, as workers catch up. It is then safe to make the same call again with the same job_id, or with the same data.
     """
 
     #: Of `enqueue_many`: the jobs of the chunks before.
@@ -202,8 +202,8 @@ class NameTooLong(InvalidName):
 
 
 class InvalidQuery(FusionError, ValueError):
-    """A query can't be read; the text names what to write instead. `column`: where, from 1 on; 0 if it is nowhere in the text. `field`: what was
-    wrong, `query` or `after`."""
+    """A query can't be parsed; the text names what to write instead. `column`: the position of the error, from 1 on; 0 if it has none.
+    `field`: the parameter that was wrong, `query` or `after`."""
 
     def __init__(self, message: str, column: int = 0, field: str = "query") -> None:
         super().__init__(message, column, field)
@@ -215,9 +215,9 @@ class InvalidQuery(FusionError, ValueError):
 
 
 class OptionError(FusionError, ValueError):
-    """An option of an enqueue can't have this value, or not with the others. Nothing was written.
+    """An option of an enqueue has an invalid value, or one that conflicts with others. Nothing was written.
 
-    `name` is the option's; empty where several don't go together. `rule` says what to use instead; a value that follows it is shown in front.
+    `name` is the option's; empty where several conflict. `rule` says what to use instead; a value given after it is shown in front.
     """
 
     def __init__(self, name: str, rule: str, *value: Any) -> None:
@@ -228,7 +228,7 @@ class OptionError(FusionError, ValueError):
         return self.spelled(self.name)
 
     def spelled(self, name: str, sign: str = "=") -> str:
-        """The message for a reader who knows the option by another name: `spelled("--timeout", " ")`."""
+        """Return the message for a reader who knows the option by another name: `spelled("--timeout", " ")`."""
         shown = f"{name}{sign}{self.value[0]!r}" if self.value else name
         return f"{shown}: {self.rule}" if name else self.rule
 
@@ -237,7 +237,7 @@ class UnknownOption(OptionError, TypeError):
     """There is no option of this name; `rule` is the whole message."""
 
     def spelled(self, name: str, sign: str = "=") -> str:
-        """The message; nobody spells what there is not."""
+        """Return the message; an unknown option has no other spelling."""
         return self.rule
 
 
@@ -246,7 +246,7 @@ class NoSuchEntryError(FusionError):
 
 
 class EntryTaken(FusionError):
-    """The cron entry of this id is somebody else's: another app's, or made at run time."""
+    """The cron entry of this id belongs to another app, or was made at run time."""
 
 
 class NoSuchBatchError(FusionError):
@@ -254,7 +254,8 @@ class NoSuchBatchError(FusionError):
 
 
 class BatchClosed(FusionError):
-    """A batch takes no more jobs; nothing was written. `reason`: `closed` (by its producer, or as that did nothing for `open_for`), or `canceled`."""
+    """A batch takes no more jobs; nothing was written. `reason`: `closed` (by its producer, or because it was idle for `open_for`), or
+    `canceled`."""
 
     def __init__(self, batch: str, reason: str) -> None:
         hint = "; jobs of a closed batch can be added by its own jobs alone, while they run" if reason == "closed" else ""
@@ -266,7 +267,7 @@ class BatchClosed(FusionError):
 
 
 def batch_refusal(batch: str, why: str) -> BatchClosed | NoSuchBatchError:
-    """What to raise for a batch that takes no more, for this reason."""
+    """Return the error for a batch that takes no more jobs, for this reason."""
     if why == "missing":
         return NoSuchBatchError(f"no batch {batch!r}: it never existed, or it was over long ago and forgotten")
     return BatchClosed(batch, why)
@@ -293,11 +294,11 @@ class TaskNotFound(FusionError):
 
 
 class BadSignature(FusionError):
-    """A job was not signed with one of this worker's keys, or altered since. Nothing of it was read or imported."""
+    """A job was not signed with one of this worker's keys, or was altered since. Nothing of it was read or imported."""
 
 
 class WorkHorseTerminated(FusionError):
-    """A job's process ended without giving an outcome."""
+    """A job's process ended without reporting an outcome."""
 
 
 class JobMemoryExceeded(FusionError):
@@ -317,8 +318,8 @@ class ProcessPrunedError(FusionError):
 
 
 class JobInterrupted(BaseException):
-    """Raised by `checkpoint` and `iterate` when the job's worker is to end: what was done so far is kept, and the job goes on at its cursor in
-    another run, the attempt unspent. Clean up and let it through; a BaseException, so that `except Exception` does.
+    """Raised by `checkpoint` and `iterate` when the job's worker must end: finished work is kept, and the job resumes at its cursor in
+    another run, with no attempt spent. Clean up and let it pass. It is a BaseException, so that `except Exception` lets it pass, too.
     """
 
 

@@ -11,28 +11,28 @@ from fusion.kernel.nonces import new_nonce
 from fusion.registries import JobRegistry
 from fusion.store.access import broker_of, inspector_of
 
-#: Jobs that a look at all of them reads in one round trip.
+#: Jobs read in one round trip when all are scanned.
 _LOOK = 1000
 
 
 class Moved(NamedTuple):
-    """The number of jobs that were moved, and for each other, by id, the reason that it was not: `missing`, `corrupt` (there is nothing to
-    run), `quarantined`, `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or the status it has meanwhile."""
+    """The number of jobs that were moved, and for each other job, by id, the reason: `missing`, `corrupt` (it has no data to run),
+    `quarantined`, `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or its present status."""
 
     moved: int
     refused: dict[str, str]
 
 
 class FailedQueue(JobRegistry):
-    """The jobs that have failed, of all queues: to look at, to put back, to set aside."""
+    """The failed jobs of all queues: list, requeue and quarantine them."""
 
     @property
     def count(self) -> int:
-        """Failed jobs that are kept; O(1)."""
+        """The number of failed jobs that are kept; O(1)."""
         return inspector_of(self.connection).failed_count()
 
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
-        """A page of failed ids, the first to expire first."""
+        """Return a page of failed ids, the first to expire first."""
         return inspector_of(self.connection).members("failed", "", offset, length)
 
     # -- one job
@@ -45,7 +45,7 @@ class FailedQueue(JobRegistry):
         Job(job_id, {}, self.connection).requeue(keep_place=keep_place)
 
     def requeue_set(self, job_id: str) -> None:
-        """`requeue`, by the name it has where queues of different types are requeued differently. Here all are alike."""
+        """Requeue one job, as `requeue` does. The name is for callers that requeue each type of queue differently; here all are alike."""
         self.requeue(job_id)
 
     # -- many
@@ -59,10 +59,11 @@ class FailedQueue(JobRegistry):
         keep_place: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Moved:
-        """Put back every job that is failed now, or those that fit (a text: those of that queue), in the order in which they failed.
+        """Requeue every job that is failed now, or those that match `filter` (a text: those of that queue), in the order in which they
+        failed.
 
-        `progress` is told the number looked at after each chunk. `dry_run` counts and moves nothing. What fails again meanwhile is left;
-        an interrupted call has moved whole jobs and can be repeated. A job that can't be put back stops no other.
+        `progress` is called after each chunk with the number of jobs examined. `dry_run` counts and moves nothing. Jobs that fail again
+        meanwhile are left. An interrupted call has moved whole jobs and can be repeated. A job that can't be requeued stops no other.
         """
         wanted = FailedFilter(queue=filter) if isinstance(filter, str) else filter or FailedFilter()
         moved, refused = 0, dict[str, str]()
@@ -81,7 +82,7 @@ class FailedQueue(JobRegistry):
         return Moved(moved, refused)
 
     def requeue_many(self, job_ids: Iterable[str]) -> Moved:
-        """`requeue_all` for these jobs. Quarantined ones are refused."""
+        """Requeue these jobs, as `requeue_all` does. Quarantined ones are refused."""
         return _told(_chunks(job_ids), lambda ids: self._requeue(ids, FailedFilter(), keep_place=False))
 
     def _requeue(self, ids: Sequence[str], wanted: FailedFilter, keep_place: bool) -> list[str]:
@@ -89,9 +90,9 @@ class FailedQueue(JobRegistry):
         return broker.requeue(ids, new_nonce(), keep_place=keep_place, quarantined=wanted.include_quarantined)
 
     def quarantine(self, jobs: Iterable[str] | FailedFilter, reason: str) -> Moved:
-        """Set failed jobs aside, by their ids or those that fit: they stay failed, but `requeue_all` leaves them out unless told otherwise.
+        """Quarantine failed jobs, by id or filter: they stay failed, but `requeue_all` leaves them out by default.
 
-        `reason` is shown with them; another one replaces it. `requeue` and `delete` end it. ValueError without a reason.
+        `reason` is shown with them; a later one replaces it. `requeue` and `delete` end the quarantine. ValueError without a reason.
         """
         if not reason.strip():
             raise ValueError("quarantine needs a reason: whoever finds the jobs later has nothing else to go by")
@@ -104,12 +105,12 @@ class FailedQueue(JobRegistry):
     # -- looking
 
     def failures(self, filter: FailedFilter | None = None) -> Iterator[Failure]:
-        """Those that fit, one by one, the first to expire first; without a filter all, quarantined ones too."""
+        """Yield the failures that match, the first to expire first; without a filter all, quarantined ones too."""
         for _, found in scan(inspector_of(self.connection), filter or FailedFilter(include_quarantined=True), _LOOK):
             yield from found
 
     def groups(self, filter: FailedFilter | None = None) -> list[FailureGroup]:
-        """Counted by error class and the place in the user's own code where it was raised, the most frequent first."""
+        """Return the failures that match, counted by error class and by the place in the user's own code that raised; the most frequent first."""
         return group(self.failures(filter))
 
 

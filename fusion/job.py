@@ -40,13 +40,13 @@ from fusion.store.client.errors import repeatable
 class Job(JobFields):
     """A view of a job's hash as of the last `refresh()`.
 
-    Arguments are decoded when asked for, and pickled ones only if settings allow it: looking at a job never runs its data.
+    Arguments are decoded on first use, and pickles only if the settings allow it: reading a job never runs its data.
     """
 
-    #: Of what an enqueue returned: the job that it met, as that had the unique key. It is this very job, if nothing was enqueued (`skip`), or one
-    #: whose place this job has taken (`replace`). None if it met none; not kept in Redis.
+    #: For a job that an enqueue returned: the id of the job that already had the unique key. With `skip` it is the returned job itself, as
+    #: nothing was enqueued; with `replace` it is the job that was replaced. None if there was none; not kept in Redis.
     duplicate_of: str | None = None
-    #: Of what an enqueue returned: what sends it later, if a middleware holds it (`fusion.middleware.Held`).
+    #: For a job that an enqueue returned: what sends it later, if a middleware holds it (`fusion.middleware.Held`).
     _held: Any = None
 
     def __init__(self, id: str, fields: Mapping[str, Any], connection: Redis | None = None) -> None:
@@ -54,17 +54,17 @@ class Job(JobFields):
         self.connection = connection if connection is not None else get_current_connection()
         self._fields = dict(fields)
         self._meta: dict[str, Any] | None = None
-        self._outdated = False  # a newer status is known than the other fields tell of
+        self._outdated = False  # the status is newer than the other fields
 
     @classmethod
     def of(cls, id: str, fields: dict[str, Any], connection: Redis) -> Job:
-        """Make a Job of fields that nobody else keeps: cheaper than `Job(...)`, which copies them."""
+        """Make a Job that keeps this dict itself, so the caller must not: cheaper than `Job(...)`, which copies it."""
         job = cls.__new__(cls)
         job.id, job.connection, job._fields, job._meta, job._outdated = id, connection, fields, None, False
         return job
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
-        """A copy with fields and meta of its own; the connection, which nobody can copy, is the same."""
+        """Return a copy with its own fields and meta. It has the same connection, since nobody can copy that."""
         copied = type(self).__new__(type(self))
         for name, value in vars(self).items():
             setattr(copied, name, value if name in ("connection", "_held") else deepcopy(value, memo))
@@ -83,14 +83,14 @@ class Job(JobFields):
 
     @classmethod
     def fetch(cls, id: str, connection: Redis | None = None) -> Job:
-        """The job with this id; NoSuchJobError if there is none (it may have passed its `result_ttl`)."""
+        """Return the job with this id; NoSuchJobError if there is none (it may have passed its `result_ttl`)."""
         job = cls(id, {}, connection)
         job.refresh()
         return job
 
     @classmethod
     def fetch_many(cls, job_ids: Iterable[str], connection: Redis | None = None) -> list[Job | None]:
-        """A job or None per id, in one round trip."""
+        """Return a job or None for each id, in one round trip."""
         ids = list(job_ids)
         connection = connection if connection is not None else get_current_connection()
         rows = inspector_of(connection).jobs(ids)
@@ -98,7 +98,7 @@ class Job(JobFields):
 
     @classmethod
     def exists(cls, id: str, connection: Redis | None = None) -> bool:
-        """A record of this id is there."""
+        """Return True if there is a record of this id."""
         connection = connection if connection is not None else get_current_connection()
         return inspector_of(connection).fields(id, "status")[0] is not None
 
@@ -113,7 +113,7 @@ class Job(JobFields):
     # -- how it stands
 
     def get_status(self, refresh: bool = True) -> JobStatus:
-        """Its state now, or with `refresh=False` as last read. NoSuchJobError if it is gone."""
+        """Return its state now, or with `refresh=False` as last read. NoSuchJobError if it is gone."""
         if refresh:
             (status,) = inspector_of(self.connection).fields(self.id, "status")
             if status is None:
@@ -152,8 +152,8 @@ class Job(JobFields):
 
     @property
     def result(self) -> Any:
-        """The return value of the task; None while it has not finished, or if it returned None or the result was dropped. A pickle is loaded
-        only if that is allowed and there are no keys: BadSignature, since results are not signed."""
+        """The return value of the task. None while it has not finished, if it returned None, or if the result was dropped. A pickled result
+        is loaded only if pickles are allowed and no secret keys are set. With keys it raises BadSignature, since results are not signed."""
         if self._outdated or self._fields.get("status") not in (b"finished", "finished"):
             self.refresh()
         raw = self._fields.get("result")
@@ -168,12 +168,12 @@ class Job(JobFields):
         return serializer.loads(raw)
 
     def return_value(self) -> Any:
-        """RQ's newer name of `result`."""
+        """The same as `result`; RQ's newer name for it."""
         return self.result
 
     def results(self) -> list[Result]:
-        """How its runs ended, the newest first: the one that finished, and the last 10 that did not. Reads the job again; NoSuchJobError if it is
-        gone."""
+        """Return how its runs ended, the newest first: the one that finished, and the last 10 that did not. Reads the job again;
+        NoSuchJobError if it is gone."""
         self.refresh()
         finished = None
         if self._text("status") == JobStatus.FINISHED:
@@ -182,7 +182,7 @@ class Job(JobFields):
         return results_of(self.id, self.attempt_history, self.exc_info, finished)
 
     def latest_result(self, timeout: float = 0) -> Result | None:
-        """How its last run ended; None if none has. With a `timeout` in seconds one that has no result yet is waited for until it has ended."""
+        """Return how its last run ended; None if no run has. With a `timeout` in seconds, wait for a job without a result until it has ended."""
         found = self.results()
         if not found and timeout > 0:
             with suppress(TimeoutError):
@@ -191,19 +191,19 @@ class Job(JobFields):
         return found[0] if found else None
 
     def get_position(self) -> int | None:
-        """The number of jobs of its queue that are claimed before it; None if it does not wait."""
+        """Return how many jobs of its queue are claimed before it; None if it does not wait."""
         return inspector_of(self.connection).position(self.origin, self.id)
 
     def scheduled_at(self) -> datetime | None:
-        """When it is due, whether it was enqueued for that time or waits for a retry; None if it waits for no time."""
+        """When it is due, at its own time or for a retry; None if it waits for no time."""
         return inspector_of(self.connection).due_at(self.id)
 
     def wait(self, timeout: float | None = None, *, tree: bool = False) -> JobStatus:
-        """Wait until the job has ended and return how; one that waits for a retry has not. TimeoutError after `timeout` seconds, NoSuchJobError
-        if it vanishes. Looks at ever longer intervals, up to a fifth of a second.
+        """Wait until the job has ended, and return its status; one that waits for a retry has not ended. TimeoutError after `timeout`
+        seconds, NoSuchJobError if it vanishes. Polls at growing intervals, up to 0.2 seconds.
 
-        `tree`: until all has ended that depends on it, too, however far away; what comes to depend on something that has ended already is
-        not waited for. A look is at a hundred jobs at most."""
+        `tree`: wait also for all jobs that depend on it, directly or through others. Jobs that come to depend on an already ended one are not
+        waited for. One poll reads at most a hundred jobs."""
         deadline = None if timeout is None else time.monotonic() + timeout
         awaited = Awaited(self.id) if tree else None
         pause = 0.002
@@ -226,7 +226,7 @@ class Job(JobFields):
                 pause = min(pause * 1.5, 0.2)
 
     def _look(self, awaited: Awaited) -> JobStatus | None:
-        """A look at some of what is waited for; how this job ended, once all have."""
+        """Poll some of the awaited jobs; returns how this job ended, once all have."""
         inspector = inspector_of(self.connection)
         if not (ids := awaited.look_at()):
             with suppress(NoSuchJobError):
@@ -238,7 +238,7 @@ class Job(JobFields):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Notes on the job, by whoever holds it: a dict of what arguments may be. `save_meta()` stores it."""
+        """Notes on the job, at any stage of it: a dict of values that arguments may have. `save_meta()` stores it."""
         if self._meta is None:
             raw = self._fields.get("meta")
             loaded = JSONSerializer().loads(raw if isinstance(raw, bytes) else str(raw).encode()) if raw else {}
@@ -258,26 +258,27 @@ class Job(JobFields):
         try:
             listed = [*json.loads(raw), *inspector_of(self.connection).further_parents(self.id)]
         except (ValueError, RecursionError):
-            raise DeserializationError(f"job {self.id}: its list of parents is none") from None
+            raise DeserializationError(f"job {self.id}: its list of parents can't be read") from None
         return [str(one).lstrip("?~") for one in listed]
 
     @property
     def dependencies(self) -> list[Job]:
-        """These jobs, as they are now; each tells its `result`. Those that are gone are left out."""
+        """Return these jobs as they are now, each with its `result`. Those that are gone are left out."""
         return [job for job in Job.fetch_many(self.dependency_ids, self.connection) if job is not None]
 
     @property
     def dependent_ids(self) -> list[str]:
-        """The ids of jobs that wait, or waited, for this one and have not ended, as many as a thousand."""
+        """Return the ids of the jobs that wait, or waited, for this one and have not ended; at most a thousand."""
         return inspector_of(self.connection).children(self.id)
 
     def tree(self, limit: int = 1000) -> JobTree:
-        """The graph around it as it is now: those that it waits, or waited, for and those that wait, or waited, for it, however far away, up to
-        `limit` jobs, the nearest first. NoSuchJobError if it is gone."""
+        """Return the graph around it as it is now: the jobs that it waits or waited for, and those that wait or waited for it, however far
+        away. At most `limit` jobs, the nearest first. NoSuchJobError if it is gone."""
         return tree(inspector_of(self.connection), self.id, limit)
 
     def save_meta(self) -> None:
-        """Store `meta`, whoever holds the job. NoSuchJobError, InvalidJobOperation (not Fusion's job) or SerializationError if it can't be."""
+        """Store `meta`, even while the job runs. NoSuchJobError; InvalidJobOperation if it is not Fusion's job; SerializationError if it
+        can't be stored."""
         self._check(broker_of(self.connection).save_meta(self.id, to_stored(self.meta, self._fields)))
 
     def _check(self, answer: str) -> None:
@@ -288,24 +289,25 @@ class Job(JobFields):
     # -- changing its state
 
     def cancel(self) -> str:
-        """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
-        finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
+        """Cancel the job. A waiting one will not run: returns `canceled`. A running one will not run again: returns `pending`, and the job
+        ends as canceled unless this run finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise,
+        NoSuchJobError if it is gone."""
         check_called_off(self.id, answer := broker_of(self.connection).cancel(self.id), "canceled")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
         return answer
 
     def stop(self) -> str:
-        """A waiting job will not run: `stopped`. A running one is ended: `pending`, its worker is told to have JobStopped raised in the task,
-        and kills what still runs after `timeout_grace`; it ends as stopped unless it finishes or fails before. Stopped already is no error;
-        InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
+        """Stop the job. A waiting one will not run: returns `stopped`. For a running one returns `pending`: its worker raises JobStopped in
+        the task, and kills what still runs after `timeout_grace`. The job ends as stopped unless it finishes or fails before. Stopped already
+        is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
         check_called_off(self.id, answer := broker_of(self.connection).stop(self.id), "stopped")
         self._fields["status"] = "stopped" if answer == "stopped" else "started"
         return answer
 
     def reschedule(self, when: datetime | timedelta | float | str) -> datetime:
-        """Have it wait for another time, and return that: an aware datetime, or how long from now by the server's clock (a timedelta,
-        seconds, "5m"). One in the past: now. For a job that waits for a time, be it a retry's; InvalidJobOperation for any other,
-        NoSuchJobError if it is gone, ValueError or TypeError for a time that `Queue.enqueue_at` would refuse."""
+        """Change the time that it waits for, and return the new one. `when` is an aware datetime, or a delay from now by the server's clock
+        (a timedelta, seconds, "5m"). A time in the past means now. Only for a job that waits for a time, be it a retry's; InvalidJobOperation
+        for any other, NoSuchJobError if it is gone, ValueError or TypeError for a time that `Queue.enqueue_at` would refuse."""
         if isinstance(when, date):  # a datetime is one
             due = to_unix(when, "reschedule")
         else:
@@ -318,8 +320,8 @@ class Job(JobFields):
         return datetime.fromtimestamp(due, timezone.utc)
 
     def requeue(self, *, keep_place: bool = False, nonce: str = "") -> None:
-        """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood). The same `nonce` again is
-        a repetition, which changes nothing.
+        """Requeue the job in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood). A second call
+        with the same `nonce` is a repetition, which changes nothing.
 
         InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now;
         DependencyCycle if it would wait for itself; NoSuchJobError if it is gone.
@@ -343,8 +345,8 @@ class Job(JobFields):
         self._fields["status"] = "queued"
 
     def delete(self, *, purge: bool = False) -> bool:
-        """Delete the job; `Trash` restores it for an hour, unless `purge`. Returns whether it can: the trash may be full. InvalidJobOperation
-        while it runs; a job that is gone already is no error."""
+        """Delete the job; `Trash` restores it for an hour, unless `purge`. Returns whether it can be restored: the trash may be full.
+        InvalidJobOperation while it runs. A job that is gone already is no error."""
         from fusion.trash import Trash
 
         answer = Trash(self.connection).delete([self.id], purge=purge)[self.id]

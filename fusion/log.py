@@ -1,7 +1,7 @@
 """`Log`: what tasks, and other programs of a service, add to the event stream. Lean, since task modules import it.
 
-In a job a line goes to the worker over the job's socket, and never waits: what finds no room is dropped and counted. Elsewhere it is
-written through the current connection. The steps of a job (queued, processing, ...) are events without anybody's doing.
+In a job, a line goes to the worker over the job's socket, without waiting. If there is no room for it, the line is dropped and counted.
+Elsewhere it is written through the current connection. Fusion itself writes the events of a job's steps (queued, processing, ...).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _again_at = 0.0
 
 
 class Log:
-    """Every method takes a message and fields, which follow it as `name=value`. What may be a code, secrets and URLs in both are masked.
+    """Every method takes a message and fields, which follow it as `name=value`. In both, secrets, URLs and whatever may be a code are masked.
 
     In a job the line is that job's. Elsewhere `job_id=`, `queue=` and `log_tag=` say what it is about. Nothing is raised; a line that
     can't be written is dropped.
@@ -34,32 +34,32 @@ class Log:
 
     @staticmethod
     def log(message: object, /, **fields: Any) -> None:
-        """Something to remember of the work itself: the event `log`."""
+        """Log a line about the work itself: the event `log`."""
         _say("log", message, fields)
 
     @staticmethod
     def start(message: object = "", /, **fields: Any) -> None:
-        """Work was accepted that is no Fusion job: the event `queued`."""
+        """Log that work other than a Fusion job was accepted: the event `queued`."""
         _say("queued", message, fields)
 
     @staticmethod
     def execution_start(message: object = "", /, **fields: Any) -> None:
-        """It began: the event `processing`."""
+        """Log that it began: the event `processing`."""
         _say("processing", message, fields)
 
     @staticmethod
     def execution_success(message: object = "", /, **fields: Any) -> None:
-        """It succeeded: the event `completed`."""
+        """Log that it succeeded: the event `completed`."""
         _say("completed", message, fields)
 
     @staticmethod
     def execution_failed(message: object = "", /, **fields: Any) -> None:
-        """It failed: the event `failed`."""
+        """Log that it failed: the event `failed`."""
         _say("failed", message, fields)
 
     @staticmethod
     def execution_retry(message: object = "", /, **fields: Any) -> None:
-        """It failed and will be tried again: the event `retry`."""
+        """Log that it failed and will be tried again: the event `retry`."""
         _say("retry", message, fields)
 
 
@@ -86,7 +86,7 @@ def _line(message: object, fields: dict[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    # A word or a number was chosen to be said; a list or a dict is data that came from somewhere.
+    # The caller chose a word or a number on purpose; a list or a dict is data from elsewhere.
     shown = masked_value(value, _MAX_VALUE, strict=not isinstance(value, (str, int, float)))
     bare = shown[1:-1]
     return bare if shown[0] == '"' and bare and not any(c in ' "=\\' for c in bare) else shown

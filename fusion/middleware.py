@@ -30,59 +30,60 @@ _OF_PRODUCERS = frozenset(("Enqueueing", "Held", "Outgoing", "send_together"))
 class ProducerMiddleware:
     """Sees what this process enqueues. Derive a class, with one of these methods or both.
 
-    They are called by whoever enqueues, in his thread, so they are plain functions; of an AsyncQueue on the event loop, which they must not
-    hold up. Those of the first that was registered are called first before an enqueue, and last after it.
+    They are called in the thread of whoever enqueues, so they are plain functions. An AsyncQueue calls them on the event loop, which they
+    must not block. The first one registered is called first before an enqueue, and last after it.
     """
 
-    #: It knows of transactions, and holds what is enqueued with `on_commit=True` until one is committed.
+    #: True if it tracks transactions, and holds jobs enqueued with `on_commit=True` until one is committed.
     knows_transactions = False
 
     def before_enqueue(self, enqueueing: Enqueueing) -> None:
-        """A call is about to write these jobs. It may change their `meta`, have the call `hold()` them, or refuse it: what this raises, the
-        call raises, and nothing is written."""
+        """Called when a call is about to write these jobs. It may change their `meta`, `hold()` the call, or refuse it: what this method
+        raises, the call raises, and nothing is written."""
 
     def after_enqueue(self, enqueueing: Enqueueing, jobs: Sequence[Job]) -> None:
-        """The jobs were accepted; these are what the call returns. Once per call, however often it was sent, and for one that was held when
-        that is sent. What this raises is logged."""
+        """Called when the jobs were accepted; `jobs` are what the call returns. Called once per call, however often it was sent; for a held
+        call when that is sent. An error that it raises is logged."""
 
 
 class WorkerMiddleware:
     """Sees the jobs that run, each in its own process, thread or coroutine. Derive a class, with the methods that are needed.
 
-    Plain functions; under `--executor asyncio` those of a coroutine are called on the event loop, which they must not hold up.
+    Plain functions; under `--executor asyncio` those of a coroutine are called on the event loop, which they must not block.
     """
 
     def around_job(self, job: CurrentJob) -> Any:
         """Called before the task: a generator function with one `yield`, which stands for the task, or a function that returns a context
         manager, or None for nothing.
 
-        What comes before the task counts towards its time limit, and fails the job if it raises, as if the task had. What comes after it
-        has a limit of its own, 60 s for all hooks together. There `yield` raises what the task raised, else returns what it returned. Neither can be
-        changed: an error that is caught there is the job's all the same, and what is raised anew is noted as the job's `callback_error`.
+        Code before the task counts towards its time limit, and if it raises, the job fails as if the task had. Code after the task has its
+        own limit, 60 s for all hooks together. There `yield` raises the task's error, or else returns its result. Neither can be changed: the
+        job keeps an error that is caught there, and a new error is noted as the job's `callback_error`.
         """
 
     def on_failure(self, job: CurrentJob, error: BaseException) -> None:
-        """The job has failed for good, by this error."""
+        """Called when the job has failed for good, by this error."""
 
     def on_retry(self, job: CurrentJob, error: BaseException) -> None:
-        """The job has failed by this error, and will run again."""
+        """Called when the job has failed by this error, and will run again."""
 
     def on_stopped(self, job: CurrentJob) -> None:
-        """The job was stopped, and has let its task end."""
+        """Called when the job was stopped, and its task has ended."""
 
 
 if TYPE_CHECKING:
     Middleware = ProducerMiddleware | WorkerMiddleware
 
-#: What this process has registered, in this order. Whether there is any is asked at every enqueue.
+#: The middlewares that this process has registered, in order. Every enqueue checks whether there are any.
 registered: tuple[Middleware, ...] = ()
 _named: dict[str, Middleware] = {}
 _lock = _thread.RLock()
 
 
 def register(middleware: Middleware | type[Middleware]) -> Middleware:
-    """From now on call it, in this process and those that are forked from it; the first is outermost, those of the setting `middleware` are
-    outside of all. Returns it, made if a class was given; once more of the same does nothing. TypeError if it is not a middleware."""
+    """Call a middleware from now on, in this process and those that are forked from it. The first registered is outermost, and those of the
+    setting `middleware` are outside of all. Returns it, or the instance if a class was given. Registering it again does nothing. TypeError if
+    it is not a middleware."""
     global registered
     made = _made(middleware)
     with _lock:
@@ -92,7 +93,7 @@ def register(middleware: Middleware | type[Middleware]) -> Middleware:
 
 
 def unregister(middleware: Middleware | type[Middleware]) -> None:
-    """Call it no more: what `register` returned, or any of this class. ValueError if it was not registered."""
+    """Stop calling a middleware: one that `register` returned, or any of this class. ValueError if it was not registered."""
     global registered
     with _lock:
         left = tuple(known for known in registered if known is not middleware and type(known) is not middleware)
@@ -109,7 +110,7 @@ def _made(middleware: Any) -> Middleware:
 
 
 def all_of(paths: Iterable[str] | None) -> tuple[Middleware, ...]:
-    """Those that the setting `middleware` names, then those that were registered. ConfigurationError for a path that leads to none."""
+    """Return those that the setting `middleware` names, then the registered ones. ConfigurationError for a path that leads to none."""
     if not paths:
         return registered
     with _lock:
@@ -130,17 +131,17 @@ def _found(path: str) -> Middleware:
 
 
 def producers(paths: Iterable[str] | None) -> list[ProducerMiddleware]:
-    """Of `all_of` those that see what is enqueued."""
+    """Return those of `all_of` that see what is enqueued."""
     return [found for found in all_of(paths) if isinstance(found, ProducerMiddleware)]
 
 
 def workers(paths: Iterable[str] | None) -> list[WorkerMiddleware]:
-    """Of `all_of` those that see what runs."""
+    """Return those of `all_of` that see what runs."""
     return [found for found in all_of(paths) if isinstance(found, WorkerMiddleware)]
 
 
 def name_of(middleware: object) -> str:
-    """What errors call it."""
+    """Return the name that errors use for it."""
     kind = type(middleware)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""Producers' side: a named queue of jobs in three priorities."""
+"""The producer API: a named queue of jobs in three priorities."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ if TYPE_CHECKING:
 class PriorityQueue:
     """A queue. Higher priority runs first; inside one priority, jobs run in the order in which they were enqueued.
 
-    Making one costs nothing and talks to nobody. Every `enqueue` is one round trip; when it has returned, the job is Redis's. It raises,
+    Creating one sends nothing to Redis. Every `enqueue` is one round trip; when it has returned, the job is stored in Redis. It raises these
     with nothing written: ValueError for a bad option, SerializationError for an argument that is no JSON, PayloadTooLarge, DuplicateJob,
-    QueueFull.
-    StoreUnavailable while Redis can't be reached: then whether the job was accepted is not known, and the error's `repeat()` is safe.
+    QueueFull. It raises StoreUnavailable while Redis can't be reached: the job may or may not have been accepted, and the error's `repeat()`
+    is safe.
 
-    `default_timeout`: of jobs that name none. `serializer`: "json" or "pickle", in place of the setting; pickle only where the settings allow it.
+    `default_timeout`: the timeout of jobs that name none. `serializer`: "json" or "pickle", in place of the setting; pickle only where the
+    settings allow it.
     """
 
     PRIORITY_HIGH = 2
@@ -95,32 +96,32 @@ class PriorityQueue:
     # -- enqueueing
 
     def enqueue(self, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """Accept a call of `f`, a function or its dotted path.
+        """Enqueue a call of `f`, a function or its dotted path.
 
-        Keywords that `EnqueueOptions` names are options (priority, job_timeout, result_ttl, ttl, job_id, retry, log_tag ...), all others
-        are the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=`
-        give the task's arguments apart, as in RQ, and unchecked.
+        Keywords that `EnqueueOptions` names are options (priority, job_timeout, result_ttl, ttl, job_id, retry, log_tag ...), all others are
+        the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=` pass the
+        task's arguments separately, as in RQ, and unchecked.
         """
         return self._one(*called(f, args, kwargs, self._defaults))
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Job]:
-        """This queue with options for the jobs that it is given; all arguments after the function are then the function's own.
+        """Return this queue with options for all jobs enqueued through it; all arguments after the function are then the function's own.
 
-        `high = queue.options(priority="high", ttl="5m"); high.enqueue(send, to, ttl=3)`. UnknownOption for one that there is not.
+        `high = queue.options(priority="high", ttl="5m"); high.enqueue(send, to, ttl=3)`. UnknownOption if there is no such option.
         """
         return Enqueuer(self._one, self._defaults, options)
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
-        clock; one that is due already is queued at once. Its `ttl` begins when it is due.
+        """Enqueue for a time, an aware datetime. The job waits in the schedule, which all queues share, until it is due by the server's
+        clock. One that is due already is queued at once. Its `ttl` begins when it is due.
 
-        TypeError for what is no datetime; ValueError for a naive one and for one over 1e9 s (31 years) ahead.
+        TypeError if it is not a datetime; ValueError for a naive one and for one over 1e9 s (31 years) ahead.
         """
         return self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
 
     def enqueue_in(self, delta: timedelta | float | str, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """`enqueue_at` so much later than now by the server's clock: a timedelta, seconds, or a text like "5m". ValueError for anything
-        else, and for a negative one."""
+        """Enqueue for a time that is this far from now by the server's clock: a timedelta, seconds, or a text like "5m". ValueError for
+        anything else, and for a negative one."""
         return self.enqueue(f, *args, **timed("enqueue_in", delta, kwargs))
 
     def enqueue_call(
@@ -132,7 +133,7 @@ class PriorityQueue:
         timeout: float | str | None = None,
         **options: Unpack[CallOptions],
     ) -> Job:
-        """`enqueue` with the task's arguments apart from the options, so that no name can be mistaken."""
+        """Enqueue with the task's arguments apart from the options, so that no name can be mistaken."""
         return self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
 
     @staticmethod
@@ -145,8 +146,8 @@ class PriorityQueue:
         serializer: str | None = None,
         **options: Unpack[JobOptions],
     ) -> JobData:
-        """A job for `enqueue_many`, checked and encoded. It is one job, however often it is enqueued. `enqueue_in` counts from the moment
-        at which it first is. `serializer` as of `Queue`, whose own is not asked here."""
+        """Check and encode a job for `enqueue_many`. It is one job, however often it is enqueued. `enqueue_in` counts from its first enqueue.
+        `serializer`: as for `Queue`, whose own is not used here."""
         return prepared(func, args, kwargs, timeout, options, serializer)
 
     def enqueue_many(
@@ -160,17 +161,16 @@ class PriorityQueue:
         replicas_timeout: float | str | None = None,
         on_commit: bool | None = None,
     ) -> list[Job]:
-        """Accept many jobs, one round trip per chunk: 150 of them or 1 MiB, a larger one alone. Of jobs with concurrency keys,
-        parents, batches, unique or fair keys down to 30, as these cost the server more.
+        """Enqueue many jobs, one round trip per chunk: 150 of them or 1 MiB, a larger job alone. Jobs with concurrency keys, parents,
+        batches, unique or fair keys cost the server more, so their chunks are smaller, down to 30.
 
-        `spread` has them become due at even distances over so long a time by the server's clock, the first at once; a generator is then read
-        whole before anything is sent, and OptionError is raised if one has a time of its own. The first chunk of a list or tuple asks for
-        room for all of it. `max_queue_length`, `durability` ...: as of `enqueue`. With
-        middleware a generator is read whole, too.
+        `spread` makes them due at even distances over this time by the server's clock, the first at once. A generator is then read whole
+        before anything is sent; OptionError if a job has a time of its own. With middleware a generator is read whole, too. The first chunk
+        of a list or tuple checks that there is room for all of it. `max_queue_length`, `durability` ...: as for `enqueue`.
 
-        If it raises, the chunks before were accepted. DuplicateJob if another call's job has one of the ids and lives: then nothing of its
-        chunk was written. QueueFull, too; its `accepted` are the jobs of the chunks before. With the same data again, after whatever error,
-        what was accepted already is not accepted twice.
+        If it raises, the chunks before were accepted. DuplicateJob if a living job of another call has one of the ids, QueueFull if there is
+        no room: then nothing of that chunk was written. `accepted` of QueueFull are the jobs of the chunks before. After any error the same
+        data can be sent again: jobs that were accepted already are not accepted twice.
         """
         options = EnqueueOptions(
             max_queue_length=max_queue_length,
@@ -213,7 +213,7 @@ class PriorityQueue:
         return self._accept_one(Chunk.of(self.name, [data], terms))
 
     def _write(self, parts: hooked.Parts, terms: Terms, alone: bool) -> Job | list[Job]:
-        """Write what a call is to write once its hooks were called: its only job, or several for this queue, or for others too."""
+        """Write the jobs of a call after its hooks were called: its only job, or several for this queue or for others."""
         if alone:
             return self._accept_one(Chunk.of(self.name, parts[0][1], terms))
         if len(parts) == 1:
@@ -253,12 +253,12 @@ class PriorityQueue:
             try:
                 try:
                     call.send()
-                    # while Redis is busy with this one: the jobs of the one before, and the next one's command
+                    # while Redis is busy with this chunk: make the jobs of the one before, and encode the next command
                     done += heard()
                     heard = list
                     current = next(ready, None)
                 except Exception:
-                    with fusion_errors(connection):  # the chunks before what can't be sent are accepted
+                    with fusion_errors(connection):  # the chunks before the one that can't be sent are accepted
                         call.hear()
                     raise
                 with fusion_errors(connection):
@@ -288,47 +288,47 @@ class PriorityQueue:
 
     @property
     def count(self) -> int:
-        """Waiting jobs; O(1)."""
+        """The number of waiting jobs; O(1)."""
         return inspector_of(self.connection).count(self.name)
 
     def stats(self) -> QueueStats:
-        """How many jobs wait and run, since when the oldest waits, and the lifetime counters; O(1).
+        """Return how many jobs wait and run, since when the oldest waits, and the lifetime counters; O(1).
 
         `queue.stats().totals["completed"]`; the counters are in docs/operations.md, "Lifetime counters".
         """
         return inspector_of(self.connection).stats(self.name)
 
     def is_empty(self) -> bool:
-        """No job waits."""
+        """Return True if no job waits."""
         return self.count == 0
 
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
-        """A page of waiting ids, the next to run first."""
+        """Return a page of waiting ids, the next to run first."""
         return inspector_of(self.connection).waiting(self.name, offset, length)
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """A page of waiting jobs, the next to run first."""
+        """Return a page of waiting jobs, the next to run first."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     def fetch_job(self, job_id: str) -> Job | None:
-        """The job with this id if it is of this queue."""
+        """Return the job with this id if it is of this queue, else None."""
         (job,) = Job.fetch_many([job_id], self.connection)
         return job if job is not None and job.origin == self.name else None
 
     @classmethod
     def all(cls, connection: Redis | None = None) -> list[PriorityQueue]:
-        """Every queue that jobs were ever enqueued to."""
+        """Return every queue that jobs were ever enqueued to."""
         connection = connection if connection is not None else get_current_connection()
         return [cls(name, connection) for name in inspector_of(connection).queue_names()]
 
     # -- changing
 
     def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
-        """From the moment this returns no job of the queue is started, for `duration` or until `resume`. Those that run go on; jobs can
-        still be enqueued. Survives restarts of workers and, with its data, of Redis. One that is paused gets this end and reason.
+        """Start no more jobs of the queue, from the moment this returns, for `duration` or until `resume`. Running jobs go on, and jobs can
+        still be enqueued. Survives restarts of workers and, with its data, of Redis. Pausing a paused queue replaces its end and reason.
 
-        `reason` and `by` are shown wherever the queue is, of up to 500 characters in one line; `by` is else the user and the host. OptionError for
-        what is no such text, and no duration over 0.
+        `reason` and `by` are shown wherever the queue is shown: one line each, of up to 500 characters. `by` defaults to the user and the
+        host. OptionError for an invalid text, and for a duration not over 0.
         """
         time, told = pause_terms(duration, reason, by)
         broker_of(self.connection).pause(self.name, time, **told)
@@ -338,37 +338,37 @@ class PriorityQueue:
         return broker_of(self.connection).unpause(self.name) is not None
 
     def set_max_length(self, length: int | None) -> None:
-        """Let no more than `length` jobs wait in it, from the next enqueue on and whoever makes it: one more raises QueueFull. None: as many as
-        the setting `max_queue_length` of whoever enqueues says. Jobs that wait stay. OptionError for what is no whole number from 1."""
+        """Set how many jobs may wait in it, from the next enqueue on and whoever makes it: one more raises QueueFull. With None each
+        producer's setting `max_queue_length` applies. Jobs that wait already stay. OptionError if it is not a whole number from 1."""
         broker_of(self.connection).set_gate(self.name, max_length_gate(length))
 
     def set_timeout(self, timeout: float | str | timedelta | None) -> None:
-        """Have jobs that are enqueued from now on and name no `ttl` expire when they have waited so long; those to come at a time have it from
-        then on. None: as long as the setting `queue_timeout` of whoever enqueues says. OptionError for no duration over 0."""
+        """Set after how long waiting jobs expire, for jobs enqueued from now on without a `ttl`; for scheduled ones the time begins when they
+        are due. With None each producer's setting `queue_timeout` applies. OptionError for a duration not over 0."""
         broker_of(self.connection).set_gate(self.name, timeout_gate(timeout))
 
     def set_limit(self, limit: int | None) -> None:
-        """Let at most so many of its jobs run at once, over all workers, from the next claim on; None: as many as there are slots. Jobs that
-        run go on. OptionError."""
+        """Set how many of its jobs may run at once, over all workers, from the next claim on; None: as many as there are slots. Running jobs
+        go on. OptionError."""
         broker_of(self.connection).set_gate(self.name, limit_gate(limit))
 
     def set_rate(self, rate: str | None, burst: int | None = None) -> None:
-        """Let its jobs start at this rate at most, over all workers: "100/60s", "10/s", "5/2m"; None: as fast as they can. Starts count, by
-        Redis's clock: a backlog that meets workers which were away starts at the rate.
+        """Set the rate at which its jobs may start, over all workers: "100/60s", "10/s", "5/2m"; None: as fast as they can. Starts are what
+        counts, by Redis's clock: if workers were away, the backlog starts at the rate.
 
-        They are spread evenly; `burst` may start at once after a rest: what a second of the rate allows, but 1 at least, unless given. It
-        ends what `rate_limited` of a task holds back, too. OptionError.
+        Starts are spread evenly. After a rest `burst` jobs may start at once; by default as many as the rate allows in a second, but at least
+        1. The call also ends a hold by `rate_limited` of a task. OptionError.
         """
         broker_of(self.connection).set_gate(self.name, rate_gate(rate, burst))
 
     def set_max_wait(self, max_wait: float | str | timedelta | None) -> None:
-        """Keep its lower priorities from starving: where the oldest job of one has waited longer, it is next, at every tenth claim of the
-        workers that serve the queue, and not for slots that `--reserve-high` keeps. None: a higher priority always comes first. OptionError.
-        """
+        """Keep its lower priorities from starving. If the oldest job of a priority has waited longer than this, it is next at every tenth
+        claim of the workers that serve the queue. Slots that `--reserve-high` keeps are excepted. None: a higher priority always comes first.
+        OptionError."""
         broker_of(self.connection).set_gate(self.name, max_wait_gate(max_wait))
 
     def empty(self, *, purge: bool = False) -> int:
-        """Delete all waiting jobs; returns how many. Those that are running are not touched. `Trash` restores them for an hour, unless `purge`."""
+        """Delete all waiting jobs and return how many. Running ones are not touched. `Trash` restores them for an hour, unless `purge`."""
         from fusion.trash import Trash
 
         return Trash(self.connection).empty_queue(self.name, purge=purge).deleted
@@ -378,8 +378,8 @@ Queue = PriorityQueue
 
 
 def enqueue_together(pairs: Iterable[tuple[PriorityQueue, JobData]], on_commit: bool | None = None) -> list[Job]:
-    """Accept jobs, each for its queue, all of them or none; each comes behind those that it waits for. Those of one queue that stand beside each
-    other are sent together; the first one's connection sends them all. Raises what `enqueue_many` does."""
+    """Enqueue jobs, each to its own queue: either all are accepted or none. Each is sent after those that it waits for. Adjacent jobs of one
+    queue are sent together, and the first queue's connection sends all. Raises what `enqueue_many` does."""
     terms = terms_of(NONE if on_commit is None else EnqueueOptions(on_commit=on_commit), get_settings())
     found: list[tuple[PriorityQueue, list[JobData]]]
     found = [(queue, [data for _, data in run]) for queue, run in groupby(pairs, itemgetter(0))]

@@ -14,8 +14,8 @@ from fusion.store.client.connections import get_current_connection
 
 
 class JobRegistry(ABC):
-    """The jobs of one state, of all queues. Every call is one round trip, or two where it fetches jobs, and costs as much as the page it
-    returns."""
+    """The jobs of one state, of all queues. Every call is one round trip, or two if it fetches jobs. Its cost depends only on the size of the
+    page."""
 
     def __init__(self, connection: Redis | None = None) -> None:
         self._connection = connection
@@ -31,38 +31,38 @@ class JobRegistry(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are; O(1)."""
+        """The number of jobs in it; O(1)."""
 
     @abstractmethod
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
-        """A page of ids, in the order of the registry."""
+        """Return a page of ids, in the order of the registry."""
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """A page of jobs, in the order of the registry; one that has gone meanwhile is left out."""
+        """Return a page of jobs, in the order of the registry. Jobs that are gone by then are left out."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
 
 class ScheduledJobRegistry(JobRegistry):
-    """The schedule, in the order of what is due. There is one for all queues; RQ's, whose name this is, belongs to one queue.
+    """The schedule, ordered by when jobs are due. There is one for all queues; RQ's, whose name this is, belongs to one queue.
 
-    It only looks: `Job.reschedule()` and `Job.cancel()` change it.
+    It is read-only: `Job.reschedule()` and `Job.cancel()` change it.
     """
 
     @property
     def count(self) -> int:
-        """Scheduled jobs of all queues; O(1)."""
+        """The number of scheduled jobs, of all queues; O(1)."""
         return inspector_of(self.connection).scheduled_count()
 
     def entries(self, offset: int = 0, length: int = 100) -> list[tuple[str, datetime]]:
-        """A page of (id, when it is due), the soonest first."""
+        """Return a page of (id, when it is due), the soonest first."""
         return inspector_of(self.connection).scheduled(offset, length)
 
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
-        """A page of ids, the soonest first."""
+        """Return a page of ids, the soonest first."""
         return [job_id for job_id, _ in self.entries(offset, length)]
 
     def get_scheduled_time(self, job_or_id: Job | str) -> datetime:
-        """When it is due. NoSuchJobError if it is not scheduled."""
+        """Return when it is due. NoSuchJobError if it is not scheduled."""
         job_id = job_or_id.id if isinstance(job_or_id, Job) else job_or_id
         due = inspector_of(self.connection).due_at(job_id)
         if due is None:

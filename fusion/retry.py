@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and after how long. Pure functions and one value object; no clock, no Redis."""
+"""When a failed attempt is retried, and after how long. Pure functions and one value object; no clock, no Redis."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class RateLimited(Exception):
 #: Their dotted names, by which the worker knows them.
 RETRY_LATER = "fusion.retry.RetryLater"
 RATE_LIMITED = "fusion.retry.RateLimited"
-#: The `max` of a policy that has a window instead: a worker of before, which knows none, goes by it.
+#: The stored `max` of a policy with a window and no count. Workers of earlier versions, which know no window, use it.
 _UNCOUNTED = 1_000_000
-#: The `backoff` of one that names no pace: it would fail many times a second.
+#: The `backoff` of a policy with a window and no pace; without one it would fail many times a second.
 _WITHIN_BACKOFF = 1.0
 
 
 def retries_done(raw: bytes | None) -> int:
-    """Retries that a job has had, from its `retryCount`."""
+    """Return how many retries a job has had, from its `retryCount`."""
     return int(raw or defaults.RETRY_COUNT_START) - defaults.RETRY_COUNT_START
 
 
 def bounded(raw: bytes | None, cap: float) -> float | None:
-    """A number from 0 to `cap` out of an outcome frame, which a task may have written; None if it is none."""
+    """Return a number of an outcome frame, limited to 0 to `cap`; None if it is not a number. A task may have written the frame."""
     try:
         value = float(raw or "nan")
     except ValueError:
@@ -65,7 +65,7 @@ def bounded(raw: bytes | None, cap: float) -> float | None:
 
 
 def dotted(kind: type[BaseException] | str) -> str:
-    """The dotted name of an exception class."""
+    """Return the dotted name of an exception class."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -88,13 +88,13 @@ def _is_number(value: object, kinds: type | tuple[type, ...]) -> bool:
 class Retry:
     """A policy of retries: how many or for how long, after how long each, of which errors.
 
-    `max` retries after the first attempt; 0 forbids even those of the default policy. `within`: retries for so long (seconds, a timedelta,
-    "2h") after the first failure, by the server's clock; the last one comes when that is over. With `max` too, whichever ends first; without
-    `interval` or `backoff` they come after 1, 2, 4 ... seconds. `interval`: seconds before each, one figure or
-    a list whose last one repeats (as in RQ); or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter
-    of jitter. `on`: exception classes, or their dotted names, that are retried; None means any. `place="back"` sends a retried job to
-    the end of its priority instead of its old place. While a job waits for a retry others of its concurrency key run;
-    with `keep_slot=True` it keeps its slot, so that a key with one slot keeps a strict order.
+    `max`: retries after the first attempt; 0 forbids even those of the default policy. `within`: retry for this time (seconds, a timedelta,
+    "2h") after the first failure, by the server's clock; the last retry comes when it is over. With both, whichever ends first. `interval`:
+    seconds before each retry, one figure or a list whose last one repeats (as in RQ). `backoff`, in its place: seconds that double with each
+    retry, up to an hour, plus up to a quarter of jitter. With `within` and neither of these, retries come after 1, 2, 4 ... seconds. `on`:
+    exception classes, or their dotted names, that are retried; None means any. `place="back"` sends a retried job to the end of its priority
+    instead of its old place. While a job waits for a retry, others of its concurrency key run. With `keep_slot=True` it keeps its slot, so
+    that a key with one slot keeps a strict order.
     """
 
     __slots__ = ("backoff", "intervals", "keep_slot", "max", "on", "place", "within")
@@ -146,13 +146,13 @@ class Retry:
 
     @property
     def said(self) -> str:
-        """How many, or for how long: `Retry(max=3)`."""
+        """The count or the window as text: `Retry(max=3)`."""
         count = f"max={self.max}" if self.within is None or self.max != _UNCOUNTED else ""
         window = "" if self.within is None else f"within={self.within:g}"
         return f"Retry({', '.join(filter(None, (count, window)))})"
 
     def to_json(self) -> str:
-        """The stored form: only what differs from the defaults."""
+        """Return the stored form: only what differs from the defaults."""
         fields: dict[str, Any] = {"max": self.max}
         if self.within is not None:
             fields["within"] = self.within
@@ -170,7 +170,7 @@ class Retry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Retry:
-        """Read the stored form. What a newer version added to it is left out. ValueError or TypeError if it is not a policy."""
+        """Read the stored form; fields that a newer version added are ignored. ValueError or TypeError if it is not a policy."""
         found = json.loads(text)
         known = {name: found[name] for name in _STORED if name in found}
         if known.get("place") not in ("keep", "back"):
@@ -178,13 +178,13 @@ class Retry:
         return cls(**known)
 
     def delay(self, retries_done: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
-        """Seconds before the next attempt, the `retries_done + 1`-th retry."""
+        """Return the seconds before the next attempt, the `retries_done + 1`-th retry."""
         if self.backoff is None:
             return float(self.intervals[min(retries_done, len(self.intervals) - 1)])
         return _backoff(self.backoff, retries_done, uniform)
 
     def covers(self, class_names: Iterable[str]) -> bool:
-        """True if an error with these class names, bases included, is to be retried."""
+        """Return True if an error with these class names, bases included, is to be retried."""
         return self.on is None or any(name in self.on for name in class_names)
 
 

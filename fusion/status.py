@@ -9,7 +9,7 @@ from fusion.kernel.states import ENDED
 
 
 class JobStatus(str, Enum):
-    """In which state a job is. One that only a newer version of Fusion knows is itself too, under that name, and none of those named here."""
+    """The state of a job. A state that only a newer version of Fusion knows keeps its own name, and equals none of those named here."""
 
     QUEUED = "queued"
     STARTED = "started"
@@ -38,19 +38,20 @@ class JobStatus(str, Enum):
         return self in TERMINAL
 
 
-#: What scripts answer in place of a status for a record that has no mark of ours.
+#: The status that scripts answer for a record that Fusion did not write.
 FOREIGN = "foreign"
 FOREIGN_JOB = "another program's job, RQ's perhaps; Fusion leaves it alone"
 
 
 def refuse_foreign(job_id: str, answer: str) -> None:
-    """InvalidJobOperation if that is what a script answered."""
+    """Raise InvalidJobOperation if that is what a script answered."""
     if answer == FOREIGN:
         raise InvalidJobOperation(f"job {job_id} is {FOREIGN_JOB}")
 
 
 def check_called_off(job_id: str, answer: str, done: str) -> None:
-    """Raise what a call that was to have a job `canceled` or `stopped` raises for any answer but that and `pending`."""
+    """Raise the error for a job that could not be called off. `done`: the status that the call was to give it; that answer and `pending` are
+    success."""
     if answer == "missing":
         raise NoSuchJobError(f"no job {job_id!r}")
     refuse_foreign(job_id, answer)
@@ -59,7 +60,7 @@ def check_called_off(job_id: str, answer: str, done: str) -> None:
 
 
 def why_not(status: str) -> str:
-    """Why a job of this status can't be changed as one that waits could be."""
+    """Return why a job of this status can't be changed as a waiting one can."""
     if status == FOREIGN:
         return f"it is {FOREIGN_JOB}"
     if status == JobStatus.STARTED:

@@ -22,7 +22,7 @@ _CHUNK = 50
 
 
 class Thrown(NamedTuple):
-    """How many jobs were deleted, how many of them can be restored, and whether there was no time for more that are left."""
+    """How many jobs were deleted, how many of them can be restored, and whether jobs are left for lack of time."""
 
     deleted: int
     kept: int
@@ -30,14 +30,15 @@ class Thrown(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """How many jobs came back, and for each other, by id, why not: `missing` (it is not in the trash, or no longer), `taken` (a job of this id
-    lives), `duplicate <id>` (that job has its unique key), `full` (its queue takes no more), `expired` (its ttl is over), `error: ...`."""
+    """How many jobs were restored, and for each other job, by id, the reason: `missing` (it is not in the trash, or no longer), `taken` (a
+    job of this id lives), `duplicate <id>` (that job has its unique key), `full` (its queue takes no more), `expired` (its ttl is over),
+    `error: ...`."""
 
     restored: int
     refused: dict[str, str]
 
 
-#: The same in words.
+#: These reasons in words.
 _WHY = {
     "missing": "it is not in the trash; what was deleted stays there for an hour",
     "taken": "a job of this id lives; delete or rename that one first",
@@ -47,7 +48,7 @@ _WHY = {
 
 
 def why_not_restored(answer: str) -> str:
-    """Say to a person why a job does not come back."""
+    """Return in words why a job can't be restored."""
     if answer.startswith("duplicate "):
         return f"job {answer.removeprefix('duplicate ')} has its unique key by now"
     if answer.startswith("cycle "):
@@ -63,15 +64,15 @@ class Trash:
 
     @property
     def count(self) -> int:
-        """How many jobs are in it."""
+        """Return how many jobs are in it."""
         return trash_inspector_of(self.connection).count()
 
     def __iter__(self) -> Iterator[TrashEntry]:
         return trash_inspector_of(self.connection).all()
 
     def delete(self, job_ids: Iterable[str], *, purge: bool = False) -> dict[str, str]:
-        """Delete jobs that are not running. By id: `kept` (it is in the trash), `deleted` (for good: asked for, or there was no room), `missing`,
-        `started`, or what else `Broker.delete` answers."""
+        """Delete jobs that are not running. Returns an answer for each id: `kept` (it is in the trash), `deleted` (for good: as asked, or as
+        there was no room), `missing`, `started`, or another answer of `Broker.delete`."""
         keep = self._keeps(purge)
         broker = broker_of(self.connection)
         answers: dict[str, str] = {}
@@ -80,7 +81,7 @@ class Trash:
         return answers
 
     def empty_queue(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Thrown:
-        """Delete all that waits in a queue, or what can be in so many seconds. What runs is not touched."""
+        """Delete the jobs that wait in a queue: all, or as many as it can in `seconds`. Running jobs are not touched."""
         until = monotonic() + seconds
         keep, broker = self._keeps(purge), broker_of(self.connection)
         deleted, kept, again = 0, 0, True
@@ -93,8 +94,8 @@ class Trash:
         return Thrown(deleted, kept, bool(again))
 
     def restore(self, job_ids: Iterable[str], progress: Callable[[int], None] | None = None) -> Restored:
-        """Bring jobs back: ended ones to where they were, others wait again at their old places, for a time that is to come or their turn. Limits,
-        unique keys and parents are asked again. `progress` is told how many were looked at after each part."""
+        """Restore jobs: ended ones to where they were, others to their old places, where they wait for their time or their turn. Limits,
+        unique keys and parents are checked again. `progress` is called after each part with the number of jobs examined."""
         restored, refused = 0, dict[str, str]()
         for ids in _chunks(dict.fromkeys(job_ids)):
             answers = broker_of(self.connection).restore(ids, new_nonce())
@@ -105,7 +106,7 @@ class Trash:
         return Restored(restored, refused)
 
     def empty(self) -> int:
-        """Forget all that is in it; returns how many."""
+        """Delete for good all that is in it; returns how many."""
         count, again = 0, True
         while again:
             dropped, again = broker_of(self.connection).empty_trash()

@@ -15,15 +15,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (97, "this many, `limit`, a number"),
-    "so long": (30, "this long, a time, `seconds`"),
-    "is told": (80, "receives, gets, reads"),
-    "are told": (17, "receive, get, read"),
-    "be told": (34, "receive, get, know"),
+    "so many": (92, "this many, `limit`, a number"),
+    "so long": (25, "this long, a time, `seconds`"),
+    "is told": (75, "receives, gets, reads"),
+    "are told": (16, "receive, get, read"),
+    "be told": (33, "receive, get, know"),
     "hears of": (11, "learns of, receives"),
-    "what becomes": (10, "what happens to"),
+    "what becomes": (7, "what happens to"),
     "what became": (22, "the outcome of"),
-    "says so": (29, "reports it, logs it"),
+    "says so": (26, "reports it, logs it"),
 }
 
 
