@@ -91,7 +91,9 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
         raise OptionError(name, f"there is no port {int(match[3])}; use one from 1 to 65535, or none")
     scheme = match[1].lower()
     if scheme == "http" and not settings.callback_allow_http:
-        raise OptionError(name, "use https://, or allow plain http by the setting callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
+        raise OptionError(
+            name, "use https://, or allow plain http by the setting callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)"
+        )
     port = int(match[3] or (443 if scheme == "https" else 80))
     if port not in settings.callback_ports:
         ports = ", ".join(map(str, settings.callback_ports))

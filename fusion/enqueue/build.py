@@ -1,4 +1,4 @@
-"""From a call to a job that can be sent: everything checked and encoded, nothing written."""
+"""From a call to a job that can be sent: checks and encodes everything, writes nothing."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from fusion.store.layout.names import check_new_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.layout.score import check_priority
 
-#: A letter or digit for each byte, as evenly as may be: 22 of them hold 130 bits.
+#: Byte -> letter or digit, nearly evenly: 22 of them hold 130 bits.
 _CHARACTERS = bytes((ascii_letters + digits).encode()[byte % 62] for byte in range(256))
 
 
 def identity() -> str:
-    """A random id, which is the nonce as well: of two calls each makes its own."""
+    """Return a random id; it is also the nonce, so that two calls differ."""
     return urandom(22).translate(_CHARACTERS).decode()
 
 
 @dataclass(slots=True)
 class JobData:
-    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`. It can be kept and sent to another process; however often it is
-    enqueued, it is one job."""
+    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`. It can be stored and sent to another process. It stays one job,
+    however often it is enqueued."""
 
     func_name: str
     new: NewJob
-    #: Bytes that it takes on its way, about.
+    #: Approximate number of bytes to send.
     size: int = 0
-    #: The arguments as they were given, where there is middleware to see them.
+    #: The arguments as given, if there is middleware that sees them.
     call: tuple[tuple[Any, ...], Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JobData, (self.func_name, self.new, self.size)
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        # pickled by a version that knew no `call`
+        # pickled by a version that had no `call`
         self.call = None
         for name, value in state[1].items():
             setattr(self, name, value)
@@ -68,8 +68,8 @@ def build(
     settings: Settings,
     serializer_name: str | None = None,
 ) -> JobData:
-    """Check and encode everything, before anything is written. Raises OptionError, SerializationError or PayloadTooLarge; TypeError for
-    an `enqueue_at` that is no datetime; ConfigurationError for a `serializer_name` of pickle, in place of the settings', that is not allowed."""
+    """Check and encode everything, before anything is written. Raises OptionError, SerializationError or PayloadTooLarge; TypeError for an
+    `enqueue_at` that is not a datetime. `serializer_name` replaces the setting's; ConfigurationError if it is pickle and that is not allowed."""
     name = func_name_of(func)
     wanted = serializer_name or settings.serializer
     allowed = settings.allow_pickle or settings.serializer == "pickle"
@@ -114,13 +114,13 @@ _JSON = get_serializer("json", allow_pickle=False)
 _OVERHEAD = 300
 
 
-#: Of the options that the record holds: the fields, the names, what makes a given value the stored one.
+#: Of the options stored in the record: their fields, their names, and the functions that make the stored value.
 _FIELDS, _NAMES, _STORES = zip(*((option.stored, option.name, option.store) for option in OPTIONS if option.store), strict=True)
 _given = attrgetter(*_NAMES)
 
 
 def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
-    """Add the options that are given, checked, as they will be stored. Returns the ttl in seconds."""
+    """Check the given options and add them in their stored form. Returns the ttl in seconds."""
     for stored_as, name, store, value in zip(_FIELDS, _NAMES, _STORES, _given(options)):  # noqa: B905 - hot
         if value is not None and (kept := store(name, value)) is not None:
             stored[stored_as] = kept
@@ -132,7 +132,7 @@ def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
 
 
 def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJob]:
-    """The jobs as they go to Redis: signed, if there are `secret_keys`. What is enqueued goes through here once its queue is known."""
+    """Return the jobs as they are sent to Redis: signed, if there are `secret_keys`. Every enqueue calls this once the queue is known."""
     keyring = settings.keyring
     if keyring is None:
         return list(jobs)
@@ -140,7 +140,7 @@ def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJo
 
 
 def check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
-    """The size of what is stored besides the arguments: `meta`, `description`, callbacks ... PayloadTooLarge if it is over the limit."""
+    """Return the size of what is stored besides the arguments: `meta`, `description`, callbacks ... PayloadTooLarge if it is over the limit."""
     texts = [value for value in stored.values() if isinstance(value, str)]
     size = sum(map(len, texts))
     if size * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:

@@ -1,4 +1,4 @@
-"""Shared by the queues for threads and for asyncio: from a call to what is sent, and from the answer to the jobs that are returned."""
+"""Shared by the queues for threads and for asyncio: from a call to what is sent, and from the reply to the returned jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_CALLS = frozenset(OF_CALLS)
 
 @dataclass(slots=True)
 class Chunk:
-    """Jobs that go to one queue in one call, on these terms."""
+    """Jobs that go to one queue in one call, with the terms of the call."""
 
     queue: str
     jobs: list[NewJob]
@@ -33,14 +33,14 @@ class Chunk:
 
     @classmethod
     def of(cls, queue: str, datas: Iterable[JobData], terms: Terms) -> Chunk:
-        """Sign the jobs for this queue. ValueError if one id stands twice."""
+        """Sign the jobs for this queue. ValueError if an id occurs twice."""
         jobs = sealed(queue, [data.new for data in datas], get_settings())
         if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
             raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
         return cls(queue, jobs, terms)
 
     def accepted(self, at: str, connection: Any) -> list[Job]:
-        """The jobs as they were accepted at that time, without another look at Redis."""
+        """Return the jobs as they were accepted at that time, without reading Redis again."""
         common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
         found = []
         part = Broker.in_part(at)
@@ -58,12 +58,12 @@ class Chunk:
         return found if part is None else self._duplicates(found, part.met)
 
     def accepted_in(self, order: Mapping[str, int], at: str, connection: Any) -> list[Job]:
-        """The jobs as they were accepted at that time, in this order of their ids."""
+        """Return the jobs as they were accepted at that time, in this order of their ids."""
         pairs = zip(self.jobs, self.accepted(at, connection), strict=True)
         return [job for _, job in sorted(pairs, key=lambda pair: order.get(pair[0].id, 0))]
 
     def _duplicates(self, jobs: list[Job], met: Mapping[str, Met]) -> list[Job]:
-        """The jobs, with those that others have kept out in place of these."""
+        """Return the jobs. A job that was not enqueued, as another has its unique key, is replaced by that other job."""
         own = {job.id: job for job in jobs}
         found = []
         for job in jobs:
@@ -81,18 +81,18 @@ class Chunk:
         return found
 
     def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
-        """Tell with the error which jobs it was about, and what makes the call again."""
+        """Store in the error which jobs it concerns, and the function that repeats the call."""
         failed_together([self], error, again)
 
 
 def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Callable[[], Any]) -> None:
-    """`Chunk.failed`, of jobs that are accepted together."""
+    """Do what `Chunk.failed` does, for jobs that are accepted together."""
     error.job_ids = tuple(job.id for chunk in chunks for job in chunk.jobs)
     error.repeat_with(again)
 
 
 def graph_of(chunks: Sequence[Chunk]) -> Graph:
-    """The jobs of chunks for one queue or several, to be accepted together."""
+    """Return a graph of the jobs of chunks, for one queue or several, to be accepted together."""
     jobs = [job for chunk in chunks for job in chunk.jobs]
     queues = {job.id: chunk.queue for chunk in chunks for job in chunk.jobs} if len(chunks) > 1 else None
     room = chunks[0].terms.room
@@ -101,7 +101,7 @@ def graph_of(chunks: Sequence[Chunk]) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class QueueDefaults:
-    """The options of a queue for jobs that say nothing themselves: `Queue(default_timeout=, serializer=)`."""
+    """Options of a queue for jobs that don't set them: `Queue(default_timeout=, serializer=)`."""
 
     timeout: float | str | None = None
     serializer: str | None = None
@@ -117,7 +117,7 @@ SERIALIZERS = (
 
 
 def called(f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Terms]:
-    """`enqueue(f, *args, **kwargs)`."""
+    """Build the job of `enqueue(f, *args, **kwargs)`."""
     options, rest = split_options(kwargs)
     if rest:
         if "args" in rest or "kwargs" in rest:
@@ -139,14 +139,14 @@ def called_apart(
     options: Mapping[str, Any],
     own: QueueDefaults,
 ) -> tuple[JobData, Terms]:
-    """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
+    """Build the job of `enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
     return called_with(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
 
 
 def delayed(
     func: Func, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | str | None, options: Mapping[str, Any]
 ) -> tuple[JobData, Terms]:
-    """`func.delay(*args, **kwargs)` of a function marked by `@job(..., timeout=timeout, **options)`."""
+    """Build the job of `func.delay(*args, **kwargs)`, of a function marked by `@job(..., timeout=timeout, **options)`."""
     check_keywords(func, kwargs, delayed=True)
     return called_apart(func, args, kwargs, timeout, options, QueueDefaults())
 
@@ -159,17 +159,17 @@ def prepared(
     options: Mapping[str, Any],
     serializer: str | None = None,
 ) -> JobData:
-    """`prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
+    """Build the job of `prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
     known = _options(timeout, options)
     if not _OF_CALLS.isdisjoint(options):
         for name in OF_CALLS:
             if options.get(name) is not None:
-                raise OptionError("", f"{name}= is of the call that sends the jobs; give it to enqueue_many")
+                raise OptionError("", f"{name}= belongs to the call that sends the jobs; give it to enqueue_many")
     return build(func, tuple(args or ()), kwargs or {}, known, get_settings(), QueueDefaults(serializer=serializer).serializer)
 
 
 def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `enqueue` that say what `enqueue_at` and `enqueue_in` do."""
+    """Return the keywords of `enqueue` that do what `enqueue_at` and `enqueue_in` do."""
     if time is None:
         raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
     if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
@@ -180,8 +180,8 @@ def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def chunks(
     queue: str, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None
 ) -> Iterator[Chunk]:
-    """The calls that `enqueue_many` makes: 150 plain jobs or 1 MiB each at most, a larger job alone. The first asks for room for all of them, if
-    their number is known. `spread`: see `spread_over`."""
+    """Yield the calls that `enqueue_many` makes: at most 150 plain jobs or 1 MiB each, a larger job alone. If the number of jobs is known,
+    the first call checks that there is room for all. `spread`: see `spread_over`."""
     if spread is not None:
         job_datas = spread_over(job_datas, spread)
     known = job_datas if isinstance(job_datas, (list, tuple)) else ()
@@ -201,8 +201,8 @@ def chunks(
 
 
 def weight(new: NewJob) -> int:
-    """Say how many plain jobs this one costs the server that accepts it, about. 5 at most: jobs that wait for each other, and go in one call,
-    are 30 at most."""
+    """Return about how many plain jobs this one costs the server that accepts it, at most 5. Jobs that wait for each other, and go in one
+    call, are at most 30."""
     fields = new.fields
     if "ties" not in fields and "fair_key" not in fields:
         return 1
@@ -211,13 +211,13 @@ def weight(new: NewJob) -> int:
 
 
 def _is_for_now(data: JobData) -> bool:
-    """A job that waits for a time is not in the queue yet."""
+    """Return True if the job goes to its queue now; one that waits for a time is not in the queue yet."""
     return data.new.due is None and not data.new.delay
 
 
 def spread_over(job_datas: Iterable[JobData], spread: float | str | timedelta) -> list[JobData]:
-    """The jobs in their order, due at even distances over `spread`: the first at once, each other by one distance later than the one before.
-    OptionError for no duration over 0, and for a job that has a time of its own."""
+    """Return the jobs in their order, due at even distances over `spread`: the first at once, each other by one distance later than the one
+    before. OptionError for a duration not over 0, and for a job that has a time of its own."""
     whole, datas = seconds("spread", spread), list(job_datas)
     for data in datas:
         if data.new.due is not None or data.new.delay is not None:
@@ -235,7 +235,7 @@ def _options(timeout: float | str | None, options: Mapping[str, Any]) -> Enqueue
 def called_with(
     func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
 ) -> tuple[JobData, Terms]:
-    """The call, encoded, and its terms; with the queue's own defaults where the options say nothing."""
+    """Return the encoded call and its terms; the queue's own defaults replace options that are not given."""
     if own.timeout is not None and options.job_timeout is None:
         options = options.over(EnqueueOptions(job_timeout=own.timeout))
     settings = get_settings()

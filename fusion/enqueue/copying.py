@@ -1,4 +1,4 @@
-"""An edited copy of a job that has ended: a new job with the same options, and other arguments. The old one stays as it is."""
+"""An edited copy of an ended job: a new job with the same options, and other arguments. The old one stays as it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from fusion.job import Job
 
-#: Fields that a copy takes over as they are. Not among them is what is one job's alone: a unique key, a batch, parents, a cron entry.
+#: Fields that a copy takes unchanged. Facts that belong to one job only are not among them: a unique key, a batch, parents, a cron entry.
 _TAKEN = (
     *("failure_ttl", "log_tag", "on_lost", "isolate", "retry", "on_success", "on_failure", "on_stopped", "concurrency_key"),
     *("max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key"),
@@ -45,7 +45,7 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is other than in the original; None: as there. Where masked arguments came back as they were shown, the original's values are meant."""
+    """What differs from the original; None: unchanged. Masked arguments that come back as they were shown stand for the original's values."""
 
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
@@ -54,8 +54,8 @@ class Edit:
 
 
 def original(connection: Redis, job_id: str) -> dict[str, bytes]:
-    """The record of a job that can be copied. NoSuchJobError; InvalidJobOperation if it has not ended, is another program's, or was pickled;
-    BadSignature if there are keys, and it was not signed by one of them."""
+    """Return the record of a job that can be copied. NoSuchJobError; InvalidJobOperation if it has not ended, is another program's, or was
+    pickled; BadSignature if there are keys, and none of them signed it."""
     row = inspector_of(connection).job(job_id)
     if not row:
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
@@ -75,7 +75,7 @@ def original(connection: Redis, job_id: str) -> dict[str, bytes]:
 
 
 def _check_signature(job_id: str, row: Mapping[str, bytes]) -> None:
-    """What a copy takes over is signed with it: nobody shall have a forged job signed by having it copied."""
+    """Check the original's signature. The copy signs what it takes over, so copying a forged job would give it a valid signature."""
     keyring = get_settings().keyring
     if keyring is not None and (flaw := keyring.flaw(job_id, text(row.get("origin")), as_claimed(row))):
         raise BadSignature(f"job {job_id} can't be copied: {flaw}")
@@ -88,7 +88,7 @@ def _check_signature(job_id: str, row: Mapping[str, bytes]) -> None:
 def copied(
     job_id: str, row: Mapping[str, bytes], edit: Edit, settings: Settings, new_id: str = "", nonce: str = ""
 ) -> tuple[str, JobData]:
-    """The queue and the copy, everything checked and encoded as for an enqueue, nothing written. OptionError, PayloadTooLarge,
+    """Return the queue and the copy, checked and encoded as for an enqueue; nothing is written. OptionError, PayloadTooLarge,
     SerializationError, or InvalidJobOperation if its own arguments can't be read."""
     name, args, kwargs = _arguments(job_id, row, edit)
     stored: dict[str, Any] = {
@@ -143,7 +143,7 @@ def _figure(row: Mapping[str, bytes], name: str, default: float) -> float:
 
 
 def _urls(row: Mapping[str, bytes], args: list[Any], kwargs: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The URLs that are told of its end: that of its payload, if the original's came from there, is the new payload's."""
+    """Return the URLs that are called when it ends. If the original's came from its payload, the new payload's is used."""
     success, failure, url = (
         text(row.get(name)) or None for name in ("success_task_handler", "failed_task_handler", "callback_url")
     )
@@ -164,13 +164,13 @@ def _meta(job_id: str, raw: bytes) -> str:
 
 
 def copy_job(connection: Redis, job_id: str, edit: Edit) -> Job:
-    """Enqueue an edited copy of an ended job, which then names it. Errors are those of `original`, `copied` and an enqueue."""
+    """Enqueue an edited copy of an ended job, and record its id in the original. Errors are those of `original`, `copied` and an enqueue."""
     queue, data = copied(job_id, original(connection, job_id), edit, get_settings(), nonce=new_nonce())
     return send(connection, job_id, queue, data)
 
 
 def send(connection: Redis, job_id: str, queue: str, data: JobData) -> Job:
-    """Enqueue a copy, and have the original name it; the same copy again changes nothing. Errors are those of an enqueue."""
+    """Enqueue a copy, and record its id in the original; sending the same copy again changes nothing. Errors are those of an enqueue."""
     settings, broker = get_settings(), broker_of(connection)
     terms = terms_of(NONE, settings)
     jobs = sealed(queue, [data.new], settings)
@@ -181,5 +181,5 @@ def send(connection: Redis, job_id: str, queue: str, data: JobData) -> Job:
 
 
 def note_copy(connection: Redis, job_id: str, copy_id: str) -> None:
-    """Have a job name its copy; one that is gone by now names none."""
+    """Record a copy's id in a job; nothing is recorded if the job is gone by then."""
     broker_of(connection).note_copy(job_id, copy_id)

@@ -1,4 +1,4 @@
-"""`Queue.options(...)`: options apart from the task's arguments, checked by type checkers, to be used for any number of calls."""
+"""`Queue.options(...)`: options separate from the task's arguments, checked by type checkers, for any number of calls."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Sent = TypeVar("Sent")
 
 
 class Enqueuer(Generic[Sent]):
-    """A queue with options for the jobs that it is given: `Queue("sms").options(priority="high", ttl="5m")`.
+    """A queue with options for the jobs enqueued through it: `Queue("sms").options(priority="high", ttl="5m")`.
 
-    It never changes and can be kept and shared. All arguments after the function are the function's own, whatever their names. Enqueueing
-    gives a Job; with an AsyncQueue it is to be awaited. Errors are those of `Queue.enqueue`; UnknownOption is also raised for an argument
+    It never changes, so it can be kept and shared. All arguments after the function are the function's own, whatever their names. Enqueueing
+    returns a Job; with an AsyncQueue it must be awaited. Errors are those of `Queue.enqueue`. UnknownOption is also raised for an argument
     that the function does not take.
     """
 
@@ -38,7 +38,7 @@ class Enqueuer(Generic[Sent]):
         return f"options({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Sent]:
-        """The same with more options, or with other values of those there are. UnknownOption for one that there is not."""
+        """Return the same with more options, or with other values for those given. UnknownOption if there is no such option."""
         return Enqueuer(self._send, self._own, {**self._given, **options})
 
     @overload
@@ -46,7 +46,7 @@ class Enqueuer(Generic[Sent]):
     @overload
     def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
     def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
-        """Accept a call of `f`, a function or its dotted path, with these arguments."""
+        """Enqueue a call of `f`, a function or its dotted path, with these arguments."""
         check_arguments(f, kwargs)
         return self._send(*called_with(f, args, kwargs, self._options, self._own))
 
@@ -55,7 +55,7 @@ class Enqueuer(Generic[Sent]):
     @overload
     def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
     def enqueue_at(self, when: datetime, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
-        """`enqueue` for a time, as `Queue.enqueue_at`."""
+        """Enqueue for a time, as `Queue.enqueue_at` does."""
         return self._timed("enqueue_at", when).enqueue(f, *args, **kwargs)
 
     @overload
@@ -63,7 +63,7 @@ class Enqueuer(Generic[Sent]):
     @overload
     def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
     def enqueue_in(self, delta: timedelta | float | str, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
-        """`enqueue` after a delay, as `Queue.enqueue_in`."""
+        """Enqueue after a delay, as `Queue.enqueue_in` does."""
         return self._timed("enqueue_in", delta).enqueue(f, *args, **kwargs)
 
     @overload
@@ -71,8 +71,8 @@ class Enqueuer(Generic[Sent]):
     @overload
     def prepare_data(self, f: str, /, *args: Any, **kwargs: Any) -> JobData: ...
     def prepare_data(self, f: Any, /, *args: Any, **kwargs: Any) -> JobData:
-        """A job for `Queue.enqueue_many`, checked and encoded. OptionError if `durability`, `replicas` or `max_queue_length` are among the
-        options: `enqueue_many` has those."""
+        """Check and encode a job for `Queue.enqueue_many`. OptionError if `durability`, `replicas` or `max_queue_length` are among the
+        options: give those to `enqueue_many`."""
         check_arguments(f, kwargs)
         given = {"job_timeout": self._own.timeout, **self._given}
         return prepared(f, args, kwargs, None, given, self._own.serializer)

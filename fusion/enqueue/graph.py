@@ -1,4 +1,4 @@
-"""Jobs of one call that wait for each other: in an order in which each comes behind its parents, and in parts that a server takes in one go."""
+"""Jobs of one call that wait for each other: sorts each behind its parents, and splits them into parts that a server takes in one call."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fusion.store.write.broker import Broker
 if TYPE_CHECKING:
     from fusion.store.write.async_broker import AsyncBroker
 
-#: Jobs and parents of one call: what a server does in about two milliseconds.
+#: Jobs and parents of one call: takes a server about two milliseconds.
 _JOBS, _PARENTS = 30, 60
-#: Parents of a job that come with it, and in one more call each.
+#: Parents of a job that are sent with it, and in each further call.
 MOST_PARENTS = 100
-#: Times that a graph is sent, and seconds between two, more or less.
+#: How often a graph is sent, and about how many seconds pass between two tries.
 _TRIES, _PAUSE = 20, 0.25
 
 
@@ -39,18 +39,18 @@ def _token() -> str:
 
 
 def parents_of(new: NewJob) -> list[str]:
-    """The members of its list of parents."""
+    """Return the members of its list of parents."""
     found: list[str] = json.loads(new.fields.get("parents") or "[]")
     return found
 
 
 def is_graph(datas: Sequence[JobData]) -> bool:
-    """Say whether one of them waits for others."""
+    """Return True if one of them waits for others."""
     return any("parents" in data.new.fields for data in datas)
 
 
 def in_order(datas: Sequence[JobData]) -> list[JobData]:
-    """As they are, but each behind those that it waits for. DependencyCycle."""
+    """Return the jobs in their order, but each behind those that it waits for. DependencyCycle."""
     at = {data.new.id: nth for nth, data in enumerate(datas)}
     children: dict[str, list[int]] = {}
     left = [0] * len(datas)
@@ -77,8 +77,8 @@ def in_order(datas: Sequence[JobData]) -> list[JobData]:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Jobs that come in several calls, all or none of them. `more`: by job the parents that come behind it, a hundred at a time. `queues`: by
-    job its queue, unless all are for that of the call. `most`: how many may wait in a queue, as the call says."""
+    """Jobs that are sent in several calls, and accepted all or none. `more`: by job the parents that are sent after it, a hundred at a time.
+    `queues`: by job its queue, unless all go to the queue of the call. `most`: how many jobs may wait in a queue, as the call says."""
 
     token: str
     jobs: list[NewJob]
@@ -88,7 +88,7 @@ class Graph:
 
     @classmethod
     def of(cls, jobs: Sequence[NewJob], queues: Mapping[str, str] | None = None, most: int | None = None) -> Graph:
-        """Of jobs in their order."""
+        """Make a graph of jobs, in their order."""
         made, more = [], {}
         for job in jobs:
             parents = parents_of(job)
@@ -102,13 +102,13 @@ class Graph:
 
     @staticmethod
     def is_needed(jobs: Sequence[NewJob]) -> bool:
-        """Whether they don't fit into one call."""
+        """Return True if the jobs don't fit into one call."""
         edges = [len(parents_of(job)) for job in jobs if "parents" in job.fields]
         return bool(edges) and (len(jobs) > _JOBS or sum(edges) > _PARENTS or max(edges) > MOST_PARENTS)
 
     @property
     def parts(self) -> Iterator[list[NewJob]]:
-        """What goes in one call each."""
+        """Yield the jobs of each call."""
         part: list[NewJob] = []
         edges = 0
         for job in self.jobs:
@@ -122,7 +122,8 @@ class Graph:
         yield part
 
     def room(self, queue: str) -> Room | None:
-        """What it asks for in a queue of its `queues` ("": of that of the call): room for those that wait neither for others nor for a time."""
+        """Return the room that it requires in one of its `queues` ("": the queue of the call): for jobs that wait neither for others nor for
+        a time."""
         own = [job for job in self.jobs if self.queues.get(job.id, "") == queue]
         first = sum(not job.fields.get("parents") and job.due is None and not job.delay for job in own)
         return Room(self.most, first) if first else None
@@ -134,8 +135,8 @@ _HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, Dependency
 
 
 class Course:
-    """Writes a graph step by step. `step` is to be made next; whoever makes it says what it `answered`, or `raised` of what is `_HANDLED`, which
-    may raise that. None when all is done: `at` is then the server's time, with what there is to say of some of the jobs."""
+    """Writes a graph step by step, without I/O. Run `step`, then pass its reply to `answered`, or an error that is one of `_HANDLED` to
+    `raised`; that may raise it. When all is done `step` is None, and `at` is the server's time, with facts about some of the jobs."""
 
     def __init__(self, graph: Graph, queue: str, replicas: Replicas | None = None) -> None:
         self._steps = _steps(graph, queue, replicas)
@@ -143,20 +144,20 @@ class Course:
         self.step: Step | None = next(self._steps)
 
     def answered(self, answer: Any) -> None:
-        """The step was made, and this is its reply."""
+        """Take the reply of the step that was run."""
         try:
             self.step = self._steps.send(answer)
         except StopIteration as done:
             self.step, self.at = None, done.value
 
     def raised(self, error: Exception) -> None:
-        """The step was refused."""
+        """Take the error of the step that was run."""
         self.step = self._steps.throw(error)
 
 
 def write(graph: Graph, queue: str, broker: Broker, replicas: Replicas | None = None) -> str:
-    """Accept a graph; returns the server's time. Of one that is refused, or was given up meanwhile, nothing is left. Raises DuplicateJob,
-    UnknownDependency, QueueFull, and what the Broker does; GraphDropped if it was given up several times; NotReplicated if too few `replicas`
+    """Accept a graph; returns the server's time. If it is refused, or was dropped meanwhile, nothing of it is left. Raises DuplicateJob,
+    UnknownDependency, QueueFull, and what the Broker does; GraphDropped if it was dropped several times; NotReplicated if too few `replicas`
     have it in time."""
     pause: Callable[[float], Any] = time.sleep
     course = Course(graph, queue, replicas)
@@ -171,7 +172,7 @@ def write(graph: Graph, queue: str, broker: Broker, replicas: Replicas | None = 
 
 
 async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker, replicas: Replicas | None = None) -> str:
-    """`write`, of a coroutine."""
+    """Do what `write` does, for a coroutine."""
     from asyncio import sleep
 
     course = Course(graph, queue, replicas)
@@ -186,16 +187,16 @@ async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker, replicas:
 
 
 def _steps(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
-    """Yield what is asked of the Broker, one after the other; what it answers, or raises, comes back."""
+    """Yield the calls of the Broker one by one; each reply, or error, is sent back."""
     for left in reversed(range(_TRIES)):
         try:
             return (yield from _parts(graph, queue, replicas))
         except _HANDLED as error:
-            yield methodcaller("drop_graph", graph.token)  # what is left of it: as long as that is there it can't come anew
+            yield methodcaller("drop_graph", graph.token)  # delete what is left of it: until then it can't be sent again
             if not (left and _may_come_anew(error)):
                 raise
             graph = replace(graph, token=_token())
-            yield _PAUSE * (0.5 + secrets.randbelow(1000) / 1000)  # two that are in each other's way part
+            yield _PAUSE * (0.5 + secrets.randbelow(1000) / 1000)  # two graphs that collide separate
     raise AssertionError("unreachable")
 
 
@@ -205,12 +206,12 @@ def _may_come_anew(error: Exception) -> bool:
 
 def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
     at, met, asked = "", dict[str, Met](), set[str]()
-    instead = dict[str, str]()  # by the id of a job that was skipped: the one that it met
+    instead = dict[str, str]()  # by the id of a skipped job: the job that has its unique key
     first: NewJob | None = None
     nth = 0
     for part in graph.parts:
         name = graph.queues.get(part[0].id, "")
-        room = None if name in asked else graph.room(name)  # the first part for a queue asks for all
+        room = None if name in asked else graph.room(name)  # the first part for a queue reserves room for all
         asked.add(name)
         part = [_renamed(job, instead) for job in part]
         at = yield methodcaller("enqueue_part", name or queue, part, graph.token, nth, room)
@@ -228,20 +229,20 @@ def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Ste
 
 
 def _renamed(job: NewJob, instead: Mapping[str, str]) -> NewJob:
-    """The job, which waits for those that skipped ones have met in place of these."""
+    """Return the job with its parents renamed: a skipped parent is replaced by the job that has its unique key."""
     members = parents_of(job) if instead else []
     if all(member.lstrip("?~") not in instead for member in members):
         return job
     named: dict[str, str] = {}
     for member in members:
         sign, parent = _split(member, instead)
-        named[parent] = sign  # of one that is named twice the last policy holds
+        named[parent] = sign  # if one is named twice, the last policy holds
     listed = json.dumps([sign + parent for parent, sign in named.items()], separators=(",", ":"))
     return replace(job, fields={**job.fields, "parents": listed})
 
 
 def _further(graph: Graph, job: NewJob, instead: Mapping[str, str]) -> Iterator[list[str]]:
-    """What goes in the calls behind it of a job with many parents; each of these is named once."""
+    """Yield the parents of a job with many, for the calls after it; each parent is named once."""
     lists = graph.more.get(job.id, ())
     if not instead:
         yield from lists

@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Writer(Protocol):
-        """A Queue."""
+        """A Queue, as this module uses it."""
 
         @property
         def connection(self) -> Any:
-            """Of the jobs that it returns."""
+            """The connection of the jobs that it returns."""
 
         def _write(self, parts: Parts, terms: Terms, alone: bool) -> Any: ...
 
 
 log = logging.getLogger("fusion.middleware")
 
-#: Queues, each with what goes there, in the order in which it was given.
+#: Queue -> its jobs, in the given order.
 Parts = list[tuple[str, list[JobData]]]
 T = TypeVar("T")
 
 
 class Outgoing:
-    """A job that is about to be enqueued. `id` and `queue` are final; `meta` may be changed. `args` and `kwargs` are those of the call, before they
-    are encoded; None where the job was prepared elsewhere."""
+    """A job about to be enqueued. `id` and `queue` are final; `meta` may be changed. `args` and `kwargs` are those of the call before they
+    are encoded; None if the job was prepared elsewhere."""
 
     __slots__ = ("_data", "_meta", "queue")
 
@@ -55,7 +55,7 @@ class Outgoing:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The job's id."""
         return self._data.new.id
 
     @property
@@ -75,7 +75,7 @@ class Outgoing:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Data beside it, as `job.meta` will be. What is changed here is stored, and signed."""
+        """The job's meta, as `job.meta` will be. Changes are stored and signed."""
         if self._meta is None:
             raw = self._data.new.fields.get("meta")
             self._meta = json.loads(raw) if raw else {}
@@ -88,7 +88,7 @@ class Outgoing:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What else was said of it, by the names of the options of `Queue.enqueue`, in the form in which it is stored."""
+        """The other options of the job in their stored form, by their names in `Queue.enqueue`."""
         new = self._data.new
         found = {option.name: new.fields[option.stored] for option in OPTIONS if new.fields.get(option.stored) is not None}
         found.pop("meta", None)
@@ -97,7 +97,7 @@ class Outgoing:
         return found | {name: value for name, value in others.items() if value is not None}
 
     def settled(self) -> JobData:
-        """What is to be written of it."""
+        """Return the job's data as they will be written."""
         data = self._data
         if self._meta is None:
             return data
@@ -109,25 +109,25 @@ class Outgoing:
 
 
 class Enqueueing:
-    """What one call is about to write: `jobs`, for `queue`; calls for several queues (chains) name the first here, and each job its own. `on_commit`
-    is the call's option, None if it was not given."""
+    """What one call is about to write: `jobs`, for `queue`. A call for several queues (a chain) has the first queue here, and each job its
+    own. `on_commit` is the call's option, None if it was not given."""
 
     def __init__(
         self, hooks: Sequence[ProducerMiddleware], parts: Parts, terms: Terms, alone: bool, later: Writer | None
     ) -> None:
-        """`alone`: the call returns its only job. `later`: what writes it, if it is held; None: it can't be."""
+        """`alone`: the call returns its only job. `later`: the writer for a deferred call; None if the call can't be deferred."""
         self.queue = parts[0][0] if parts else ""
         self.jobs = [Outgoing(queue, data) for queue, datas in parts for data in datas]
         self.on_commit = terms.on_commit
-        #: What a middleware has had it hold; None if none has.
+        #: The deferred call, if a middleware holds it; else None.
         self.held: Held | None = None
         self.parts, self.terms, self.alone = parts, terms, alone
         self._hooks, self._later = hooks, later
         self._is_told = False
 
     def hold(self) -> Held:
-        """Have the call write nothing now, and return jobs with the ids that they will have. `Held.send()` writes it, whenever that is; what never
-        does is forgotten. RuntimeError if it is held already, or can't be: of an AsyncQueue with a connection of its own."""
+        """Defer the call: it writes nothing now, and returns jobs with their later ids. `Held.send()` writes it at any time; if dropped,
+        nothing is enqueued. RuntimeError if it is held already, or can't be held, as the AsyncQueue has a connection of its own."""
         if self.held is not None:
             raise RuntimeError("another middleware holds this call already; use one of them")
         if self._later is None:
@@ -140,7 +140,7 @@ class Enqueueing:
     # -- for those that enqueue
 
     def before(self) -> None:
-        """Call the hooks. Raises what one of them does, which is named in a note of the error."""
+        """Call the `before_enqueue` hooks. If one raises, a note on the error names it."""
         for hook in self._hooks:
             try:
                 hook.before_enqueue(self)
@@ -155,7 +155,7 @@ class Enqueueing:
             self.held.made()
 
     def run(self, write: Callable[[], Any]) -> Any:
-        """Write it. Returns and raises what that does; an error's `repeat()` ends here, too."""
+        """Write the call. Returns and raises what `write` does; the error's `repeat()` also runs this."""
         try:
             found = write()
         except StoreUnavailable as error:
@@ -165,7 +165,7 @@ class Enqueueing:
         return found
 
     async def run_awaited(self, write: Callable[[], Awaitable[Any]]) -> Any:
-        """`run`, of a coroutine."""
+        """Do what `run` does, for a coroutine."""
         try:
             found = await write()
         except StoreUnavailable as error:
@@ -180,7 +180,7 @@ class Enqueueing:
             error.repeat_with(lambda: run(again))
 
     def after(self, found: Any) -> None:
-        """Call the hooks, the last first, once. Raises nothing of theirs."""
+        """Call the `after_enqueue` hooks once, the last registered first. Their errors are logged, not raised."""
         if self._is_told:
             return
         self._is_told = True
@@ -193,7 +193,7 @@ class Enqueueing:
                 log.error("after_enqueue of %s raised %s; the jobs are accepted", name_of(hook), raised, exc_info=True)
 
     def promised(self, connection: Any) -> Any:
-        """What the call returns of jobs that are held."""
+        """Return the jobs of a deferred call, as the call returns them."""
         found = []
         for queue, datas in self.parts:
             for data in datas:
@@ -208,14 +208,14 @@ class Enqueueing:
 
 
 class Held:
-    """A call that was made and is not sent. `send()` sends it; forgotten, it was never made."""
+    """A deferred enqueue. `send()` writes it; if dropped, nothing is enqueued."""
 
     def __init__(self, enqueueing: Enqueueing, writer: Writer) -> None:
         self.enqueueing = enqueueing
         self.writer = writer
-        #: The call has been made; it was refused by another middleware, and `send` does nothing.
+        #: `ready`: all hooks have run. `dropped`: another middleware refused the call, so `send` does nothing.
         self.ready = self.dropped = False
-        #: What the call would have returned, as a list, once it was sent.
+        #: After `send`: the jobs that the call would have returned, as a list.
         self.jobs: list[Job] | None = None
         self._then: list[Callable[[], object]] = []
         self._when_made: Callable[[], object] | None = None
@@ -231,17 +231,17 @@ class Held:
 
     @property
     def chunks(self) -> list[Chunk]:
-        """What it would write, signed: jobs by queue. For those that store it elsewhere. RuntimeError while the call is being made."""
+        """Return what it would write, signed: jobs by queue. For code that stores them elsewhere. RuntimeError before all hooks have run."""
         self._check()
         call = self.enqueueing
         return [Chunk.of(queue, datas, call.terms) for queue, datas in call.parts]
 
     def when_made(self, do: Callable[[], object]) -> None:
-        """Have this called once all hooks were asked, before the call returns. What it raises, the call raises."""
+        """Have `do` called after all hooks have run, before the call returns. If it raises, the call raises the same."""
         self._when_made = do
 
     def made(self) -> None:
-        """The call is as it will be."""
+        """Note that all hooks have run: the call changes no more."""
         self.ready = True
         if self._when_made is not None:
             try:
@@ -251,15 +251,15 @@ class Held:
                 raise
 
     def then(self, do: Callable[[], object]) -> None:
-        """Have this called when it was sent; at once, if it was."""
+        """Have `do` called after the call was sent; at once if it was sent already."""
         if self.jobs is not None:
             do()
         else:
             self._then.append(do)
 
     def send(self) -> list[Job]:
-        """Enqueue it now, and return the jobs. Raises what the call would have; of StoreUnavailable `repeat()` is safe, and so is this. Once it was
-        sent it sends nothing more. RuntimeError while the call is being made."""
+        """Enqueue it now, and return the jobs. Raises what the call would have; after StoreUnavailable it is safe to call `repeat()`, or this
+        again. A second call sends nothing more. RuntimeError before all hooks have run."""
         if self.jobs is None and not self.dropped:
             self._check()
             call = self.enqueueing
@@ -282,13 +282,13 @@ class Held:
             do()
 
     def accepted(self, jobs: list[Job]) -> None:
-        """Note that these jobs were accepted for it."""
+        """Note that these jobs of it were accepted."""
         self.enqueueing.after(jobs[0] if self.enqueueing.alone else jobs)
         self._sent(jobs)
 
     @property
     def _is_plain(self) -> bool:
-        """It can share a call with others for its queue."""
+        """Return True if it can share a call with others for its queue."""
         call = self.enqueueing
         terms = call.terms
         if self.dropped or self.jobs is not None or len(call.parts) != 1 or terms.replicas is not None or terms.room is not None:
@@ -296,33 +296,33 @@ class Held:
         return not any("parents" in data.new.fields for data in call.parts[0][1])
 
 
-#: The result of a call that was sent: its jobs, or the error that it would have raised.
+#: The result of a deferred call: its jobs, or the error that it would have raised.
 Sent = list[Job] | Exception
 
 
 def send_together(helds: Sequence[Held]) -> list[Sent]:
-    """Send calls that were held, in as few calls as may be. For each, in this order, its jobs, or the error that it alone has, as `Held.send`
-    raises it. Once Redis can't be reached, what is left of that connection is not tried: its errors say that nothing was written."""
+    """Send deferred calls, in as few round trips as possible. Returns for each, in this order, its jobs, or its own error, as `Held.send`
+    would raise it. Once a connection fails to reach Redis, its remaining calls are not tried: their errors say that nothing was written."""
     return _Round(helds).sent()
 
 
 class _Round:
-    """`send_together`."""
+    """The state of one `send_together`."""
 
     def __init__(self, helds: Sequence[Held]) -> None:
         self._helds = helds
         self._found: dict[int, Sent] = {}
-        #: Connections that can't be reached, and why.
+        #: Connections that can't be reached, each with the error.
         self._down: dict[int, StoreUnavailable] = {}
 
     def sent(self) -> list[Sent]:
-        """Send them all."""
+        """Send all of them."""
         groups: dict[tuple[int, str], list[int]] = {}
         for nth, held in enumerate(self._helds):
             if held._is_plain:
                 groups.setdefault((id(held.writer.connection), held.enqueueing.queue), []).append(nth)
                 continue
-            self._send_groups(groups)  # before it: it may wait for what is among them
+            self._send_groups(groups)  # first, as this call may depend on jobs in these groups
             self._send_one(nth)
         self._send_groups(groups)
         return [self._found[nth] for nth in range(len(self._helds))]
@@ -348,8 +348,8 @@ class _Round:
             self._found[nth] = error
 
     def _send_group(self, group: list[int]) -> bool:
-        """Send what goes to one queue; False if each is to be sent by itself, as one is refused. What was accepted of a call that was refused is
-        not accepted twice."""
+        """Send the calls for one queue together. False if one is refused: then each must be sent alone. Jobs of it that were accepted are not
+        accepted twice."""
         helds = [self._helds[nth] for nth in group]
         writer, queue = helds[0].writer, helds[0].enqueueing.queue
         if id(writer.connection) in self._down:
@@ -382,13 +382,13 @@ class _Round:
 
 
 def hooks() -> Sequence[ProducerMiddleware]:
-    """What sees the enqueues of this process: mostly nothing."""
+    """Return the hooks that see the enqueues of this process; mostly there are none."""
     named = get_settings().middleware
     return producers(named) if named or middleware.registered else ()
 
 
 def enqueue(queue: Writer, hooks: Sequence[ProducerMiddleware], parts: Parts, terms: Terms, *, alone: bool = False) -> Any:
-    """Have a Queue write these parts, amid the hooks."""
+    """Have a Queue write these parts, with the hooks before and after."""
     call = Enqueueing(hooks, parts, terms, alone, queue)
     call.before()
     if call.held is not None:

@@ -1,4 +1,4 @@
-"""Which keywords of a call are options and which are the task's: misspelled options never become arguments."""
+"""Decides which keywords of a call are options and which the task's: a misspelled option never becomes an argument."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fusion.enqueue.options import NONE, OPTION_NAMES, EnqueueOptions, Func
 from fusion.exceptions import OptionError, UnknownOption
 
 _NAMES = frozenset(OPTION_NAMES)
-#: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
+#: RQ's options that Fusion does not have yet. Passed to the task as arguments they would do harm silently.
 _NOT_YET = frozenset({"repeat", "group_id", "pipeline"})
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:
-    """Part the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
+    """Split the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
     if not kwargs:
         return NONE, kwargs
     if not _NOT_YET.isdisjoint(kwargs):
@@ -40,7 +40,7 @@ _ANYWAY = "to pass it to the task use enqueue_call(func, kwargs={...})"
 
 
 def options_of(given: Mapping[str, Any]) -> EnqueueOptions:
-    """Options given apart from the task's arguments. UnknownOption for one that there is not."""
+    """Return options that were given separately from the task's arguments. UnknownOption if there is no such option."""
     if not _NAMES.issuperset(given):
         name = min(given.keys() - _NAMES)
         raise UnknownOption(name, f"there is no option {name}={did_you_mean(name, OPTION_NAMES)}")
@@ -48,8 +48,8 @@ def options_of(given: Mapping[str, Any]) -> EnqueueOptions:
 
 
 def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -> None:
-    """UnknownOption for a keyword that would reach the task although an option was meant: one that the function does not take, as far as
-    that can be seen without importing anything, or a misspelled option's name. `delayed`: of `.delay()`, which takes no options."""
+    """Raise UnknownOption for a keyword that would reach the task although an option was meant. That is one that the function does not take,
+    as far as can be seen without an import, or a misspelled option. `delayed`: the call is `.delay()`, which takes no options."""
     for name, closed in _not_parameters(func, names):
         if name == "timeout" and not closed and not delayed:
             _tell_timeout()
@@ -65,7 +65,7 @@ def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -
 
 
 def _tell_timeout() -> None:
-    """Warn at the line that called Fusion: a task may well have an argument of that name, and nobody can see here if this one has."""
+    """Warn at the line that called Fusion: a task may have an argument of that name, and this code can't see whether it does."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fusion."):
         level, frame = level + 1, frame.f_back
@@ -74,14 +74,15 @@ def _tell_timeout() -> None:
 
 
 def check_arguments(func: Func, names: Iterable[str]) -> None:
-    """UnknownOption for an argument that the function does not take, as far as that can be seen. Names of options are arguments here."""
+    """Raise UnknownOption for an argument that the function does not take, as far as can be seen. Names of options are arguments here."""
     for name, closed in _not_parameters(func, names):
         if closed:
             raise UnknownOption(name, f"{closed}() takes no argument {name}=; options go into options(...)")
 
 
 def _not_parameters(func: Func, names: Iterable[str]) -> list[tuple[str, str]]:
-    """Names that are no parameters of the function; beside each the function's name, empty if it may take any or can't be seen."""
+    """Return names that are no parameters of the function, each with the function's name; that is empty if the function takes any, or can't
+    be seen."""
     code, inner = _codes_of(func)
     if code is None:
         return [(name, "") for name in names]
@@ -91,7 +92,7 @@ def _not_parameters(func: Func, names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:
-    """Of the function, if this process has it, and of what it wraps."""
+    """Return the code of the function, if this process has it, and of what it wraps."""
     found: Any = func
     if isinstance(func, str):
         module, _, name = func.rpartition(".")
@@ -104,12 +105,12 @@ def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
-    """Those that can be given by name."""
+    """Return the parameters that can be given by name."""
     return code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that names the nearest of the known names; empty if none is near."""
+    """Return the end of a sentence that suggests the nearest known name; empty if none is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), known, n=1)
@@ -118,7 +119,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _misspelled(name: str) -> str | None:
-    """The option that this is a misspelling of: `job_timout`, `jobTimeout`. A plural is a word of its own: `job_ids`."""
+    """Return the option that this name misspells: `job_timout`, `jobTimeout`. A plural is a word of its own: `job_ids`."""
     from difflib import get_close_matches
 
     if name in _NAMES or name.removesuffix("s") in _NAMES:

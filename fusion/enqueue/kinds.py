@@ -1,4 +1,4 @@
-"""Kinds of options: how a producer's value becomes the stored one, and how a value is read from JSON or from a text."""
+"""Kinds of options: convert a producer's value to the stored one, and read a value from JSON or from a text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fusion.retry import Retry
 from fusion.store.layout.names import check_job_id, check_new_job_id
 from fusion.store.layout.score import check_priority
 
-#: Characters of a text that lists show, of those that come over HTTP.
+#: Most characters of a text for lists, if it comes over HTTP.
 _LONGEST = 500
 _MOST_RETRIES = 1000
 _MOST_PARENTS = 1000
 #: The highest limit of a key.
 MOST_AT_ONCE = 1_000_000
-#: Half a surrogate pair is no text that could be sent.
+#: Half a surrogate pair can't be encoded.
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 _BATCH = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 #: The highest whole number that a text may name.
@@ -31,22 +31,22 @@ MOST = 10**9
 
 
 class AnyBatch(Protocol):
-    """A `fusion.Batch`, or whatever has its id."""
+    """A `fusion.Batch`, or anything with an `id`."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads an option where no Python object can be given. Both functions raise a ValueError that says the rule."""
+    """Reads an option from text or JSON, where no Python object can be given. Both functions raise a ValueError that states the rule."""
 
-    #: For tables: the values that it takes.
+    #: The values that it takes, for tables.
     takes: str
     #: For the command line's help; empty for a switch, which takes no value.
     metavar: str
     from_json: Callable[[Any], Any]
     from_text: Callable[[str], Any]
-    #: On the command line it may be given several times.
+    #: True if it may be given several times on the command line.
     repeats: bool = False
 
 
@@ -54,7 +54,7 @@ class Reader:
 
 
 def seconds(name: str, value: Any, *, endless: bool = False) -> float:
-    """A duration over 0, or with `endless` -1. OptionError, of `name`."""
+    """Return a duration over 0 in seconds, or with `endless` -1. OptionError for the option `name`."""
     found = _parsed(name, value)
     if endless and found == -1:
         return -1
@@ -65,19 +65,19 @@ def seconds(name: str, value: Any, *, endless: bool = False) -> float:
 
 
 def limit(name: str, value: Any) -> float:
-    """A duration over 0, or -1 for none, as few bytes as may be."""
+    """Return a duration over 0, or -1 for none, in as few bytes as possible."""
     if type(value) is int and 0 < value <= FURTHEST:
-        return value  # mostly; every enqueue comes by
+        return value  # mostly; every enqueue runs this
     return number(seconds(name, value, endless=True))
 
 
 def milliseconds(name: str, value: Any) -> int:
-    """A duration over 0 in whole milliseconds, 1 at least."""
+    """Return a duration over 0 in whole milliseconds, at least 1."""
     return max(1, round(seconds(name, value) * 1000))
 
 
 def keeping(name: str, value: Any) -> int:
-    """Whole seconds for which something is kept; -1 for ever. Half a second is one, since 0 would be none."""
+    """Return the whole seconds for which something is kept; -1 for ever. Half a second becomes 1, since 0 would not keep it."""
     if type(value) is int and 0 <= value <= FURTHEST:
         return value
     found = _parsed(name, value)
@@ -87,12 +87,12 @@ def keeping(name: str, value: Any) -> int:
 
 
 def given_text(name: str, value: str) -> str | None:
-    """The text; an empty one is none."""
+    """Return the text; None for an empty one."""
     return value or None
 
 
 def one_line(name: str, value: Any) -> str:
-    """A text for people, which may be empty. OptionError for a long one, and for control characters."""
+    """Return a text for people, which may be empty. OptionError for a long one, and for control characters."""
     try:
         return _text(value)
     except ValueError as error:
@@ -100,29 +100,29 @@ def one_line(name: str, value: Any) -> str:
 
 
 def as_is(name: str, value: Any) -> Any:
-    """The value, whatever it is."""
+    """Return the value unchanged."""
     return value
 
 
 def mapping(name: str, value: Any) -> str | None:
-    """A mapping as JSON; an empty one is none. SerializationError or PayloadTooLarge."""
+    """Return a mapping as JSON; None for an empty one. SerializationError or PayloadTooLarge."""
     return to_json(name, value) if value else None
 
 
 def policy(name: str, value: Any) -> str:
-    """A Retry as it is stored."""
+    """Return the stored form of a Retry."""
     if not isinstance(value, Retry):
         raise OptionError(name, "use Retry(max=...), or Retry(within=...)", value)
     return value.to_json()
 
 
 def switch(name: str, value: Any) -> int | None:
-    """1 if it is on."""
+    """Return 1 if it is on, else None."""
     return 1 if value else None
 
 
 def other_than(default: str, *others: str) -> Callable[[str, Any], str | None]:
-    """One of these words; the default is not stored."""
+    """Return a function that accepts one of these words; the default is not stored."""
     rule = f"use {' or '.join(map(repr, (default, *others)))}"
 
     def stored(name: str, value: Any) -> str | None:
@@ -134,7 +134,7 @@ def other_than(default: str, *others: str) -> Callable[[str, Any], str | None]:
 
 
 def key(name: str, value: Any) -> str:
-    """A name that jobs share."""
+    """Return a key that several jobs may have."""
     if callable(value):
         raise OptionError(name, "use a text; a function that makes it of the arguments goes to @job(...)")
     if not isinstance(value, str) or not _KEY.match(value):
@@ -143,7 +143,7 @@ def key(name: str, value: Any) -> str:
 
 
 def batch_id(name: str, value: Any) -> str:
-    """The id of a batch, of which the batch itself may be given."""
+    """Return the id of a batch, given as an id or as the batch itself."""
     found = getattr(value, "id", value)
     if not isinstance(found, str) or not _BATCH.match(found):
         raise OptionError(name, "use a Batch, or its id: 1 to 128 of the characters A-Z a-z 0-9 _ -", value)
@@ -151,19 +151,19 @@ def batch_id(name: str, value: Any) -> str:
 
 
 def at_once(name: str, value: Any) -> int:
-    """A number of jobs that may run at once."""
+    """Return a number of jobs that may run at once."""
     if type(value) is not int or not 1 <= value <= MOST_AT_ONCE:
         raise OptionError(name, f"use a whole number from 1 to {MOST_AT_ONCE:,}", value)
     return value
 
 
 def rate(name: str, value: Any) -> str:
-    """So many in so long."""
+    """Return a rate: a number of starts in a time."""
     return Rate.parse(value, name=name).stored
 
 
 def number(seconds: float) -> float:
-    """The same number, whole if it can be."""
+    """Return the same number, as an int if it is whole."""
     return int(seconds) if float(seconds).is_integer() else seconds
 
 
@@ -247,7 +247,7 @@ def _whole(value: Any, low: int, high: int) -> int:
 
 
 def _digits(text: str) -> int | str:
-    """A text of digits as its number; any other as it is."""
+    """Return a text of digits as a number; any other text unchanged."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
 
 
@@ -259,7 +259,7 @@ def _intervals(value: Any) -> list[float]:
 
 
 def _url(value: Any) -> str:
-    """Looked at where a producer's is, and shown nowhere."""
+    """Return a URL from text. It is checked later, as a producer's is, and never shown."""
     if not isinstance(value, str):
         raise ValueError("use a text, like https://hooks.example.com/jobs")
     return value
@@ -286,14 +286,14 @@ def _job_ids(value: Any) -> list[str]:
 
 
 def whole(low: int, high: int) -> Reader:
-    """A whole number from `low`; from the network up to `high`."""
+    """Return a reader of a whole number from `low`; from the network at most `high`."""
     return Reader(
         f"{low} to {high:,}", "N", lambda value: _whole(value, low, high), lambda text: _whole(_digits(text), low, MOST)
     )
 
 
 def words(*names: str) -> Reader:
-    """One of these words."""
+    """Return a reader of one of these words."""
 
     def read(value: Any) -> str:
         if value not in names:

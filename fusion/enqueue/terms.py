@@ -1,4 +1,4 @@
-"""The options of a call that enqueues: whom it waits for, and how full the queue may be."""
+"""The options of a call that enqueues: how many replicas it waits for, and how full the queue may be."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _DURABILITIES = ("primary", "replicated")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of one call; None: for nobody, and up to what holds for the queue in any case."""
+    """The terms of one call. None: it waits for no replicas, and only the queue's own limit holds."""
 
     replicas: Replicas | None = None
     room: Room | None = None
     on_commit: bool | None = None
 
     def with_more(self, to_come: int) -> Terms:
-        """The same of a call that brings so many jobs more after this one."""
+        """Return the same terms for a call that brings `to_come` more jobs after this one."""
         if not to_come:
             return self
         return replace(self, room=Room(self.room.length if self.room else None, to_come))
@@ -36,7 +36,7 @@ PLAIN = Terms()
 
 
 def terms_of(options: EnqueueOptions, settings: Settings) -> Terms:
-    """The terms that the options and the settings name. OptionError for what is no such wish."""
+    """Return the terms that the options and the settings give. OptionError for an invalid one."""
     if options is NONE and settings.durability == "primary":
         return PLAIN
     length = options.max_queue_length
@@ -48,21 +48,21 @@ def _on_commit(wanted: Any, settings: Settings) -> bool | None:
     if wanted not in (None, True, False):
         raise OptionError("on_commit", "use True or False", wanted)
     if wanted and not any(found.knows_transactions for found in producers(settings.middleware)):
-        rule = "nothing here knows of transactions; with Django use fusion.contrib.django (docs/middleware.md)"
+        rule = "nothing here tracks transactions; with Django use fusion.contrib.django (docs/middleware.md)"
         raise OptionError("on_commit", rule, wanted)
     found: bool | None = wanted
     return found
 
 
 def check_length(name: str, length: Any) -> int:
-    """A number of jobs that may wait in a queue. OptionError, of `name`."""
+    """Return a number of jobs that may wait in a queue. OptionError for the option `name`."""
     if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= MOST:
         raise OptionError(name, f"use a whole number from 1 to {MOST:,}", length)
     return length
 
 
 def pause_terms(duration: float | str | timedelta | None, reason: str, by: str) -> tuple[float | None, dict[str, str]]:
-    """For how many seconds a queue is paused, None for no end, and what people are told of it. OptionError."""
+    """Return for how many seconds a queue is paused, None for no end, and the texts shown to people. OptionError."""
     time = None if duration is None else seconds("duration", duration)
     return time, {name: one_line(name, value) for name, value in (("reason", reason), ("by", by or this_user()))}
 

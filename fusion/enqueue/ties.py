@@ -1,4 +1,4 @@
-"""What binds a job to others: its concurrency key, and what a task's `@job` says of such things for every call of it."""
+"""What relates a job to others: its concurrency key, and the options of a task's `@job` that hold for every call of it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from fusion.enqueue.options import EnqueueOptions, Func
 
 
-#: The letter for a call that shares one with others, see `fusion.kernel.gather`.
+#: The letter for a call that may be batched with others, see `fusion.kernel.gather`.
 GATHERED = "m"
 
 
 def declared(func: Func) -> Mapping[str, Any] | None:
-    """The options that `@job` gives every call of the function; None for none, and for a function that is given by its name."""
+    """Return the options that `@job` gives every call of the function; None if there are none, or the function is given by its name."""
     return func.__dict__.get("__fusion_ties__") if isinstance(func, FunctionType) else None
 
 
 def with_declared(
     ties: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions
 ) -> EnqueueOptions:
-    """The options of a call, with what the task declares where they say nothing; a callable is called with the call's arguments. What it
-    raises is raised here, and nothing is enqueued. OptionError if it returns no text."""
+    """Return the options of a call; those that it does not set come from the task's declaration. A callable is called with the call's
+    arguments; if it raises, nothing is enqueued. OptionError if it does not return a text."""
     found = dict(ties)
     for name, value in ties.items():
         if callable(value) and getattr(options, name) is None:
@@ -38,8 +38,8 @@ def with_declared(
 
 
 def tie(name: str, stored: dict[str, Any], letters: str = "") -> None:
-    """Say in the record of a call of the function `name` what it is bound to: a letter for each thing that scripts have to know without a
-    look at the other fields; `letters`: those that are known. OptionError for options that need others."""
+    """Note in the record of a call of the function `name` how it is related to other jobs. Scripts read one letter for each relation, without
+    the other fields; `letters`: those that are known. OptionError for options that require others."""
     if "concurrency_key" in stored or "max_concurrent" in stored or "rate" in stored:
         stored["concurrency_key"] = key("concurrency_key", stored.get("concurrency_key", name))
         letters = "k" + "".join(letter for field, letter in _LETTERS.items() if field in stored) + letters
@@ -55,11 +55,11 @@ def tie(name: str, stored: dict[str, Any], letters: str = "") -> None:
 
 
 def joining(batch: str) -> str | None:
-    """The job that brings another into that batch: the one that this process runs, if it is a member itself. A closed batch takes what its
-    members bring."""
+    """Return the job that adds another to that batch: the job that this process runs, if it is a member itself. A closed batch accepts what
+    its members add."""
     job = get_current_job()
     return job.id if job is not None and job.batch_id == batch else None
 
 
-#: `discard` is looked at when a job first arrives, and then forgotten.
+#: `discard` is read when a job first arrives, and then dropped.
 _LETTERS = {"on_conflict": "d", "limit_duration": "t"}

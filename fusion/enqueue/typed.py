@@ -25,7 +25,7 @@ class EntryJobOptions(TypedDict, total=False):
     job_timeout: float | str | None
     #: How long its result is kept; -1 for ever.
     result_ttl: float | str | None
-    #: Expire it when it has not started by then.
+    #: Expire it if it has not started within this time.
     ttl: float | str | None
     #: How long it is kept when it fails.
     failure_ttl: float | str | None
@@ -37,43 +37,43 @@ class EntryJobOptions(TypedDict, total=False):
     on_success: Callback | Func | None
     #: Called in the job's process when it failed.
     on_failure: Callback | Func | None
-    #: Called in the job's process when it was stopped and let its task end.
+    #: Called in the job's process when it was stopped and its task has ended.
     on_stopped: Callback | Func | None
-    #: Data of yours beside it, as job.meta.
+    #: Your own data for it, as job.meta.
     meta: Mapping[str, Any] | None
     #: Task and type in the event log, e.g. SMS_OTP.
     log_tag: str | None
-    #: URL that is told of its success.
+    #: URL to call when it succeeds.
     success_task_handler: str | None
-    #: URL that is told of its failure.
+    #: URL to call when it fails.
     failed_task_handler: str | None
-    #: URL that is told of either end.
+    #: URL to call when it succeeds or fails.
     callback_url: str | None
     #: When its worker is lost: run again (requeue), or fail.  [default: requeue]
     on_lost: str | None
-    #: A process of its own, in a worker with warm processes too.
+    #: Run it in a process of its own, even in a worker with warm processes.
     isolate: bool
-    #: Of the jobs with this key only so many run at once.
+    #: Limit how many jobs with this key run at once.
     concurrency_key: str | Callable[..., str] | None
-    #: How many of its key, without one of its function.
+    #: How many jobs of its key run at once; without a key, of its function.
     max_concurrent: int | None
-    #: Whose job it is: in a queue the keys of one priority take turns.
+    #: Fair share: in a queue, the keys of one priority take turns.
     fair_key: str | Callable[..., str] | None
-    #: How many of its key, without one of its function, may start in a time: 100/60s.
+    #: How many jobs of its key, or without a key of its function, may start in a time: 100/60s.
     rate: str | None
-    #: When as many of its key run: wait (block), or be canceled at once (discard).  [default: block]
+    #: When its key is at its limit: wait (block), or be canceled at once (discard).  [default: block]
     on_conflict: str | None
-    #: How long after its start others of its key have to wait for it; it runs on.
+    #: How long it holds its slot after its start; it runs on without one.
     limit_duration: float | str | None
     #: Only one job with this key is accepted until it ends, see unique_until.
     unique_key: str | Callable[..., str] | None
     #: A unique key made of the function and its arguments.
     unique: bool
-    #: Until when its key is its own: it is accepted, starts, or ends.  [default: end]
+    #: Until when it holds its unique key: it is accepted, starts, or ends.  [default: end]
     unique_until: str | None
-    #: How long after that the key is still taken.
+    #: How long the unique key stays taken after that.
     unique_window: float | str | None
-    #: When another has its key: enqueue nothing (skip), refuse it (raise), or take its place (replace).  [default: skip]
+    #: When another job has its unique key: enqueue nothing (skip), refuse it (raise), or replace that one (replace).  [default: skip]
     on_duplicate: str | None
 
 
@@ -82,17 +82,17 @@ class JobOptions(EntryJobOptions, total=False):
 
     #: Its id.  [default: a new one]
     job_id: str | None
-    #: Before all others of its priority.
+    #: Put it before all others of its priority.
     at_front: bool
-    #: Hold it back so long: 30, 90s, 5m, 2h, 1d.
+    #: Delay it by this time: 30, 90s, 5m, 2h, 1d.
     enqueue_in: float | str | timedelta | None
-    #: Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.
+    #: Delay it until this time: 2030-01-31T09:00+01:00; the zone is needed.
     enqueue_at: datetime | None
-    #: Of one that takes others' places: due that long after the first of them at the latest.
+    #: With on_duplicate replace: due at most this long after the first of the replaced jobs.
     max_delay: float | str | None
     #: The batch that it joins.
     batch: AnyBatch | str | None
-    #: The job that it waits for; it fails should that one not finish.
+    #: The job that it waits for; it fails if that one does not finish.
     depends_on: Any
 
 
@@ -101,13 +101,13 @@ class CallOptions(JobOptions, total=False):
 
     #: Refuse it if more jobs than that would wait in the queue.
     max_queue_length: int | None
-    #: Wait until replicas have it (replicated), or for the primary alone.
+    #: Wait until replicas have it (replicated), or only the primary.
     durability: str | None
     #: How many replicas must have it, with durability replicated.
     replicas: int | None
-    #: For how long they are waited for.
+    #: How long to wait for the replicas.
     replicas_timeout: float | str | None
-    #: Enqueue it when the transaction of the database is committed, where an integration knows of one.
+    #: Enqueue it when the database transaction is committed, if an integration tracks one.
     on_commit: bool | None
 
 
@@ -116,23 +116,23 @@ class TaskOptions(EntryJobOptions, total=False):
 
     #: Its id.  [default: a new one]
     job_id: str | None
-    #: Before all others of its priority.
+    #: Put it before all others of its priority.
     at_front: bool
-    #: Hold it back so long: 30, 90s, 5m, 2h, 1d.
+    #: Delay it by this time: 30, 90s, 5m, 2h, 1d.
     enqueue_in: float | str | timedelta | None
-    #: Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.
+    #: Delay it until this time: 2030-01-31T09:00+01:00; the zone is needed.
     enqueue_at: datetime | None
     #: Refuse it if more jobs than that would wait in the queue.
     max_queue_length: int | None
-    #: Of one that takes others' places: due that long after the first of them at the latest.
+    #: With on_duplicate replace: due at most this long after the first of the replaced jobs.
     max_delay: float | str | None
-    #: The job that it waits for; it fails should that one not finish.
+    #: The job that it waits for; it fails if that one does not finish.
     depends_on: Any
-    #: Wait until replicas have it (replicated), or for the primary alone.
+    #: Wait until replicas have it (replicated), or only the primary.
     durability: str | None
     #: How many replicas must have it, with durability replicated.
     replicas: int | None
-    #: For how long they are waited for.
+    #: How long to wait for the replicas.
     replicas_timeout: float | str | None
-    #: Enqueue it when the transaction of the database is committed, where an integration knows of one.
+    #: Enqueue it when the database transaction is committed, if an integration tracks one.
     on_commit: bool | None

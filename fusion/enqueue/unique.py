@@ -1,4 +1,4 @@
-"""Unique keys: which one a call has, and whether its options go together."""
+"""Unique keys: makes the key of a call, and checks that its options are compatible."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fusion.kernel.serializers import get_serializer
 if TYPE_CHECKING:
     from fusion.enqueue.options import EnqueueOptions
 
-#: Options that say more of a unique key.
+#: Options that refine a unique key.
 _MORE = ("unique_until", "unique_window", "on_duplicate", "max_delay")
-#: Of a function's name what its key shows; the hash behind it has the whole.
+#: Characters of a function's name that its key shows; the hash behind them covers the whole name.
 _SHOWN = 120
 
 
 def note_unique(
     name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, stored: dict[str, Any]
 ) -> str:
-    """Complete the record of a call of the function `name` by its unique key. Returns the letter for the record's `ties`: `u`, or none if the
-    job never holds a key, as one that is given up when it is accepted. OptionError for options that don't go together."""
+    """Add the unique key to the record of a call of the function `name`. Returns the letter for the record's `ties`: `u`; empty if the job
+    never holds a key, as one that is released when it is accepted. OptionError for options that conflict."""
     if "unique_key" not in stored:
         if not options.unique:
             for option in _MORE:
@@ -43,8 +43,8 @@ def note_unique(
 
 
 def key_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """The key of a call: its function's name, and a hash of it with the arguments. Keywords and the keys of dicts may come in any order;
-    `f(1)` and `f(x=1)` are two. OptionError for arguments that are no JSON."""
+    """Return the key of a call: its function's name, and a hash of name and arguments. Keywords and the keys of dicts may come in any order;
+    `f(1)` and `f(x=1)` differ. OptionError for arguments that are no JSON."""
     try:
         data = get_serializer("json", allow_pickle=False).dumps([args, dict(kwargs)])
     except SerializationError as error:

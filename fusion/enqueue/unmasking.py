@@ -1,7 +1,4 @@
-"""Arguments that came back as they were shown, masked, and edited: what was left as it was is what it is, what was written anew is new.
-
-Works on bare JSON: values that JSON does not know stay tagged as they are stored, and nobody's code is imported for them.
-"""
+"""Arguments that were shown masked, and come back edited. Unchanged parts keep their stored values; edited parts are new."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from fusion.kernel.redaction import MASK
 
 _TAG = "__fusion__"
 _LISTS = ("tuple", "set", "frozenset")
-#: What stands for something that is not shown: more of a list, a value of a type that JSON lacks, digits alone.
+#: What stands for a value that is not shown: more of a list, a value of a type that JSON lacks, or digits.
 _STANDS_FOR = re.compile(r"\.\.\.(?: \d+ more)?|[\[{]\d+ more[\]}]|\[[\w ]{1,20}\]|\*+")
 _MORE = re.compile(r"(?:\.\.\. )?(\d+) more")
 _REST = "..."
 
 
 def restored(name: str, given: Any, shown: Any, stored: Any) -> Any:
-    """The value that is meant by `given`, of which `shown` was shown in place of `stored`. `name`: where it stands, for errors. OptionError for
-    a mask that stands for nothing there."""
+    """Return the value that `given` means, where `shown` was shown in place of `stored`. `name`: its place, for errors. OptionError for a
+    mask that stands for nothing there."""
     if _same(given, shown):
         return stored
     if isinstance(given, dict) and isinstance(shown, dict) and isinstance(stored, dict) and _TAG not in stored:
@@ -49,7 +46,7 @@ def _items(stored: Any) -> tuple[str, list[Any] | None]:
 
 
 def _list(name: str, given: list[Any], shown: list[Any], stored: list[Any]) -> list[Any]:
-    left = 0  # of the end, that is shown as a number alone
+    left = 0  # how many at the end are only shown as a number
     if len(shown) <= len(stored) and shown and isinstance(shown[-1], str) and (more := _MORE.fullmatch(shown[-1])):
         left = int(more[1]) if len(shown) - 1 + int(more[1]) == len(stored) else 0
     told = len(shown) - bool(left)
@@ -82,7 +79,7 @@ def _object(name: str, given: dict[str, Any], shown: dict[str, Any], stored: dic
 
 
 def _fresh(name: str, value: Any, masked: bool = False) -> Any:
-    """A value that somebody wrote anew. `masked`: what stood there was masked, so that stars in it may stand for that."""
+    """Return a new value. `masked`: its place was masked, so stars in it may stand for the old value."""
     if isinstance(value, str):
         if MASK in value or _STANDS_FOR.fullmatch(value) or (masked and ("*" in value or value.endswith(_REST))):
             raise OptionError(

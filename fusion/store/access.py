@@ -1,4 +1,4 @@
-"""The Broker and the Inspector of a connection, as programs use them: with Fusion's errors (`fusion.store.client.errors`)."""
+"""Brokers and Inspectors of a connection, as programs use them: they raise Fusion's errors (`fusion.store.client.errors`)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from fusion.store.write.session_broker import SessionBroker
 
 T = TypeVar("T")
 
-# Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
+# Kept on the connection itself: a table, even with weak keys, would keep every connection alive, since a Broker holds its own.
 _BROKER = "_fusion_broker"
 
 
 def broker_of(connection: Redis) -> Broker:
-    """The connection's Broker, made once as long as the settings stay."""
+    """Return the connection's Broker; a new one is made only if the settings change."""
     settings = get_settings()
     kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
     if kept is None or kept[0] is not settings:
@@ -53,112 +53,112 @@ def broker_of(connection: Redis) -> Broker:
 
 
 def cron_broker_of(connection: Redis) -> CronBroker:
-    """A writer of cron entries."""
+    """Return a writer of cron entries."""
     return _made(CronBroker, connection)
 
 
 def event_broker_of(connection: Redis) -> EventBroker:
-    """A writer of the event stream's sinks."""
+    """Return a writer of the event stream's sinks."""
     return _made(EventBroker, connection)
 
 
 def schema_broker_of(connection: Redis) -> SchemaBroker:
-    """A writer of the schema key."""
+    """Return a writer of the schema key."""
     return _made(SchemaBroker, connection)
 
 
 def limit_broker_of(connection: Redis) -> LimitBroker:
-    """A writer of concurrency keys."""
+    """Return a writer of concurrency keys."""
     return _made(LimitBroker, connection)
 
 
 def session_broker_of(connection: Redis) -> SessionBroker:
-    """The sessions of the dashboard."""
+    """Return the store of the dashboard's sessions."""
     return typed(SessionBroker(asking(connection), get_settings().prefix), connection)
 
 
 def operation_inspector_of(connection: Redis) -> OperationInspector:
-    """A reader of operations on many jobs."""
+    """Return a reader of operations on many jobs."""
     return _made(OperationInspector, connection)
 
 
 def audit_broker_of(connection: Redis) -> AuditBroker:
-    """A writer of the audit."""
+    """Return a writer of the audit."""
     return _made(AuditBroker, connection)
 
 
 def audit_inspector_of(connection: Redis) -> AuditInspector:
-    """A reader of the audit."""
+    """Return a reader of the audit."""
     return _made(AuditInspector, connection)
 
 
 def names_inspector_of(connection: Redis) -> NamesInspector:
-    """A reader of what there is of a name."""
+    """Return a reader of queues, jobs and other things by name."""
     return _made(NamesInspector, connection)
 
 
 def trash_inspector_of(connection: Redis) -> TrashInspector:
-    """A reader of the trash."""
+    """Return a reader of the trash."""
     return _made(TrashInspector, connection)
 
 
 def limit_inspector_of(connection: Redis) -> LimitInspector:
-    """A reader of concurrency keys."""
+    """Return a reader of concurrency keys."""
     return _made(LimitInspector, connection)
 
 
 def batch_inspector_of(connection: Redis) -> BatchInspector:
-    """A reader of batches."""
+    """Return a reader of batches."""
     return _made(BatchInspector, connection)
 
 
 def failure_inspector_of(connection: Redis) -> FailureInspector:
-    """A reader of failure groups."""
+    """Return a reader of failure groups."""
     return _made(FailureInspector, connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:
-    """A reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
+    """Return a reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
     return _made(Inspector, connection)
 
 
 def search_inspector_of(connection: Redis) -> SearchInspector:
-    """A finder of jobs."""
+    """Return a search over jobs."""
     return _made(SearchInspector, connection)
 
 
 def cron_inspector_of(connection: Redis) -> CronInspector:
-    """A reader of cron entries and schedulers."""
+    """Return a reader of cron entries and schedulers."""
     return _made(CronInspector, connection)
 
 
 def glance_of(connection: Redis) -> Glance:
-    """A reader of what happens now."""
+    """Return a reader of current activity."""
     return _made(Glance, connection)
 
 
 def event_inspector_of(connection: Redis) -> EventInspector:
-    """A reader of the event stream, its sinks and relays."""
+    """Return a reader of the event stream, its sinks and relays."""
     return _made(EventInspector, connection)
 
 
 def callback_inspector_of(connection: Redis) -> CallbackInspector:
-    """A reader of callbacks' deliveries."""
+    """Return a reader of callbacks' deliveries."""
     return _made(CallbackInspector, connection)
 
 
 def sheet_inspector_of(connection: Redis) -> SheetInspector:
-    """A reader of all that is known of one job."""
+    """Return a reader of everything that is known about one job."""
     return _made(SheetInspector, connection)
 
 
 def server_inspector_of(connection: Redis) -> ServerInspector:
-    """A reader of what is of the server itself."""
+    """Return a reader of facts about the server itself."""
     return _made(ServerInspector, connection)
 
 
 def log_event(line: LogLine) -> None:
-    """Write a line of a program that runs no job, through its current connection. Raises StoreUnavailable and ConfigurationError."""
+    """Write a log line of a program that runs no job, through its current connection. Raises StoreUnavailable and ConfigurationError."""
     broker_of(get_current_connection()).log_event([line], secrets.token_hex(8))
 
 

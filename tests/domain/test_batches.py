@@ -224,7 +224,7 @@ def test_a_sixth_inside_one_another_is_refused(conn: redis.Redis) -> None:
     parent = None
     for _ in range(5):
         parent = Batch(parent=parent, connection=conn).open()
-    with pytest.raises(ValueError, match="fifth"):
+    with pytest.raises(ValueError, match="five deep"):
         Batch(parent=parent, connection=conn).open()
 
 

@@ -1,4 +1,4 @@
-"""A client as Fusion uses it, whoever made it: it answers with bytes, is sent UTF-8, and a call that is cut short harms no later one."""
+"""A client as Fusion uses it, whoever made it: it replies in bytes, sends UTF-8, and a call that is cut short does not harm a later one."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from fusion.store.client.sockets import CleanPool
 
 
 def asking(client: Redis) -> Redis:
-    """Make a client that asks through this one, by its pool, its retries and its tracer; one that does so already is returned as it is."""
+    """Make a client that sends through this one, by its pool, its retries and its tracer. A client that does so already is returned as it is."""
     return client if isinstance(client, Asking) else cast(Redis, Asking(client))
 
 
 def client_of(connection: Redis) -> Redis:
-    """Return the client itself, where `asking` stands around it."""
+    """Return the client itself, if `asking` has wrapped it."""
     return cast(Redis, connection.client) if isinstance(connection, Asking) else connection
 
 
 def words(command: tuple[Any, ...]) -> list[Any]:
-    """Make of a command what any client sends alike. Its texts are encoded here, as another may have another encoding; so are ints, amid which
-    hiredis 3.5.0 can't be interrupted. The name stays what it is: redis-py goes by it."""
+    """Convert a command to words that any client sends alike. Texts are encoded here, since clients may use other encodings. So are ints, as
+    hiredis 3.5.0 can't be interrupted while it encodes one. The command's name stays as it is: redis-py decides by it."""
     name, *rest = command
     return [name, *(word.encode() if type(word) is str else b"%d" % word if type(word) is int else word for word in rest)]
 
 
 def undecoded(client: Any) -> dict[str, Any]:
-    """Return the option with which each command of the client is answered in bytes."""
+    """Return the option that makes the client reply in bytes."""
     return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}
 
 
 def plain(pipe: Any, options: dict[str, Any]) -> Any:
-    """Have a pipeline send each command by `words` and with the options. Without MULTI: EXEC's answer redis-py reads without options."""
+    """Have a pipeline send each command by `words` and with the options. Without MULTI, since redis-py reads the reply to EXEC without
+    options."""
     add = pipe.execute_command
     pipe.execute_command = lambda *command, **given: add(*words(command), **given, **options)
     return pipe
 
 
 def batch(connection: Redis, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
-    """Send in one round trip the commands that `ask` calls on a pipeline, and return their replies in order. Raises redis-py's errors;
+    """Send the commands that `ask` calls on a pipeline in one round trip, and return their replies in order. Raises redis-py's errors;
     without `raise_on_error`, an error reply stands in its place."""
     pipe = connection.pipeline(transaction=False)
     ask(pipe)
@@ -71,7 +72,7 @@ class Asking(_Commands):  # type: ignore[misc]
         return self._whole(lambda: self.client.execute_command(*words(command), **options, **self._options))
 
     def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline without MULTI, which sends and answers alike."""
+        """Make a pipeline without MULTI that sends and replies in the same way."""
         assert not transaction
         pipe = plain(self.client.pipeline(transaction=False), self._options)
         execute = pipe.execute
@@ -89,12 +90,12 @@ class Asking(_Commands):  # type: ignore[misc]
                 raise
 
     def _disown(self) -> None:
-        """Close all connections that nobody uses now: redis-py does not tell which one was left amid an exchange."""
+        """Close all connections that are not in use: redis-py does not tell which one was left in the middle of an exchange."""
         pool = self.client.connection_pool
         if self.client.connection is not None:  # its pipelines take theirs from the pool all the same
             self.client.connection.disconnect()
-        if not isinstance(pool, CleanPool):  # that one knew
+        if not isinstance(pool, CleanPool):  # a CleanPool closed it already
             try:
                 pool.disconnect(inuse_connections=False)
-            except TypeError:  # some pools know only all of them
+            except TypeError:  # some pools can only close all of them
                 pool.disconnect()

@@ -14,8 +14,8 @@ from fusion.store.client.async_connections import AsyncCleanPool
 
 
 class AsyncAsking:
-    """Sends each command through an application's client. redis-py closes a connection on which a cancelled call waited; an exception of a
-    signal handler may strike between its waits as well."""
+    """Sends each command through an application's client. redis-py closes the connection of a call that was cancelled while it waited. An
+    exception of a signal handler may also be raised between its waits."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class AsyncAsking:
         return await self._whole(self._client.execute_command(*words(command), **self._options))
 
     def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline without MULTI, which sends and answers alike."""
+        """Make a pipeline without MULTI that sends and replies in the same way."""
         assert not transaction
         pipe = plain(self._client.pipeline(transaction=False), self._options)
         execute = pipe.execute

@@ -1,4 +1,4 @@
-"""A synchronous client's twin for asyncio: the same server, login, TLS and bounds, in the classes of redis.asyncio."""
+"""The asyncio twin of a synchronous client: the same server, login, TLS and limits, in the classes of redis.asyncio."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AsyncBoundedRetry(Retry):
                 try:
                     return await do()
                 except (errors.RedisError, OSError) as caught:
-                    # redis.asyncio puts what went wrong with a connect, a wrong password too, into a ConnectionError of its own
+                    # redis.asyncio wraps the error of a connect, even a wrong password, in a ConnectionError of its own
                     error: Exception = caught
                     if isinstance(caught.__cause__, errors.RedisError):
                         error, caught.__cause__ = caught.__cause__, None
@@ -67,14 +67,14 @@ class AsyncBoundedRetry(Retry):
 
 
 class AsyncCleanPool(aredis.ConnectionPool):
-    """Closes a connection that comes back while an exception is on its way, and has a call wait where there may be no more, as `CleanPool` does."""
+    """Closes a connection that comes back while an exception propagates, and lets a call wait if the pool is exhausted, as `CleanPool` does."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._line = Line()
         super().__init__(*args, **options)
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
-        """Hand out a connection, with a note of the exception that the caller handles just now."""
+        """Hand out a connection, and note on it the exception that the caller is handling."""
         connection: Any
         if self._line:
             connection = await self._line.wait_for(self._take, self)
@@ -92,7 +92,7 @@ class AsyncCleanPool(aredis.ConnectionPool):
         return await super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
 
     async def release(self, connection: Any) -> None:
-        """Take a connection back; one that was left amid an exchange is closed first."""
+        """Take a connection back; one that was left in the middle of an exchange is closed first."""
         try:
             await self._release(connection)
         finally:
@@ -111,8 +111,8 @@ class AsyncCleanSentinelPool(sentinel.SentinelConnectionPool, AsyncCleanPool):
 
 @cache
 def _packing(kind: Any) -> Any:
-    """Make of a class of connections one that encodes commands as redis-py's synchronous ones do, in C: word by word in Python it costs an
-    eighth of an enqueue."""
+    """Return a subclass of a connection class that encodes commands in C, as redis-py's synchronous ones do. Encoding word by word in Python
+    costs an eighth of an enqueue."""
 
     def pack_command(self: Any, name: Any, *words: Any) -> Any:
         packed = pack((name, *words)) if name.isalnum() else None  # it parts a name of two words
@@ -129,7 +129,7 @@ async def _greet(connection: Any) -> None:
 
 
 def twin(client: redis.Redis) -> aredis.Redis:
-    """Make the twin of a synchronous client; nothing is sent yet."""
+    """Make the asyncio twin of a synchronous client; nothing is sent yet."""
     pool = client.connection_pool
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("connection_pool", "retry")}
     options["max_connections"] = pool.max_connections
@@ -157,8 +157,8 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Settings, aredis.Re
 
 
 def loops_client() -> aredis.Redis:
-    """Return the running loop's own client, made once from the current settings: its connections are good for no other loop. NoRedisError
-    if there is no Redis."""
+    """Return the running loop's own client, made once from the current settings: no other loop can use its connections. NoRedisError if there
+    is no Redis."""
     loop, settings = asyncio.get_running_loop(), get_settings()
     held = _clients.get(loop)
     if held is None or held[0] is not settings:
@@ -167,7 +167,7 @@ def loops_client() -> aredis.Redis:
 
 
 async def close_loops_client() -> None:
-    """End the connections of the running loop's client. Whoever needs it next gets a new one."""
+    """Close the connections of the running loop's client. The next caller gets a new client."""
     held = _clients.pop(asyncio.get_running_loop(), None)
     if held is not None:
         await held[1].aclose()

@@ -1,4 +1,4 @@
-"""Sorts Redis's errors: wait and try again, go and fix something, or a bug of ours; and words them for people."""
+"""Sorts Redis's errors: wait and try again, correct something, or a bug of Fusion. Also words them for people."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.settings import mask_url
 from fusion.store.client.room import is_full
 
-#: What to do about a key under our prefix that holds what Fusion does not write there.
+#: What to do about a key under our prefix that holds data which Fusion does not write there.
 OTHERS_DATA = "another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
 
 Kind = Literal["transient", "configuration", "bug"]
 
-#: Error replies that pass by themselves, or once the operator has acted, while we wait. redis-py has no class for half of them.
+#: Error replies that pass by themselves, or once the operator has acted. redis-py has no class for half of them.
 _TRANSIENT = frozenset(
     "BUSY LOADING READONLY MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS MISCONF OOM UNBLOCKED NOMASTERLINK INPROG BUSYKEY".split()
 )
@@ -27,7 +27,7 @@ _CONFIGURATION = frozenset("NOAUTH WRONGPASS NOPERM DENIED MOVED ASK CROSSSLOT N
 #: A script that lacks a permission gets a plain error; the words are those of Redis 6.2, 7 and Valkey.
 _PERMISSION_TEXT = re.compile(r"can't run this command|can't access at least one of the keys|no permission|ACL failure")
 _CONFIGURATION_TEXT = re.compile(r"unknown command|DB index is out of range|(?:invalid|without any) password|no password is set")
-#: What a server that wants a login says to a command of more than ten words; the connection never gets as far as NOAUTH.
+#: The reply of a server that requires a login to a command of more than ten words; the connection never gets as far as NOAUTH.
 _UNAUTHENTICATED = "Protocol error: unauthenticated"
 _CONFIGURATION_TYPES = (
     errors.AuthenticationError,
@@ -51,7 +51,7 @@ _TRANSIENT_TYPES = (
 
 
 def classify(error: BaseException) -> Kind:
-    """Sort an error: `transient`, the same call may work later; `configuration`, nobody but a person can help; `bug`, neither."""
+    """Sort an error: `transient` (the same call may work later), `configuration` (a person must act), or `bug` (neither)."""
     for cause in _chain(error):
         # A refused certificate or a forbidden socket file reaches us inside a ConnectionError that says "try again".
         if isinstance(cause, ssl.SSLCertVerificationError) or getattr(cause, "reason", "") in (
@@ -86,12 +86,12 @@ _NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: 
 
 
 def without_place(text: str) -> str:
-    """Return the text of an error without the line of the script in which it came up, which helps only where the script is wrong."""
+    """Return the text of an error without the line of the script that raised it, which helps only where the script is wrong."""
     return _PLACE.sub("", text)
 
 
 def one_line(error: BaseException, where: str | None = None) -> str:
-    """Word an error in one line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
+    """Word an error in one line for a person: what happened, to which Redis (`where`: its url), and what to do. No passwords, no line breaks."""
     text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
     text = re.sub(r",? with args beginning with:.*", "", text)  # what was sent: the server quotes it
     text = re.sub(r"^Error \S+ (?:connecting to|while \w+ \w+) \S+\. ", "", text)
@@ -122,7 +122,7 @@ def one_line(error: BaseException, where: str | None = None) -> str:
 
 
 def _without_master(text: str) -> str:
-    """What redis-py says of Sentinels, less the objects that it prints for those that do not answer."""
+    """Return redis-py's text about Sentinels, without the objects that it prints for those that do not answer."""
     name = re.match(r"No master found for ('[^']*'|\"[^\"]*\")", text)
     silent = ", ".join(f"{host}:{port}" for host, port in re.findall(r"\bhost=([^,()\s]+),port=(\d+)", text))
     told = f"no Sentinel names a healthy master{f' {name[1]}' if name else ''}"

@@ -1,6 +1,6 @@
 """The one place that knows how Fusion connects to Redis: which server, and every option of redis-py.
 
-Three roles. A *producer* retries a little by itself, since enqueueing is safe to repeat. A *worker* never does: one bounded attempt,
+Three roles. A *producer* retries a little by itself, since enqueueing is safe to repeat. A *worker* never does: it makes one bounded attempt,
 and its loop decides when to try again. *blocking* is for a connection that waits inside Redis, so its socket may be silent for longer.
 """
 
@@ -53,18 +53,18 @@ __all__ = [
 Role = Literal["producer", "worker", "blocking"]
 T = TypeVar("T")
 
-#: Seconds a producer waits for an answer: a chunk of `enqueue_many` is larger than anything a worker sends.
+#: Seconds that a producer waits for a reply: a chunk of `enqueue_many` is larger than anything a worker sends.
 _PRODUCER_TIMEOUT = 5.0
 _PRODUCER_RETRIES = 3
 #: CLIENT SETINFO costs two round trips per connection. redis-py 8 deprecates the names that older versions know.
 _NO_SETINFO: dict[str, Any] = {"driver_info": None} if find_spec("redis.driver_info") else {"lib_name": None, "lib_version": None}
-#: What a url's query may say; protocol, decoding and retries are not the url's business.
+#: Options that a url's query may have. Protocol, decoding and retries are not set in the url.
 _URL_OPTIONS = frozenset(
     "db username password host port path client_name socket_timeout socket_connect_timeout max_connections".split()
 )
 _CERT_REQS = ("required", "optional", "none")
 _LOCAL_PORT = 6379
-#: Seconds of silence, seconds between questions, and questions: a peer that vanished without a word is noticed within half a minute.
+#: Seconds of silence before the first probe, seconds between probes, and probes: notices within half a minute that a peer vanished.
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
@@ -92,7 +92,7 @@ class BoundedRetry(Retry):
                     return do()
                 except (errors.RedisError, OSError) as error:
                     doubtful = maybe_executed.note(error, doubtful)
-                    # A full server does not empty within a second: the caller hears of it at once.
+                    # A full server does not empty within a second: raise at once.
                     if classify(error) != "transient" or isinstance(error, errors.OutOfMemoryError):
                         raise
                     failures += 1
@@ -152,7 +152,7 @@ def connect(target: str | Settings | None = None, role: Role = "producer", setti
 
 
 def resolve_redis(settings: Settings) -> tuple[str, str]:
-    """Find the url to use and who said so. Never starts a server: two hosts that both forgot the url would each talk to themselves."""
+    """Find the url to use and where it came from. Never starts a server: two hosts without a url would each start one of their own."""
     if settings.redis_url:
         return settings.redis_url, settings.origin_of("redis_url")
     if settings.sentinel:
@@ -185,7 +185,7 @@ def url_of(conn: redis.Redis) -> str:
 
 
 def describe(conn: redis.Redis, server: ServerInfo | None = None) -> str:
-    """Name the server in one line for the log. Asks it (one INFO) unless `server` has the answer already."""
+    """Name the server in one line for the log. Reads INFO once, unless `server` is given."""
     return f"{url_of(conn)} ({server or read_server(conn)})"
 
 
@@ -215,7 +215,7 @@ def get_current_connection() -> redis.Redis:
     if stack:
         return stack[-1]
     settings = get_settings()
-    # By pid: a forked child must not share its parent's sockets. Two threads that meet here at worst make one client too many.
+    # By pid: a forked child must not share its parent's sockets. Two threads that get here together at worst make one client too many.
     held = _default.get(os.getpid())
     if held is None or held[0] is not settings:
         held = _default[os.getpid()] = (settings, connect(settings))
@@ -223,7 +223,7 @@ def get_current_connection() -> redis.Redis:
 
 
 class Connection:
-    """`with Connection(conn):` makes `conn` the current one inside the block. A url will do, or nothing: the current settings."""
+    """`with Connection(conn):` makes `conn` the current client inside the block. A url is accepted, too; None means the current settings."""
 
     def __init__(self, connection: redis.Redis | str | None = None) -> None:
         self._connection = connection if isinstance(connection, redis.Redis) else connect(connection)
@@ -279,8 +279,8 @@ def _tls(settings: Settings) -> dict[str, Any]:
 
 
 def _greet(connection: Any) -> None:
-    """Log in; over TLS, make sure that something was answered. A TLS 1.3 server sends session tickets unasked, and redis-py would take
-    a new connection for a dirty one until it has read them."""
+    """Log in; over TLS, make sure that one reply was read. A TLS 1.3 server sends session tickets unasked, and redis-py takes a new
+    connection for a dirty one until it has read them."""
     connection.on_connect()
     if not (connection.username or connection.password or connection.credential_provider or connection.db):
         connection.send_command("PING", check_health=False)
@@ -318,7 +318,7 @@ def _parse(url: str) -> dict[str, Any]:
 
 
 def _check_tls(url: str, given: dict[str, Any]) -> None:
-    """Check what redis-py would find only when it connects: options of TLS, and a socket that is not named."""
+    """Check options that redis-py would check only when it connects: those of TLS, and a missing socket path."""
     where = f"Redis url {mask_url(url)!r}"
     if url.startswith("unix:") and not str(given.get("path") or "").strip("/"):
         raise ConfigurationError(f"{where}: it names no socket; use unix:///path/to/redis.sock")
@@ -336,7 +336,7 @@ def _check_tls(url: str, given: dict[str, Any]) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    """True if something speaks the Redis protocol there; an error reply (a password is wanted) counts."""
+    """Return True if the address speaks the Redis protocol; an error reply (it requires a password) counts."""
     try:
         with socket.create_connection((host, port), timeout=0.3) as sock:
             sock.sendall(b"PING\r\n")

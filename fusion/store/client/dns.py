@@ -1,4 +1,4 @@
-"""Addresses of a host, within a time. getaddrinfo knows no limit, and a name server that is silent takes half a minute."""
+"""Looks up the addresses of a host within a time limit. getaddrinfo has none, and waits half a minute for a silent name server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 import threading
 import time
 
-#: Seconds for which an answer that came too late is good for the next attempt.
+#: Seconds for which a late answer may still serve the next attempt.
 _FRESH = 30.0
 
 
 class _LookUp:
-    """One question to the resolver, asked in a thread. It can't be taken back: a second caller with the same question waits for this answer."""
+    """One query to the resolver, made in a thread. It can't be cancelled: a second caller with the same query waits for this answer."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -22,7 +22,7 @@ class _LookUp:
         self._error: tuple[int | None, str] | None = None
         try:
             threading.Thread(target=self._ask, name=f"look up {host}", daemon=True).start()
-        except RuntimeError:  # no thread to be had
+        except RuntimeError:  # no thread can be started
             self._ask()
 
     def _ask(self) -> None:
@@ -39,7 +39,7 @@ class _LookUp:
 
     @property
     def stale(self) -> bool:
-        """True for an answer that nobody came for in time."""
+        """Return True for an answer that came too late to be used."""
         return self.answered.is_set() and time.monotonic() - self._at > _FRESH
 
     def answer(self) -> list[str]:
@@ -49,14 +49,14 @@ class _LookUp:
         return self._found
 
 
-# By pid: in a forked child nobody answers its parent's questions.
+# By pid: in a forked child the parent's lookups never get an answer.
 _under_way: dict[tuple[int, str], _LookUp] = {}
 
 
 def addresses(host: str, timeout: float | None) -> list[str]:
-    """Look up the addresses of `host`, in the resolver's order. socket.gaierror if it has none, or if there is no answer in `timeout` seconds: the
-    next call then waits for that same answer, so that a slow name server is slow and no more. An address from before is never used
-    again: it may be another server's by now."""
+    """Look up the addresses of `host`, in the resolver's order. socket.gaierror if it has none, or if there is no answer within `timeout`
+    seconds. The next call then waits for that same answer, so that a slow name server only causes delay. An earlier address is never used
+    again: it may belong to another server by now."""
     if _is_address(host):
         return [host]
     key = (os.getpid(), host)

@@ -1,7 +1,7 @@
-"""redis-py's errors as Fusion's, for programs that enqueue and look. A worker gets them as they come: its loop knows what each means.
+"""Turns redis-py's errors into Fusion's, for programs that enqueue and read. A worker gets redis-py's own: its loop knows what each means.
 
-What `fusion.store.access` hands out raises StoreUnavailable where waiting helps, and ConfigurationError where only a person does, each with
-one line that says which Redis, what, and what to do. An error that is neither is nobody's to handle and stays what it is.
+What `fusion.store.access` returns raises StoreUnavailable where waiting helps, and ConfigurationError where a person must act. Each message
+is one line that names the Redis, the problem and the remedy. Any other error is a bug and is raised unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @contextmanager
 def fusion_errors(connection: Any) -> Iterator[None]:
-    """Raise Fusion's errors in place of redis-py's inside the block. `connection`: the client, of either kind."""
+    """Raise Fusion's errors in place of redis-py's inside the block. `connection`: the client, synchronous or asyncio."""
     try:
         yield
     except (RedisError, OSError) as error:
@@ -36,8 +36,8 @@ def fusion_errors(connection: Any) -> Iterator[None]:
 
 
 def fusion_error(error: Exception, connection: Any) -> FusionError | None:
-    """Choose what to raise in place of an error; None to let it be."""
-    if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps what goes wrong with a connect, a wrong password too
+    """Return the error to raise in place of this one; None to keep it."""
+    if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps the error of a connect, even a wrong password
         error = error.__cause__
     kind = classify(error)
     if reply_code(error) == "WRONGTYPE":
@@ -56,7 +56,7 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
 
 
 class _Typed:
-    """Stands for an object that speaks to Redis, and raises Fusion's errors."""
+    """Wraps an object that calls Redis, and raises Fusion's errors."""
 
     def __init__(self, inner: Any, connection: Any) -> None:
         self._inner, self._connection = inner, connection
@@ -65,7 +65,7 @@ class _Typed:
         value = getattr(self._inner, name)
         if callable(value):
             value = self._calling(value)
-            vars(self)[name] = value  # asked for once
+            vars(self)[name] = value  # looked up once
         return value
 
     def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def typed(inner: T, connection: Any) -> T:
 
 
 def repeatable(call: Callable[[], T]) -> T:
-    """Run `call`, which is safe to run again; a StoreUnavailable out of it repeats it."""
+    """Run `call`, which is safe to run again; if it raises StoreUnavailable, the error's `repeat()` runs it again."""
     try:
         return call()
     except StoreUnavailable as error:

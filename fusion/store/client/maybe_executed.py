@@ -1,4 +1,4 @@
-"""Finds out of a call that raised if it may have been executed all the same: a producer has to know before it does the work some other way."""
+"""Decides for a call that raised whether it may have been executed: a producer must know before it does the work some other way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redis import exceptions as errors
 _DOUBTFUL = "_fusion_doubtful"
 #: Replies that redis-py does not count among its ResponseErrors.
 _REPLIES = (errors.ResponseError, errors.BusyLoadingError, errors.AuthenticationError, errors.AuthorizationError)
-#: How redis-py words what happens before there is a connection, and Sentinel's clients the reply READONLY.
+#: redis-py's messages for errors before there is a connection, and of Sentinel clients for the reply READONLY.
 _NOT_DONE = re.compile(
     r"(?:Error .*|Timeout )connecting to |No master found for |The previous master is now a slave|Too many connections|each of the \d+ connections",
     re.DOTALL,
@@ -17,22 +17,22 @@ _NOT_DONE = re.compile(
 
 
 def may_have_run(error: BaseException) -> bool:
-    """True if one attempt may have been executed. A reply means that the server did not do it; without one, only a connection that never
-    came about is sure."""
+    """Return True if one attempt may have been executed. After a reply, the server did not do it. Without one, only an attempt that never got
+    a connection is sure."""
     if not isinstance(error, errors.RedisError):  # redis-py wraps what happens once it is connected
         return False
     return not isinstance(error, _REPLIES) and not _NOT_DONE.match(str(error))
 
 
 def note(error: BaseException, earlier: bool) -> bool:
-    """Keep with the error of the last attempt, and return, if it or an earlier one may have been executed."""
+    """Note on the error of the last attempt, and return, whether it or an earlier attempt may have been executed."""
     doubtful = earlier or may_have_run(error)
     setattr(error, _DOUBTFUL, doubtful)
     return doubtful
 
 
 def is_certain(error: BaseException) -> bool:
-    """True if nothing was executed, over all attempts. Nobody knows of a client that is not Fusion's own: it may have tried before."""
+    """Return True if nothing was executed, over all attempts. Never true of a client that is not Fusion's own: it may have tried before."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

@@ -1,4 +1,4 @@
-"""An enqueue that waits for replicas: the script and WAIT in one round trip, since WAIT counts who has what its connection wrote."""
+"""An enqueue that waits for replicas. It sends the script and WAIT in one round trip, since WAIT counts replicas for its own connection."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from fusion.exceptions import NotReplicated
 from fusion.store.client.classify import one_line
 from fusion.store.layout.records import NewJob, Replicas
 
-#: Of the time that a client waits for an answer, the part for which one WAIT may hold it back.
+#: The share of a client's reply timeout for which one WAIT may block.
 _PATIENCE = 0.5
-#: Ids that a message names.
+#: Most ids that a message names.
 _NAMED = 3
 
 
 class Replication:
-    """Of one enqueue; `connection` is a client of either kind. Until `done`, the call is to be made again: as a resend it only waits on."""
+    """The replication of one enqueue; `connection` is a client of either kind. Repeat the call until `done`: a resend only goes on waiting."""
 
     def __init__(self, jobs: Sequence[NewJob], replicas: Replicas, connection: Any) -> None:
         self._jobs, self._replicas, self._connection = jobs, replicas, connection
         self._deadline = monotonic() + replicas.timeout
         limit = connection.connection_pool.connection_kwargs.get("socket_timeout")
-        # a client that gave up would not hear how many acknowledged
+        # a client that timed out would not learn how many acknowledged
         self._longest = replicas.timeout if limit is None else float(limit) * _PATIENCE
         self._waited: Any = 0
 
     def pipeline(self, command: Sequence[Any]) -> Any:
-        """Make a pipeline of the command and WAIT, to be executed and then `heard`."""
+        """Make a pipeline of the command and WAIT; execute it, then pass the replies to `heard`."""
         pipe = self._connection.pipeline(transaction=False)
         pipe.raise_first_error = _raise_of_the_script
         pipe.execute_command(*command)
@@ -39,16 +39,16 @@ class Replication:
         return pipe
 
     def heard(self, replies: Sequence[Any]) -> Any:
-        """Note how many replicas acknowledged, and return the script's answer."""
+        """Note how many replicas acknowledged, and return the script's reply."""
         answer, self._waited = replies
         return answer
 
     def send(self, *command: Any) -> Any:
-        """Send a command and WAIT in one round trip, for a Script of a synchronous client; returns the script's answer."""
+        """Send a command and WAIT in one round trip, for a Script of a synchronous client; returns the script's reply."""
         return self.heard(self.pipeline(command).execute())
 
     def done(self) -> bool:
-        """Check that enough replicas acknowledged; False while they may yet. NotReplicated if they will not."""
+        """Return True if enough replicas acknowledged, False while they still may. NotReplicated if they will not."""
         trouble = self._waited if isinstance(self._waited, RedisError) else None
         count = 0 if trouble else int(self._waited)
         if count >= self._replicas.count:
@@ -71,7 +71,7 @@ def _told(ids: Sequence[str], replicas: Replicas, count: int, trouble: RedisErro
 
 
 def _raise_of_the_script(commands: Any, response: Any) -> None:
-    """In place of redis-py's: an error of WAIT changes nothing of what the script did, and the script's own is raised as it came, without
-    what was sent in it."""
+    """Replaces redis-py's check. An error of WAIT does not change what the script did, so it is not raised. The script's own error is raised
+    as it came, without the arguments that were sent."""
     if isinstance(response[0], ResponseError):
         raise response[0]

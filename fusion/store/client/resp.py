@@ -1,7 +1,4 @@
-"""A Redis connection for a selectors loop: commands go out, replies come in when they come, nothing blocks.
-
-For waiting inside Redis (BLPOP on doorbells, SUBSCRIBE) beside sockets of other kinds. redis-py makes the connection, TLS and login included.
-"""
+"""A Redis connection for a selectors loop: commands and replies are sent and received without blocking."""
 
 from __future__ import annotations
 
@@ -22,20 +19,21 @@ _CLOSED = "the connection is closed"
 
 
 class NonBlockingReader:
-    """A connected redis-py connection, made non-blocking. It is this reader's from then on, and disconnected by `close`.
+    """A connected redis-py connection, made non-blocking. This reader owns it from then on, and `close` disconnects it.
 
-    Register it for EVENT_READ, and for EVENT_WRITE too while `wants_write`. Over TLS what was read ahead never wakes a selector; therefore
-    `receive` always drains that.
+    Register it for EVENT_READ, and for EVENT_WRITE too while `wants_write`. Over TLS, bytes that were read ahead never wake a selector;
+    therefore `receive` always drains them.
     """
 
     def __init__(self, connection: Any, client: redis.Redis | None = None) -> None:
-        """`client`: whose pool gets the connection back in the end. Raises redis ConnectionError if it is not connected."""
+        """Take over the connection; `client` is the one whose pool gets it back at the end. Raises redis ConnectionError if it is not
+        connected."""
         # Error replies become the exceptions that redis-py would raise, so that `classify` knows them.
         sock, to_error = inside(connection)
         if sock is None:
             raise errors.ConnectionError(_CLOSED)
         self._connection = connection
-        # Held on to: a client that is forgotten closes its pool's connections.
+        # Referenced so that it lives: a client that is garbage-collected closes its pool's connections.
         self._client = client
         self._sock: Any = sock
         self._fileno: int = sock.fileno()
@@ -45,17 +43,18 @@ class NonBlockingReader:
 
     @classmethod
     def of(cls, client: redis.Redis) -> NonBlockingReader:
-        """Make a reader of a connection of the client's pool. Connecting blocks, bounded by the client's timeouts; raises what redis-py raises."""
+        """Make a reader of a connection of the client's pool. Connecting blocks, limited by the client's timeouts; raises what redis-py
+        raises."""
         return cls(client.connection_pool.get_connection(), client)
 
     @property
     def closed(self) -> bool:
-        """True once the connection was closed, from either side."""
+        """True once either side has closed the connection."""
         return self._sock is None
 
     @property
     def wants_write(self) -> bool:
-        """True while a part of a command waits until the socket takes it."""
+        """True while a part of a command waits for room in the socket."""
         return bool(self._out)
 
     def fileno(self) -> int:
@@ -63,16 +62,16 @@ class NonBlockingReader:
         return self._fileno
 
     def send(self, *args: str | bytes | int | float) -> None:
-        """Send a command, as much of it as fits now. Raises redis ConnectionError (and closes) if the other side is gone."""
+        """Send a command, as much of it as fits now. If the other side is gone, closes and raises redis ConnectionError."""
         self.send_packed(hiredis.pack_command(args))  # type: ignore[arg-type]  # its stub says: of one item
 
     def send_packed(self, packed: bytes) -> None:
-        """Send a command that is encoded already, as `send` does."""
+        """Send an encoded command, as `send` does."""
         self._out += packed
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits. Raises as `send` does."""
+        """Send what is buffered. Raises as `send` does."""
         while self._out:
             try:
                 sent = self._open().send(self._out)
@@ -106,7 +105,7 @@ class NonBlockingReader:
             self._reader.feed(data)
             read += len(data)
         replies = self._replies()
-        # With replies in hand the socket stays open: it is readable at once again, and then the end is told.
+        # With replies in hand the socket stays open: it is readable at once again, and then the end is reported.
         if ended and not replies:
             raise self._broken(ended)
         return replies

@@ -1,4 +1,5 @@
-"""Waiting for a connection of a pool that has none left: the first to come is the first to get one, or each gets an error that says so."""
+"""Waiting for a connection of an exhausted pool. Callers are served in order of arrival; a caller that waits too long gets an error that
+names the limit."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ T = TypeVar("T")
 
 
 class NoConnectionFree(RedisConnectionError):
-    """All connections of the pool were in use for as long as a call may wait for one. Nothing was sent."""
+    """All connections of the pool stayed in use for the time that a call may wait. Nothing was sent."""
 
 
 def is_full(error: BaseException) -> bool:
-    """True for the error of a pool that makes no more connections, of any version of redis-py and of ours."""
+    """Return True for the error of an exhausted pool, of any version of redis-py and of Fusion."""
     return isinstance(error, RedisConnectionError) and (
         isinstance(error, NoConnectionFree)
         or type(error).__name__ == "MaxConnectionsError"
@@ -30,17 +31,17 @@ def is_full(error: BaseException) -> bool:
 
 
 class Line(deque[Any]):
-    """Those who wait for a connection of one pool, each by an event. Only the first tries to take one; it wakes the next when it leaves."""
+    """The calls that wait for a connection of one pool, each by an event. Only the first tries to take one; it wakes the next when it leaves."""
 
     def wake(self) -> None:
-        """Have the first try again: a connection was given back."""
+        """Let the first try again: a connection was given back."""
         try:
             self[0].set()
         except IndexError:
             return
 
     def wait(self, take: Callable[[], T], pool: Any) -> T:
-        """Stand in line, in this thread, and `take` a connection. NoConnectionFree after the seconds that an answer may take."""
+        """Wait in line, in this thread, then `take` a connection. NoConnectionFree after the seconds that a reply may take."""
         mine, until = threading.Event(), monotonic() + _patience(pool)
         self.append(mine)
         try:
@@ -59,7 +60,7 @@ class Line(deque[Any]):
             self.wake()
 
     async def wait_for(self, take: Callable[[], Awaitable[T]], pool: Any) -> T:
-        """As `wait`, in a task of a loop."""
+        """Wait as `wait` does, in a task of a loop."""
         mine, until = asyncio.Event(), monotonic() + _patience(pool)
         self.append(mine)
         try:

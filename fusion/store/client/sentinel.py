@@ -30,12 +30,12 @@ _PORT = 26379
 
 
 def is_sentinel_url(url: str) -> bool:
-    """True for a url that names Sentinels and not a server."""
+    """Return True for a url that names Sentinels instead of a server."""
     return url.startswith(("redis+sentinel://", "rediss+sentinel://"))
 
 
 def sentinel_url(described: Mapping[str, Any]) -> str:
-    """Write RQ's dict as a url for people: no login."""
+    """Return RQ's dict as a url for people: no login."""
     hosts = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in _instances(described))
     scheme = "rediss" if described.get("SSL") else "redis"
     return f"{scheme}+sentinel://{hosts}/{quote(_master(described))}/{described.get('DB') or 0}"
@@ -44,11 +44,12 @@ def sentinel_url(described: Mapping[str, Any]) -> str:
 def sentinel_pool(
     url: str, described: Mapping[str, Any] | None, options: dict[str, Any], login: Mapping[str, Any]
 ) -> CleanSentinelPool:
-    """Make a pool that asks Sentinel for the master at each connect. `described` wins over `url`; `login` is used if neither has one."""
+    """Make a pool that asks Sentinel for the master at each connect. `described` takes precedence over `url`; `login` is used if neither has
+    one."""
     where = "SENTINEL" if described is not None else f"Redis url {mask_url(url)!r}"
     if described is None:
         described = _parse(url)
-    # The Sentinels get the same bounds; their own login and TLS come from SENTINEL_KWARGS.
+    # The Sentinels get the same limits; their own login and TLS come from SENTINEL_KWARGS.
     ours = {name: value for name, value in options.items() if not name.startswith("ssl_")}
     asked = {**ours, **check_options(dict(described.get("SENTINEL_KWARGS") or {}), where)}
     options |= check_options(dict(described.get("CONNECTION_KWARGS") or {}), where)

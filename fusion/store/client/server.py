@@ -1,4 +1,4 @@
-"""Which server answers, and whether Fusion may trust jobs to it."""
+"""Identifies the server, and decides whether Fusion may trust jobs to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_VERSION = (6, 2)
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """A server by one INFO. `version` is the Redis version whose commands the server speaks, `release` its own."""
+    """A server as INFO describes it. `version` is the Redis version whose commands it speaks, `release` its own version."""
 
     version: tuple[int, ...]
     run_id: str
@@ -25,7 +25,7 @@ class ServerInfo:
     process_id: int
     role: str
     cluster: bool
-    #: True while the server refuses writes because it can't save them (disk full, or the like).
+    #: True while the server refuses writes because it can't save them (full disk, for example).
     unsaved: bool
 
     def __str__(self) -> str:
@@ -33,13 +33,13 @@ class ServerInfo:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Read `7.0.15` as `(7, 0, 15)`; anything after the numbers does not count."""
+    """Parse `7.0.15` to `(7, 0, 15)`; anything after the numbers is ignored."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def read_server(conn: redis.Redis) -> ServerInfo:
-    """Ask the server, in one INFO. Raises what redis-py raises."""
+    """Read INFO once and return the server. Raises what redis-py raises."""
     info: dict[str, Any] = conn.info()
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = str(info.get("redis_version", ""))
@@ -57,8 +57,8 @@ def read_server(conn: redis.Redis) -> ServerInfo:
 
 
 def check_server(conn: redis.Redis, allow_eviction: bool = False) -> ServerInfo:
-    """Ask the server, in one INFO, and refuse it with ConfigurationError if jobs are not safe there. Raises what
-    redis-py raises if it can't be asked."""
+    """Read INFO once, and refuse a server on which jobs are not safe with ConfigurationError. Raises what redis-py raises if INFO can't be
+    read."""
     server = read_server(conn)
     if server.version < MIN_VERSION:
         found = server.release or "of unknown version"

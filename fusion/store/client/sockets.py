@@ -1,5 +1,5 @@
-"""redis-py's connections, with two things more: finding the server takes no longer than connecting may, and a large request has longer.
-And its pools, with one more: a connection that somebody left amid an exchange is nobody else's.
+"""redis-py's connections with two additions: looking up the server takes no longer than connecting may, and a large request gets more time.
+redis-py's pools with one: no call gets a connection that another left in the middle of an exchange.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fusion.settings import readers
 from fusion.store.client.dns import addresses
 from fusion.store.client.room import Line, is_full
 
-#: Bytes per second that a line should take at least, and the most seconds that a request has more for its size.
+#: Bytes per second that a line should carry at least, and the most seconds that a request gets in addition for its size.
 _SLOWEST = 256 * 1024
 _LONGEST = 6.0
 
-#: How options are read that a url, or RQ's SENTINEL dict, gives.
+#: Parsers of the options that a url, or RQ's SENTINEL dict, may have.
 _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), readers.seconds(0.05, readers.ATTEMPT)),
     "max_connections": readers.whole(1),
@@ -35,7 +35,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
-    """Read the numbers in `given`: redis-py and the system would take nan, or wait for ever. ConfigurationError names the option."""
+    """Parse the numbers in `given`: redis-py and the system would accept nan, or wait for ever. ConfigurationError names the option."""
     for name, read in _READ.items():
         if (value := given.get(name)) is not None:
             try:
@@ -46,14 +46,14 @@ def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def time_for(size: int) -> float:
-    """Seconds that a request of so many bytes has beyond the time that any has: none if it is small."""
+    """Return the seconds that a request of `size` bytes gets in addition; 0 if it is small."""
     more = size / _SLOWEST
     return min(more, _LONGEST) if more > 0.25 else 0.0
 
 
 class _Sized(AbstractConnection):
-    """`socket_timeout` counts from when a request could be on the other side. One that needs longer on its way would be sent again and
-    again, and its answer never heard: the results of several jobs over a slow line."""
+    """Counts `socket_timeout` from when a request can have arrived. A large request over a slow line would time out, and be sent again and
+    again without its reply ever being read. The results of several jobs are such a request."""
 
     _prolonged = False
 
@@ -68,20 +68,20 @@ class _Sized(AbstractConnection):
 
 
 class UnixConnection(_Sized, UnixDomainSocketConnection):
-    """A unix socket."""
+    """A connection over a unix socket."""
 
-    # redis-py reports metrics with these when a connection fails, and has them for TCP only.
+    # redis-py reports metrics with these when a connection fails, and sets them for TCP only.
     host = "localhost"
     port = 0
 
 
 class NamedConnection(_Sized, Connection):
-    """TCP to a host that may be a name; `socket_connect_timeout` bounds its look-up too."""
+    """A TCP connection to a host that may be a name; `socket_connect_timeout` limits its lookup too."""
 
     def _connect(self) -> Any:
         name, refused = self.host, None
         for address in addresses(name, self.socket_connect_timeout):
-            self.host = address  # for redis-py's own look-up, which has nothing to ask anybody then
+            self.host = address  # for redis-py's own lookup, which then has nothing to resolve
             try:
                 return super()._connect()  # type: ignore[no-untyped-call]
             except OSError as error:
@@ -91,35 +91,34 @@ class NamedConnection(_Sized, Connection):
         raise refused or OSError("the host has no address")
 
 
-# In these the order of bases puts the look-up below TLS, which goes by the name.
+# Here the order of bases puts the lookup below TLS, which needs the name.
 class NamedSSLConnection(SSLConnection, NamedConnection):
-    """TLS to a host that may be a name."""
+    """A TLS connection to a host that may be a name."""
 
 
 class NamedMasterConnection(SentinelManagedConnection, NamedConnection):
-    """TCP to the master that Sentinel names."""
+    """A TCP connection to the master that Sentinel names."""
 
 
 class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
-    """TLS to the master that Sentinel names."""
+    """A TLS connection to the master that Sentinel names."""
 
 
 class CleanPool(ConnectionPool):
-    """Closes a connection that comes back while an exception is on its way, unless that is the server's answer. An exception that a signal
-    handler raised between a command and its answer would leave the answer to whoever uses the connection next, and redis-py notices only
-    if it has arrived by then.
+    """Closes a connection that comes back while an exception propagates, unless that is the server's reply. If a signal handler raises
+    between a command and its reply, the next user of the connection would read that reply; redis-py notices only if it has arrived by then.
 
-    A connection that lies ready is handed out and taken back in a third of redis-py's time; all others go redis-py's way. Where there may be no
-    more of them, the call waits for one that comes back.
+    A ready connection is handed out and taken back in a third of redis-py's time; all others go redis-py's way. If the pool may make no more,
+    the call waits for one that comes back.
     """
 
     def reset(self) -> None:
-        """Begin with no connections and nobody who waits, as in a process that was just forked."""
+        """Drop all connections and waiting calls, as in a process that was just forked."""
         self._line = Line()
         super().reset()
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
-        """Hand out a connection, with a note of the exception that the caller handles just now."""
+        """Hand out a connection, and note on it the exception that the caller is handling."""
         connection: Any
         if self._line and self.pid == getpid():
             connection = self._line.wait(self._take, self)
@@ -130,14 +129,14 @@ class CleanPool(ConnectionPool):
                 if not is_full(error):
                     raise
                 connection = self._line.wait(self._take, self)
-        connection.amid = id(sys.exception())  # what the caller handles just now, if it does, has nothing to do with it
+        connection.amid = id(sys.exception())  # an exception that the caller is handling already does not concern this exchange
         return connection
 
     def _take(self) -> Any:
         return self._ready() or super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
 
     def release(self, connection: Any) -> None:
-        """Take a connection back; one that was left amid an exchange is closed first."""
+        """Take a connection back; one that was left in the middle of an exchange is closed first."""
         self._release(connection)
         if self._line:
             self._line.wake()
@@ -156,8 +155,8 @@ class CleanPool(ConnectionPool):
                 self._available_connections.append(connection)
 
     def _ready(self) -> Any:
-        """Take the connection that was used last, if this process made it, it is connected and nothing came over it since: neither its end
-        nor an answer that nobody awaits. Else None, and it stays where it is."""
+        """Take the connection that was used last. This process must have made it, it must be connected, and nothing may have come over it
+        since: neither its end nor an unread reply. Else return None, and it stays in the pool."""
         if self.pid != getpid():
             return None
         with self._lock:

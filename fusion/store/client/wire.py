@@ -1,9 +1,9 @@
-"""The seam to what is inside redis-py: sending packed commands and reading answers over its connections, without its client, which costs
-as much again as a small script. Nothing else in Fusion reaches into a connection; `tests/store/test_redis_py.py` holds each redis-py to
+"""The seam to redis-py's internals: sends packed commands and reads replies over its connections, without its client. The client costs as
+much again as a small script. Nothing else in Fusion uses a connection's internals; `tests/store/test_redis_py.py` checks for each redis-py
 what is relied on here.
 
-What the client does besides is kept: a connection comes from its pool and goes back there, the connection's own retry decides how often an
-exchange is tried, and one that broke is closed. So is one that an exception left before the whole answer was read, see `CleanPool`.
+It keeps what the client does besides. A connection comes from the client's pool and goes back there; its own retry decides how often an
+exchange is tried; a broken one is closed. So is one that an exception left before the whole reply was read, see `CleanPool`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _CHUNK = 65536
 
 
 class Line:
-    """A connection out of a client's pool. Connecting, sending and reading raise what redis-py raises; `release` or `drop` ends it."""
+    """A connection taken from a client's pool. Connecting, sending and reading raise what redis-py raises; `release` or `drop` ends it."""
 
     def __init__(self, client: Redis) -> None:
         self._pool: Any = client.connection_pool
         self._connection: Any = self._pool.get_connection()
 
     def send(self, packed: bytes) -> None:
-        """Send a packed command and read nothing."""
+        """Send a packed command without reading a reply."""
         self._connection.send_packed_command([packed])
 
     def read(self) -> Any:
-        """Read one answer; an error reply is raised as redis-py's exception."""
+        """Read one reply; an error reply is raised as redis-py's exception."""
         connection = self._connection
         sock, reader = connection._sock, connection._parser._reader
         if sock is None or reader is None or reader.has_data():
             return connection.read_response()
-        # redis-py's own way takes as long as all that Fusion does before it
+        # redis-py's own method takes as long as all that Fusion does before it
         self._feed(sock, reader)
         answer = reader.gets()
         if answer is NOT_ENOUGH_DATA:
@@ -53,7 +53,7 @@ class Line:
         return answer
 
     def _feed(self, sock: Any, reader: Any) -> None:
-        """Give the parser what has come; redis-py's exceptions, and no connection any more, if nothing can."""
+        """Pass received bytes to the parser. If none can come, raise redis-py's exception and close the connection."""
         try:
             data = sock.recv(_CHUNK)
         except OSError as error:
@@ -67,7 +67,7 @@ class Line:
         reader.feed(data)
 
     def read_many(self, count: int) -> list[Any]:
-        """Read so many answers; an error reply stands in its place."""
+        """Read `count` replies; an error reply stands in its place."""
         connection = self._connection
         sock, reader = connection._sock, connection._parser._reader
         found: list[Any] = []
@@ -80,7 +80,7 @@ class Line:
         return found
 
     def exchange_many(self, packed: bytes, count: int) -> list[Any]:
-        """Send so many packed commands and read their answers, as often as the connection's own retry says."""
+        """Send `count` packed commands and read their replies, retrying as the connection's own retry says."""
 
         def once() -> list[Any]:
             self.send(packed)
@@ -90,7 +90,7 @@ class Line:
         return found
 
     def exchange(self, packed: bytes) -> Any:
-        """Send a packed command and read its answer, as often as the connection's own retry says."""
+        """Send a packed command and read its reply, retrying as the connection's own retry says."""
 
         def once() -> Any:
             self.send(packed)
@@ -103,18 +103,19 @@ class Line:
         self._pool.release(self._connection)
 
     def drop(self) -> None:
-        """Close the connection before it goes back: an answer may still come that must not serve another call."""
+        """Close the connection before it goes back: a reply may still come, which must not serve another call."""
         self._connection.disconnect()
         self.release()
 
 
 def inside(connection: Any) -> tuple[Any, Callable[[str], Exception]]:
-    """The socket of a redis-py connection, None while it is not connected, and what makes redis-py's exception of an error reply."""
+    """Return the socket of a redis-py connection, None while it is not connected, and the function that makes redis-py's exception of an
+    error reply."""
     return connection._sock, connection._parser.parse_error
 
 
 def is_ours(connection: Redis) -> bool:
-    """True for a client that Fusion made. Somebody else's is used by its own methods only, and so is one whose sending a subclass or a
+    """Return True for a client that Fusion made. Other clients are used by their own methods only. So are those whose sending a subclass or a
     tracer has replaced: they may do more than send."""
     ordinary: Any = type(connection).execute_command
     if type(ordinary) is not FunctionType or ordinary.__module__ != Redis.__module__ or hasattr(ordinary, "__wrapped__"):
@@ -124,8 +125,8 @@ def is_ours(connection: Redis) -> bool:
 
 
 def pack(command: tuple[Any, ...]) -> bytes | None:
-    """Encode a command as it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
-    # Of an int hiredis makes a text itself, and Python looks for signals amid that: 3.5.0 does not survive a handler that raises there.
+    """Encode a command as it is sent; None if it holds a value that only redis-py can encode, or refuse."""
+    # hiredis converts an int to text itself, and Python checks for signals meanwhile: 3.5.0 does not survive a handler that raises there.
     if int in map(type, command):
         command = tuple([repr(word) if type(word) is int else word for word in command])
     try:
@@ -136,8 +137,8 @@ def pack(command: tuple[Any, ...]) -> bytes | None:
 
 
 def answers(connection: Redis, packed: bytes, count: int) -> list[Any] | None:
-    """Send so many packed commands that only read, and return their answers. None where the client itself has to ask: it is another's, or one of
-    the answers is an error."""
+    """Send `count` packed commands that only read, and return their replies. None if the client itself must send them: it is not Fusion's, or
+    a reply is an error."""
     client = client_of(connection)
     if not is_ours(client):
         return None
@@ -153,7 +154,7 @@ def answers(connection: Redis, packed: bytes, count: int) -> list[Any] | None:
 
 
 def sender(connection: Redis) -> Callable[..., Any]:
-    """The function that sends a command, given word by word, and returns the answer. It raises what `connection.execute_command` does."""
+    """Return the function that sends a command, given word by word, and returns the reply. It raises what `connection.execute_command` does."""
     client = client_of(connection)
     ordinary: Callable[..., Any] = connection.execute_command  # type: ignore[assignment, unused-ignore]
     if not is_ours(client):

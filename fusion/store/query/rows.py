@@ -1,4 +1,4 @@
-"""What the stored fields of a job say of it: in which state it is, since when, in which queue."""
+"""What the stored fields of a job tell about it: its state, since when, and its queue."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ _LAST_MS = 253_370_764_800_000
 
 
 def state_of(row: Row) -> str:
-    """The job's state; empty if it has none, or there is no job. A newer version's, or another program's, as it is."""
+    """Return the job's state; empty if it has none, or there is no job. A state of a newer version, or of another program, is returned as it
+    is."""
     return text(row.get("status"))
 
 
 def queue_of(row: Row) -> str:
-    """The queue in which it is, was or is to be."""
+    """Return the queue in which it is, was or is to be."""
     return text(row.get("origin")) or text(row.get("original_queue"))
 
 
 def entered_at(row: Row) -> datetime | None:
-    """When it came into the state that it is in, as far as its record tells; None if it does not.
+    """Return when the job came into its present state, as far as its record shows; None if it does not.
 
-    What has ended: when it ended. What runs: when its run began. What waits: when it last arrived, or its last run ended, or it was first held.
+    An ended job: when it ended. A running one: when its run began. A waiting one: when it last arrived, its last run ended, or it was first
+    held.
     """
     state = text(row.get("status"))
     if state == "started":
@@ -48,5 +50,5 @@ def entered_at(row: Row) -> datetime | None:
 
 
 def error_of(row: Row) -> str:
-    """The dotted class of its last error; empty if it had none. Of older failures the text of the error tells."""
+    """Return the dotted class of its last error; empty if it had none. For older failures it is read from the text of the error."""
     return text(row.get("error_class")) or (text(row.get("reason")).partition(":")[0] if state_of(row) == "failed" else "")

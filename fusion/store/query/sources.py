@@ -1,4 +1,4 @@
-"""Where the jobs of a query may stand: the sets that hold them, in the order in which they are shown."""
+"""Where the jobs of a query may be: the sets that hold them, in display order."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fusion.store.query.grammar import Query
 
 #: States that have one set for all queues.
 SHARED = frozenset({"failed", "scheduled"})
-#: States of which what has the greatest score is shown first: what ended last, and whose turn is next.
+#: States shown by descending score: the last to end, or the next to run, comes first.
 _GREATEST_FIRST = frozenset({*ENDED, "queued"})
-#: Stages that are not of one state: single ids; the members of a batch.
+#: Stages that don't belong to one state: single ids; the members of a batch.
 DIRECT, BATCH = "direct", "batch"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A key whose members may fit. `kind`: `zset`, `list`, `hash` (ids are its fields), `string` (it holds the id), `id` (a job's own key).
-    `state`, `queue`: of all jobs in it; empty if they differ."""
+    """A key whose members may match. `kind`: `zset`, `list`, `hash` (ids are its fields), `string` (it holds the id), `id` (a job's own key).
+    `state` and `queue` hold for all jobs in it; each is empty if they differ."""
 
     key: str
     kind: str
@@ -32,8 +32,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Sources whose members are shown together: of one state, or `direct`, or `batch`. `descending`: the greatest score first. `exact`: in these
-    sources all fit that are sound, so that no number of them has to be looked through."""
+    """Sources whose members are shown together: those of one state, or `direct`, or `batch`. `descending`: the greatest score first. `exact`:
+    all sound members of these sources match, so that none must be examined."""
 
     name: str
     sources: tuple[Source, ...]
@@ -42,13 +42,14 @@ class Stage:
 
     @property
     def state(self) -> str:
-        """The state in which a job of this stage must be; empty for any."""
+        """The state that a job of this stage must have; empty for any."""
         return "" if self.name in (DIRECT, BATCH) else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the data: all `queues`, those whose jobs wait in a key of their own (`fifos`), the sets of blocked jobs (`waits`)."""
+    """What is known about the data: all `queues`, those whose jobs wait in a key of their own (`fifos`), and the sets of blocked jobs
+    (`waits`)."""
 
     queues: tuple[str, ...] = ()
     fifos: frozenset[str] = LIST_QUEUES
@@ -56,20 +57,20 @@ class Known:
 
 
 def sources(query: Query, keys: Keys, known: Known) -> list[Source]:
-    """All keys in which a job that fits may stand, each once."""
+    """Return all keys in which a matching job may be, each once."""
     found = (source for stage in stages(query, keys, known) for source in stage.sources)
     return list(dict.fromkeys(found))
 
 
 def stages(query: Query, keys: Keys, known: Known) -> list[Stage]:
-    """The same by stages, in the order in which they are shown. What an index holds comes from there."""
+    """Return the sources by stages, in display order. If an index covers the query, only the index is used."""
     if ids := query.values("id"):
         return [Stage(DIRECT, tuple(Source(keys.job(job_id), "id") for job_id in ids), exact=True)]
     if batches := query.values("batch"):
         members = tuple(Source(keys.batch_members(batch), "zset") for batch in batches)
         return [Stage(BATCH, members, exact=_only(query, "batch"))]
     found = []
-    if owners := query.values("unique"):  # who has it now is found wherever it stands
+    if owners := query.values("unique"):  # the job that holds it now is found in whatever state it is
         found.append(Stage(DIRECT, tuple(Source(keys.unique(name), "string") for name in owners)))
     names = {*known.queues, *query.values("queue"), *query.values(WITHIN)}
     queues = sorted(name for name in names if query.may_be_in(name))
@@ -81,7 +82,7 @@ def stages(query: Query, keys: Keys, known: Known) -> list[Stage]:
 
 
 def _only(query: Query, *fields: str) -> bool:
-    """True if nothing else is asked of a job."""
+    """Return True if the query has no conditions on other fields."""
     return all(term.field in fields for term in query.terms)
 
 

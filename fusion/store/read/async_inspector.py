@@ -1,4 +1,4 @@
-"""What a coroutine reads of jobs, awaited."""
+"""Reads jobs for coroutines."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class AsyncInspector:
         return cls(connection, prefix=settings.prefix)
 
     async def job(self, job_id: str) -> dict[str, bytes]:
-        """Read all fields of a job, as they are meant however they are stored; empty if there is none."""
+        """Read all fields of a job in their full form, however they are stored; empty if there is no such job."""
         row: Any = await self._connection.execute_command("HGETALL", self._keys.job(job_id))
         return expand({codec.text(name): value for name, value in row.items()})
 
     async def statuses(self, job_ids: Sequence[str]) -> list[str | None]:
-        """`Inspector.statuses`."""
+        """Do what `Inspector.statuses` does."""
         pipe = self._connection.pipeline()
         for one in job_ids:
             pipe.execute_command("HGET", self._keys.job(one), "status")
         return [None if row is None else codec.text(row) for row in await pipe.execute()]
 
     async def all_children(self, job_ids: Sequence[str]) -> list[list[str]]:
-        """`Inspector.all_children`, at once."""
+        """Do what `Inspector.all_children` does, in one go."""
         pipe = self._connection.pipeline()
         for one in job_ids:
             pipe.execute_command("ZRANGE", self._keys.children(one), 0, SOME - 1)
@@ -59,6 +59,6 @@ class AsyncInspector:
         return found
 
     async def status(self, job_id: str) -> str | None:
-        """Read a job's status; None if there is none."""
+        """Read a job's status; None if there is no such job."""
         found: Any = await self._connection.execute_command("HGET", self._keys.job(job_id), "status")
         return None if found is None else codec.text(found)

@@ -1,4 +1,4 @@
-"""The audit as people read it: a request and its result in one entry."""
+"""The audit log for readers: a request and its result are one entry."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fusion.store.read.base import InspectorBase, moment
 
 #: Entries of the stream that are read in one round trip.
 _PAGE = 500
-#: Entries of the stream that are kept, about: as many as note_audit.lua keeps.
+#: Entries of the stream that are kept, approximately: the same number as in note_audit.lua.
 KEPT = 20_000
-#: The outcome of a change that nobody told one of: it may be under way, or who made it was killed.
+#: The outcome of a change without a result: it may be under way, or its process was killed.
 NO_ANSWER = "no answer"
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A change that somebody asked for. `queues`: those that it was about, as far as that was known. `outcome`: `ok`, why not, or `no answer`.
-    `count`: of the jobs, or whatever it changed; None where there is nothing to count. `details`: what else was said."""
+    """A change that a person requested. `queues`: those that it concerned, as far as known. `outcome`: `ok`, the reason of the failure, or
+    `no answer`. `count`: how many jobs or other things it changed; None if there is nothing to count. `details`: further facts."""
 
     id: str
     at: datetime
@@ -43,7 +43,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What is asked of the audit; `who` and `action` may be wildcards. `allows`: whether a reader may see what is about these queues."""
+    """A filter for the audit; `who` and `action` may be wildcards. `allows` returns True if the reader may see entries about these queues."""
 
     who: str = ""
     action: str = ""
@@ -51,7 +51,7 @@ class AuditFilter:
     allows: Callable[[tuple[str, ...]], bool] = lambda queues: True
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Whether it is among those."""
+        """Return True if the entry matches."""
         from fusion.kernel.actions import current_name
 
         return _like(entry.who, self.who) and _like(entry.action, current_name(self.action)) and self.allows(entry.queues)
@@ -68,7 +68,7 @@ class AuditInspector(InspectorBase):
     """Reads the audit."""
 
     def entries(self, wanted: AuditFilter = _ALL, limit: int = 50, before: str = "") -> list[AuditEntry]:
-        """Those that fit, the newest first; with an entry's id as `before` only older ones."""
+        """Return the entries that match, the newest first; with an entry's id as `before` only older ones."""
         found = list[AuditEntry]()
         for entry in self._all(wanted.since):
             if before and not _older(entry.id, before):
@@ -80,7 +80,7 @@ class AuditInspector(InspectorBase):
         return found
 
     def missing(self) -> int:
-        """How many entries somebody took away: fewer are left than were appended, and than are kept. 0 where the server does not count."""
+        """Return how many entries were removed by hand: fewer are left than were appended, and than are kept. 0 if the server does not count."""
         try:
             found: Any = self.connection.xinfo_stream(self.keys.audit)
         except ResponseError:
@@ -89,7 +89,7 @@ class AuditInspector(InspectorBase):
         return gone if gone > 0 and found["length"] < KEPT else 0
 
     def _all(self, since: datetime | None) -> Iterator[AuditEntry]:
-        """The result of a change is written after the request: read from the end, it comes first."""
+        """Yield entries from the newest on. The result of a change is written after its request, so it is read first."""
         least = "-" if since is None else str(max(0, int(since.timestamp() * 1000)))
         answers, last = dict[str, tuple[str, dict[str, str]]](), "+"
         while True:

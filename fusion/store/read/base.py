@@ -1,4 +1,4 @@
-"""The base of all inspectors: a connection, pages of sets, hashes with the server's clock."""
+"""The base of all inspectors: a connection, pages of sets, and hashes read with the server's clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 
-#: 1 January 9999: a score, or an entry's id, may be anything an outsider wrote.
+#: 1 January 9999: a score or an entry's id may be anything, as outsiders can write them.
 _LAST = 253_370_764_800
 
 
@@ -35,14 +35,15 @@ class InspectorBase:
         return batch(self.connection, ask, raise_on_error=raise_on_error)
 
     def _page(self, key: str, offset: int = 0, limit: int = -1, *, desc: bool = False) -> list[str]:
-        """Members of a ZSET from `offset` on; a negative limit means all."""
+        """Return members of a ZSET from `offset` on; a negative limit means all."""
         if limit == 0:
-            return []  # to Redis, an end before 0 counts from the other end
+            return []  # Redis counts an end below 0 from the other end
         found: Any = self.connection.zrange(key, offset, -1 if limit < 0 else offset + limit - 1, desc=desc)
         return [codec.text(member) for member in found]
 
     def _clock_and_hashes(self, keys: Iterable[str], *, raise_on_error: bool = True) -> tuple[float, list[dict[str, str]]]:
-        """The server's clock in ms and these hashes, read together. Without `raise_on_error`, a key that is no hash is told of in `error`."""
+        """Read the server's clock in ms and these hashes together. Without `raise_on_error`, the error for a key that is no hash is in
+        `error`."""
         (seconds, micros), *rows = self._batch(
             lambda pipe: (pipe.time(), [pipe.hgetall(key) for key in keys]), raise_on_error=raise_on_error
         )
@@ -57,5 +58,5 @@ def texts(row: Any) -> dict[str, str]:
 
 
 def moment(seconds: float) -> datetime:
-    """Make a datetime of Unix seconds, to the millisecond: what a score holds beyond that is the order of arrival. Never out of range."""
+    """Convert Unix seconds to a datetime, to the millisecond: finer digits of a score are the order of arrival. Never out of range."""
     return datetime.fromtimestamp(math.floor(min(max(seconds, 0), _LAST) * 1000 + 0.001) / 1000, timezone.utc)

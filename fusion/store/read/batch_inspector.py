@@ -1,4 +1,4 @@
-"""Batches as they are now: how far each is, and what is in it. Counts are O(1), members come by page."""
+"""Batches as they are now: their progress and their members. Counts are O(1), members are read in pages."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, texts
 
-#: How a member may have ended that did not finish.
+#: How a member may have ended without finishing.
 OUTCOMES = (*(state for state in ENDED if state != "finished"), "deleted")
-#: A member that is a batch itself stands among the others with this before its id.
+#: Prefix of the id of a member that is itself a batch.
 INNER = "#"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInfo:
-    """A batch. Of its `total` members, jobs and batches, `open` have not ended; the others finished, or as `outcomes` says by name.
+    """A batch. Of its `total` members, jobs and batches, `open` have not ended. `outcomes` counts by name those that ended otherwise than
+    finished; all others finished.
 
-    `status`: `open` (it takes more), `running` (closed, and members are open), `canceled`, `success` (over, all members finished) or `complete`
-    (over, and not all of them did). `ended_at`: when it was over for the first time; `success_at`: when all members had finished.
-    `abandoned`: nobody closed it, and it was closed as its producer did nothing for so long.
+    `status`: `open` (it takes more), `running` (closed, and members are open), `canceled`, `success` (over, all members finished) or
+    `complete` (over, and not all of them did). `ended_at`: when it was over for the first time; `success_at`: when all members had finished.
+    `abandoned`: its producer did not close it; it was closed because no job was added for its `open_for`.
     """
 
     id: str
@@ -49,21 +50,21 @@ class BatchInspector(InspectorBase):
     """Reads batches."""
 
     def count(self) -> int:
-        """How many batches there are."""
+        """Return how many batches there are."""
         found: Any = self.connection.zcard(self.keys.batches)
         return int(found)
 
     def listed(self, offset: int = 0, limit: int = 100) -> list[BatchInfo]:
-        """A page of the batches, the newest first."""
+        """Return a page of the batches, the newest first."""
         found = self.infos(self._page(self.keys.batches, offset, limit, desc=True))
         return [info for info in found if info is not None]
 
     def info(self, batch: str) -> BatchInfo | None:
-        """One batch; None if there is none of this id."""
+        """Return one batch; None if there is none of this id."""
         return self.infos([batch])[0]
 
     def infos(self, batches: Sequence[str]) -> list[BatchInfo | None]:
-        """Several batches, in one round trip."""
+        """Return several batches, in one round trip."""
         keys = self.keys
         rows = self._batch(
             lambda pipe: [
@@ -79,7 +80,7 @@ class BatchInspector(InspectorBase):
         return [_info(batch, texts(rows[4 * i]), *rows[4 * i + 1 : 4 * i + 4]) for i, batch in enumerate(batches)]
 
     def page(self, batch: str, offset: int = 0, limit: int = 500) -> list[tuple[str, str]]:
-        """Members in the order in which they came, each with how it ended: `finished`, another of the outcomes, or `open`."""
+        """Return members in the order in which they came, each with how it ended: `finished`, another of the outcomes, or `open`."""
         members = self._page(self.keys.batch_members(batch), offset, limit)
         if not members:
             return []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class BlockedJobs:
     """Jobs of one queue that wait for something other than a time or their turn.
 
-    `kind`: `held` until a worker has their `task`, or `probation`: they were lost again and again, and run alone, one after another.
+    `kind`: `held` until a worker has their `task`; or `probation`: they were lost repeatedly, and run alone, one after another.
     """
 
     kind: str
@@ -27,13 +27,13 @@ class BlockedJobs:
     task: str
     count: int
     since: datetime | None
-    #: Why no worker that looked could run them, with the flag that mends it; masked, as it may quote what a module's import said.
+    #: Why the workers that tried could not run them, with the flag that fixes it; masked, as it may quote the error of an import.
     why: str
 
 
 def blocked_jobs(connection: Redis, keys: Keys) -> list[BlockedJobs]:
     """List each set that is not empty, by queue and task. Two round trips."""
-    from fusion.store.client.adapter import batch  # not for who only words what was found: a command's help does without redis-py
+    from fusion.store.client.adapter import batch  # here: a command's help does without redis-py
 
     found: Any = connection.hgetall(keys.waits)
     rows = {name: codec.text(raw) for key, raw in found.items() if ":" in (name := codec.text(key))}
@@ -54,7 +54,7 @@ def _blocked(name: str, row: str, count: int) -> BlockedJobs:
 
 
 def in_words(one: BlockedJobs) -> str:
-    """Tell of one set in a line for people."""
+    """Describe one set in a line for people."""
     if one.kind == "held":
         why = one.why.split(": ", 1)[-1]
         return f"{one.count} held in {one.queue} for a worker that has {one.task}: {why}"

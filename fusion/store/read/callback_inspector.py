@@ -1,4 +1,4 @@
-"""The reader of callbacks' deliveries, for people and tools."""
+"""Reads deliveries of callbacks, for people and tools."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from fusion.store.read.base import moment
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.walk import replies
 
-#: What a delivery can be. `waiting`: no try has failed yet; `retrying`: one has.
+#: The statuses of a delivery. `waiting`: no try has failed yet; `retrying`: one has.
 STATUSES = ("waiting", "retrying", "failed", "delivered", "canceled")
 _PAGE = 500
 #: Members that one command reads.
 _CHUNK = 1000
-#: Delivered ones that are looked at for their signature.
+#: How many delivered ones are checked for a signature.
 _LAST = 50
-#: What of its record is told of a delivery.
+#: Fields of a delivery's record that are read.
 DELIVERY_FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
 _ENDED = dict.fromkeys(ENDED, "canceled") | {"failed": "failed", "finished": "delivered"}
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """One delivery. `job_status`: what is told of the job. `tries`: made so far, since it was last put back. `answer`: what the last one
-    came to. `next_at`: when the next is due, None if none is scheduled. `url` may hold a token and is not to be shown."""
+    """One delivery. `job_status`: the status that it reports for the job. `tries`: tries made since it was last put back. `answer`: the
+    result of the last one. `next_at`: when the next is due, None if none is scheduled. `url` may hold a token and must not be shown."""
 
     id: str
     status: str
@@ -50,7 +50,8 @@ class DeliveryInfo:
 
 @dataclass(frozen=True, slots=True)
 class CallbackCounts:
-    """`waiting`: deliveries for their turn; `gone`: endpoints that want no more; `refused`, `dropped`: what was not accepted, ever."""
+    """`waiting`: deliveries that wait for their turn; `gone`: endpoints that no longer accept callbacks; `refused`, `dropped`: how many were
+    ever not accepted."""
 
     waiting: int
     gone: int
@@ -59,10 +60,10 @@ class CallbackCounts:
 
 
 class CallbackInspector(Inspector):
-    """Reads deliveries. Of the sets that these share with jobs, the failed ones and the schedule, only the ids of deliveries are read."""
+    """Reads deliveries. Failed and scheduled deliveries are in sets with jobs; of those sets only the ids of deliveries are read."""
 
     def counts(self) -> CallbackCounts:
-        """Count, without a look at any delivery."""
+        """Count deliveries, without reading any."""
         return CallbackCounts(self.count(CALLBACKS), self.gone(), self.refused(), self.dropped())
 
     def dropped(self) -> int:
@@ -76,30 +77,30 @@ class CallbackInspector(Inspector):
         return codec.number(found)
 
     def gone(self) -> int:
-        """Count the endpoints that want no more callbacks."""
+        """Count the endpoints that no longer accept callbacks."""
         return int(self.connection.zcard(self.keys.callbacks_gone))
 
     def unsigned(self) -> list[str]:
-        """List the hosts of which the last callbacks went out without a signature."""
+        """List the hosts whose last callbacks were sent without a signature."""
         rows = self.table(self.members("finished", CALLBACKS, -_LAST, -1), ("unsigned", "data"))
         sent = [_sent(codec.text(row["data"])) for row in rows if not isinstance(row, Exception) and row["unsigned"]]
         return sorted({urlsplit(str(one.get("url") or "")).hostname or "" for one in sent} - {""})
 
     def open(self, limit: int = 100) -> tuple[int, list[DeliveryInfo]]:
-        """How many have not ended, and so many of them: those that were accepted first. Three round trips."""
+        """Return how many have not ended, and up to `limit` of them, the first accepted first. Three round trips."""
         count = int(self.connection.zcard(self.keys.callbacks_open))
         return count, list(self._read(self._page(self.keys.callbacks_open, 0, limit), STATUSES)) if count else []
 
     def is_within(self, most: int) -> bool:
-        """Say whether a `find` of so many leaves none out."""
+        """Return True if a `find` with this `most` omits no delivery."""
         sizes = replies(self.connection, lambda pipe: (pipe.zcard(self.keys.failed), pipe.zcard(self.keys.scheduled)))
         return all(int(size or 0) <= most for size in sizes)
 
     def find(self, status: str | None = None, most: int | None = None) -> Iterator[DeliveryInfo]:
-        """Read those of a status, or all: first what is next, of those that have ended the last.
+        """Read the deliveries of a status, or all: first those due next; ended ones by the last to end.
 
-        No index tells which of all failed and scheduled jobs are deliveries: with `most` only so many that failed last, and that are due
-        next, are looked at.
+        No index tells which failed and scheduled jobs are deliveries. With `most` only that many are examined: the last to fail and the next
+        due.
         """
         wanted = STATUSES if status is None else (status,)
         if "waiting" in wanted:
@@ -115,11 +116,11 @@ class CallbackInspector(Inspector):
                 yield from self._read(self.members(ended, CALLBACKS, 0, -1)[::-1], wanted)
 
     def one(self, delivery: str) -> DeliveryInfo | None:
-        """Read one delivery; None if there is no such."""
+        """Read one delivery; None if there is no such delivery."""
         return next(self._read([delivery], STATUSES), None) if is_delivery_id(delivery) else None
 
     def _among(self, key: str, most: int | None, newest: bool) -> dict[str, float]:
-        """Scores of the deliveries in a set, or among its first or last."""
+        """Return the scores of the deliveries in a set, or among its first or last `most` members."""
         if most is None:
             rows: Iterable[Any] = self.connection.zscan_iter(key, match="cb-*", count=_CHUNK)
         else:
@@ -144,7 +145,7 @@ class CallbackInspector(Inspector):
 
 
 def delivery_of(job_id: str, row: dict[str, str], due: float | None) -> DeliveryInfo:
-    """The delivery that a record tells of. `due`: its score in the schedule."""
+    """Return the delivery that a record describes. `due`: its score in the schedule."""
     failed_tries = max(0, codec.number(row["retryCount"] or None, defaults.RETRY_COUNT_START) - defaults.RETRY_COUNT_START)
     status = _ENDED.get(row["status"], "retrying" if failed_tries else "waiting")
     sent = _sent(row["data"])

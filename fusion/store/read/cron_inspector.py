@@ -15,9 +15,9 @@ from fusion.store.read.base import InspectorBase, moment, texts
 class EntryInfo:
     """A cron entry as stored. Times of ticks are Unix seconds.
 
-    `app` is empty for one made at run time. `mark`: its last decided tick; one in the future (the clock was set back) is waited for.
-    `next`: the tick it waits for, None if it is paused, has ended, or was not looked at yet. `error`: why its last tick could not be
-    decided; `declared_error`: what is wrong with the newest declaration, while the former one goes on.
+    `app` is empty for an entry made at run time. `mark`: its last decided tick; if that is in the future (the clock was set back), the entry
+    waits for it. `next`: the tick it waits for; None if it is paused, has ended, or was not examined yet. `error`: why its last tick could
+    not be decided. `declared_error`: what is wrong with the newest declaration, while the former one stays in force.
     """
 
     id: str
@@ -51,7 +51,7 @@ class TickDecision:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInfo:
-    """A scheduler as its hash tells it; `alive` by its heartbeat against the server's clock."""
+    """A scheduler as its hash describes it; `alive` by its heartbeat against the server's clock."""
 
     name: str
     hostname: str
@@ -95,7 +95,7 @@ class CronInspector(InspectorBase):
         return [TickDecision(moment(int(r[0])), r[1], moment(int(r[2]) / 1000), r[3]) for r in rows if len(r) == 4]
 
     def schedulers(self) -> list[SchedulerInfo]:
-        """Read all schedulers that are known, dead ones of the last minutes included."""
+        """Read all known schedulers, including those that died in the last minutes."""
         names = sorted(self._page(self.keys.schedulers))
         now_ms, rows = self._clock_and_hashes(map(self.keys.scheduler, names), raise_on_error=False)
         return [_scheduler(name, row, now_ms) for name, row in zip(names, rows, strict=True) if row]

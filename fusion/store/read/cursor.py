@@ -1,4 +1,4 @@
-"""Where a page of a search begins, as a client hands it back, and how far it looked, in words."""
+"""The start of a page of a search, as clients send it back, and how far the search got, in words."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fusion.store.query.sources import BATCH
 #: A score and a member, as Redis orders them.
 Place = tuple[float, bytes]
 _LONGEST = 20_000
-#: States by what comes first in a page of them, in words.
+#: State -> what comes first in a page of it, in words.
 _FIRST = {"started": "longest running"} | dict.fromkeys(ENDED, "newest")
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """How far a state was looked through. `total`: jobs in it; `cut`: those behind are not looked at; `goes_on`: the time of the page was over,
-    the next one looks at them."""
+    """How far the search of a state got. `total`: jobs in it. `cut`: jobs behind the limit are not examined. `goes_on`: the page ran out of
+    time, and the next one continues."""
 
     state: str
     looked: int
@@ -34,7 +34,8 @@ class Searched:
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a page begins: the stage, the place in it, how many were looked at there, what was cut before, and ids that were shown out of turn."""
+    """Where a page begins: the stage, the place in it, how many were examined there, what was cut before, and ids that were shown out of
+    turn."""
 
     stage: str = ""
     place: Place | None = None
@@ -43,7 +44,7 @@ class Cursor:
     shown: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """As a client hands it back."""
+        """The cursor as text, as a client sends it back."""
         place = self.place and [repr(self.place[0]), self.place[1].decode("latin-1")]
         cut = [[one.state, one.looked, one.total] for one in self.cut]
         raw = json.dumps([1, self.stage, place, self.looked, cut, self.shown], separators=(",", ":")).encode()
@@ -51,7 +52,7 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str) -> Cursor:
-        """What `text` made; InvalidQuery for anything else."""
+        """Parse what `text` made; InvalidQuery for anything else."""
         try:
             if not text:
                 return cls()
@@ -71,14 +72,14 @@ class Cursor:
 
 
 def unknown() -> InvalidQuery:
-    """The error for an `after` that no page gave, or that of another query."""
+    """Return the error for an `after` that no page of this query returned."""
     return InvalidQuery(
         "this is no end of a page of this query: take it as the page before gave it, or leave it out", field="after"
     )
 
 
 def in_words(searched: Sequence[Searched]) -> str:
-    """Tell, in a sentence without its end, what was not looked at, and what the next page looks at; empty if neither."""
+    """Describe, in a sentence without its end, what was not examined, and what the next page examines; empty if neither."""
     cut = [_how_far(one) for one in searched if one.cut]
     parts = ["searched " + " and ".join(cut)] if cut else []
     for one in searched:

@@ -1,4 +1,4 @@
-"""The reader of the event stream for people and tools. Nothing here takes an event away from a sink."""
+"""Reads the event stream for people and tools. Nothing here takes an event away from a sink."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """`cap`: about how many are kept now; None = what each process was told, since no sink has asked for more. `first`: when the oldest
-    that is still there happened."""
+    """`cap`: about how many events are kept now; None = what each process is configured for, since no sink needs more. `first`: when the
+    oldest event that is left happened."""
 
     length: int
     cap: int | None
@@ -31,9 +31,10 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class SinkInfo:
-    """Where a sink stands. `behind`: events it is still to get; `oldest`: seconds since the first of these happened.
+    """The state of a sink. `behind`: events that it has not received yet; `oldest`: seconds since the first of these happened.
 
-    `dropped`: what it will never get, as the cap was reached. `served`: seconds since a relay last spoke for it, None if none ever did.
+    `dropped`: events that it will never receive, as the cap was reached. `served`: seconds since a relay last reported for it, None if none
+    ever did.
     """
 
     name: str
@@ -54,7 +55,7 @@ class SinkInfo:
 
 @dataclass(frozen=True, slots=True)
 class RelayInfo:
-    """A relay as its hash tells it; `alive` by its heartbeat against the server's clock, `silent` seconds since then. `busy`: sinks that
+    """A relay as its hash describes it; `alive` by its heartbeat against the server's clock, `silent` seconds since then. `busy`: sinks that
     have not answered for a while."""
 
     name: str
@@ -68,7 +69,7 @@ class RelayInfo:
 
 
 class Parked(NamedTuple):
-    """An event that a sink refused for good: `entry` names it in the sink's stream of those, `document` is the event as JSON."""
+    """An event that a sink refused for good. `entry` is its id in the sink's stream of refused events, `document` the event as JSON."""
 
     entry: str
     at: datetime
@@ -96,7 +97,7 @@ class EventInspector(InspectorBase):
     # -- sinks
 
     def sinks(self) -> list[SinkInfo]:
-        """Read all sinks that ever were served and not forgotten, by name."""
+        """Read all sinks that were ever served and not forgotten, by name."""
         return sorted((self._sink(group) for group in sink_groups(self.connection, self.keys)), key=lambda sink: sink.name)
 
     def sink_names(self) -> list[str]:
@@ -104,8 +105,8 @@ class EventInspector(InspectorBase):
         return sorted(codec.text(group["name"]) for group in sink_groups(self.connection, self.keys))
 
     def _sink(self, group: dict[str, Any]) -> SinkInfo:
-        """All of one sink in one batch, so that the figures fit each other: a few hundred bytes arrive, and are executed, together. Not in a
-        transaction: it would be the one thing for which an ACL user needed MULTI."""
+        """Read one sink in one batch, so that the figures are consistent: a few hundred bytes arrive, and are executed, together. A
+        transaction would do the same, but ACL users would need MULTI for this alone."""
         name = codec.text(group["name"])
         (seconds, micros), raw, parked, (epoch, n), length, first, pending, groups = self._batch(
             lambda pipe: (
@@ -150,7 +151,7 @@ class EventInspector(InspectorBase):
     # -- relays
 
     def relays(self) -> list[RelayInfo]:
-        """Read the relays in the list, the dead of the last minutes included."""
+        """Read the registered relays, including those that died in the last minutes."""
         names = self._page(self.keys.relays)
         now_ms, rows = self._clock_and_hashes(map(self.keys.relay, names))
         return [_relay(name, row, now_ms) for name, row in zip(names, rows, strict=True) if row]
@@ -178,10 +179,10 @@ class EventInspector(InspectorBase):
         return list(found)
 
     def follow(self, after: str, block: float, job_id: str = "") -> Iterator[StreamEntry]:
-        """Yield the entries that come after one, for ever; `block` seconds is less than the connection's own limit."""
+        """Yield the entries that come after one, for ever. `block`, in seconds, must be less than the connection's own limit."""
         while True:
             answer: Any = self.connection.xread({self.keys.events: after}, count=_PAGE, block=int(block * 1000))
-            # redis-py gives a list of streams, or over RESP3 a dict of lists of such
+            # redis-py returns a list of streams, or over RESP3 a dict of lists of streams
             pages = [page for (page,) in answer.values()] if isinstance(answer, dict) else [page for _, page in answer or ()]
             for row in chain.from_iterable(pages):
                 entry = to_entry(_flat(row))
@@ -201,7 +202,7 @@ class EventInspector(InspectorBase):
 
 
 def moment_of(entry: str) -> datetime:
-    """Read from an entry's id when it was written, by the server's clock."""
+    """Return when an entry was written, by the server's clock, from its id."""
     return moment(_ms(entry) / 1000)
 
 
@@ -224,16 +225,16 @@ def _ms(entry: str) -> int:
 
 
 def _flat(row: Any) -> tuple[Any, list[Any]]:
-    """redis-py makes a dict of an entry's fields; `to_entry` takes what Redis sends."""
+    """Flatten an entry's fields: redis-py makes a dict of them, and `to_entry` takes what Redis sends."""
     return row[0], [part for pair in row[1].items() for part in pair]
 
 
 def _unread(state: dict[str, str], epoch: str, n: int, length: int, first: StreamEntry | None) -> tuple[int, int]:
-    """Count the events that nobody was handed yet, and those of them that are gone without having been counted."""
+    """Count the events that no reader has received yet, and those of them that are gone without having been counted."""
     begins = codec.number(first.fields.get("n"), n + 1) if first and first.fields.get("epoch") == epoch else None
     if first is None:
         begins = n + 1
-    if begins is None:  # the numbering began anew and the stream holds some of both: at most all of it
+    if begins is None:  # numbering began anew, so the stream holds events of both numberings: at most all of it
         return length, 0
     if state.get("read_epoch") != epoch:
         return n - begins + 1, 0

@@ -1,4 +1,4 @@
-"""Failure groups as they are now: failed jobs by what went wrong, and how many failed when. Everything comes by page."""
+"""Failure groups as they are now: failed jobs by cause, and how many failed when. Everything is read in pages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fusion.kernel.redaction import masked_text
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, moment, texts
 
-#: Queues of a group that are named, those with the most first.
+#: Most queues that are named for a group, those with the most jobs first.
 NAMED = 20
-#: Hours whose minutes are read: the last 24, wherever in its hour the clock stands.
+#: Hours whose minutes are read: enough for the last 24 at any minute of the hour.
 _HOURS = 25
 _DAY = timedelta(days=1)
 #: Groups read in one round trip.
@@ -23,9 +23,10 @@ _CHUNK = 50
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
     """Jobs that failed with one class of error in one function of the user's own code. `frame`: `module:function`, or the function that the
-    jobs call if the place is not known; `count`: how many are failed now, `total`: how many ever were; `queues`: of how many each came, the
-    20 with the most; `example`: the last of them that is still there, `error_frame` with its line and `message` are its, masked; `minutes`:
-    how many failed in each minute of the last 24 hours in which some did. `complete`: False for counts of a part of the jobs.
+    jobs call if the place is not known. `count`: how many are failed now; `total`: how many ever failed. `queues`: the number of jobs by
+    queue, for the 20 queues with the most. `example`: the last of the jobs that still exists; `error_frame` (with its line) and `message` are
+    taken from it, masked. `minutes`: how many failed in each minute of the last 24 hours in which any did. `complete`: False if the counts
+    cover only a part of the jobs.
     """
 
     id: str
@@ -44,15 +45,15 @@ class GroupInfo:
     complete: bool = True
 
     def within(self, span: timedelta, now: datetime) -> int:
-        """How many failed in so long before `now`, to the minute."""
+        """Return how many failed in the last `span` before `now`, to the minute."""
         return sum(count for minute, count in self.minutes.items() if minute > now - span)
 
     def hours(self, now: datetime) -> list[int]:
-        """How many failed in each of the last 24 hours, the last one up to `now` at the end."""
+        """Return how many failed in each of the last 24 hours; the last one ends at `now`."""
         return self._steps(now, 3600)
 
     def quarters(self, now: datetime) -> list[int]:
-        """The same of each quarter of an hour."""
+        """Return the same for each quarter of an hour."""
         return self._steps(now, 900)
 
     def _steps(self, now: datetime, size: int) -> list[int]:
@@ -65,7 +66,7 @@ class GroupInfo:
 
 
 def message_of(error_class: str, reason: str) -> str:
-    """The text of an error without its class, masked: it may quote what a job was about."""
+    """Return the text of an error without its class, masked: it may quote a job's data."""
     for name in (error_class, error_class.removeprefix("builtins."), error_class.rpartition(".")[2]):
         reason = reason.removeprefix(f"{name}: ") if name else reason
     return masked_text(reason)
@@ -75,7 +76,7 @@ class FailureInspector(InspectorBase):
     """Reads failure groups."""
 
     def grouped(self) -> bool:
-        """True once every failed job stands in a group: after an upgrade `clean` gives those of before theirs, which takes a moment."""
+        """Return True once every failed job is in a group. After an upgrade, `clean` adds the jobs that failed before, which takes a moment."""
         return self.connection.hget(self.keys.clean, "grouped") is not None
 
     def now(self) -> datetime:
@@ -84,18 +85,18 @@ class FailureInspector(InspectorBase):
         return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
 
     def count(self, since: datetime | None = None) -> int:
-        """How many groups there are, or how many in which something failed since then."""
+        """Return how many groups there are, or how many had a failure since then."""
         found: Any = self.connection.zcount(self.keys.failures, _score(since), "+inf")
         return int(found)
 
     def groups(self, offset: int = 0, limit: int = 50, since: datetime | None = None) -> list[GroupInfo]:
-        """A page of the groups, the one in which something failed last first; those that hold no job now, too."""
+        """Return a page of the groups, that with the latest failure first; those without failed jobs now are included."""
         found: Any = self.connection.zrevrangebyscore(self.keys.failures, "+inf", _score(since), offset, limit) if limit else []
         return self.infos([codec.text(group) for group in found])
 
     def largest(self, offset: int = 0, limit: int = 50) -> tuple[list[GroupInfo], int, int]:
-        """A page of the groups that hold jobs, the one with the most first; how many such groups there are, and how many jobs they hold. Looks
-        at every group, of which there are at most a thousand."""
+        """Return a page of the groups that hold jobs, the largest first; also how many such groups there are, and how many jobs they hold.
+        Reads every group, of which there are at most a thousand."""
         ids = self._page(self.keys.failures, desc=True)
         counts = self._batch(lambda pipe: [pipe.zcard(self.keys.failure_jobs(group)) for group in ids]) if ids else []
         held = sorted((-count, place) for place, count in enumerate(counts) if count)
@@ -103,16 +104,16 @@ class FailureInspector(InspectorBase):
         return sorted(page, key=lambda one: (-one.count, one.error_class, one.frame)), len(held), sum(counts)
 
     def group(self, group: str) -> GroupInfo | None:
-        """One group; None if there is none of this id."""
+        """Return one group; None if there is none of this id."""
         found = self.infos([group])
         return found[0] if found else None
 
     def jobs(self, group: str, offset: int = 0, limit: int = 50) -> list[str]:
-        """A page of its failed jobs, the last one first."""
+        """Return a page of its failed jobs, the last to fail first."""
         return self._page(self.keys.failure_jobs(group), offset, limit, desc=True)
 
     def infos(self, groups: Sequence[str]) -> list[GroupInfo]:
-        """Those of these groups that there are."""
+        """Return those of these groups that exist."""
         found: list[GroupInfo] = []
         for start in range(0, len(groups), _CHUNK):
             found += self._chunk(groups[start : start + _CHUNK])

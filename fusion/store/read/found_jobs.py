@@ -1,4 +1,4 @@
-"""A job as lists of jobs show it: none of its arguments, nothing that its error said."""
+"""A job as lists of jobs show it, without its arguments and without the text of its error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FIELDS = sorted(
     | QUEUE_FIELDS
     | {"func", "priority", "log_tag", "error_frame", "attempts", "worker_name", "quarantined", "waits_in", "parents", "progress"}
 )
-#: Characters of a name that others wrote.
+#: Most characters shown of a name that outsiders wrote.
 _LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True)
 class FoundJob:
-    """A job that a search found. `since`: when it came into its state; `due`: when one that is scheduled is due. `waits_for`: what one that is
-    blocked or deferred waits for, in words. `done`: how far one that runs is, in percent, if it says so."""
+    """A job that a search found. `since`: when it came into its state; `due`: when a scheduled one is due. `waits_for`: what a blocked or
+    deferred one waits for, in words. `done`: the progress of a running one in percent, if it reports any."""
 
     id: str
     state: str
@@ -46,7 +46,7 @@ class FoundJob:
 
 
 def found_job(job_id: str, row: Row, due: datetime | None, waits: Mapping[str, str]) -> FoundJob:
-    """A job of its row. `waits`: why the jobs of a set of blocked ones wait, by the set."""
+    """Return the job that a row describes. `waits`: why the jobs of each set of blocked ones wait, by the set."""
     state = state_of(row)
     far = parse_progress(text(row.get("progress"))) if state == "started" else None
     return FoundJob(

@@ -1,4 +1,4 @@
-"""What a person looks at while it happens: names that exist, what runs now, what failed last. Every read is bounded."""
+"""Reads current activity for people: names in use, what runs now, what failed last. Every read is bounded."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fusion.store.layout.names import is_reserved
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.totals import Counters, read_counters
 
-#: Queues, and ids of each of their sets, that are looked at for names.
+#: Most queues, and most ids of each of their sets, that are read to collect names.
 _QUEUES, _EACH = 50, 50
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Jobs per minute of a queue: those that came, those that went, however they ended, and of these the failed ones."""
+    """Jobs per minute of a queue: those that came in, those that ended in any way, and of these the failed ones."""
 
     came: float
     went: float
@@ -25,7 +25,7 @@ class Flow:
 
 
 class Glance(InspectorBase):
-    """Short looks. Never changes state; raises redis-py's errors as they come."""
+    """Quick reads. Never changes state; raises redis-py's errors as they come."""
 
     def queues(self) -> list[str]:
         """List the queues that are used, sorted."""
@@ -39,7 +39,7 @@ class Glance(InspectorBase):
         return sorted(self.keys.name_of_worker(codec.text(key)) for key in members)
 
     def jobs(self) -> list[str]:
-        """List ids that somebody may want to name: the newest failures, then what runs, what is next in each queue, and what is due soonest."""
+        """List job ids that a user may want to name: the newest failures, running jobs, the next in each queue, and those due soonest."""
         names = self.queues()[:_QUEUES]
         keys = self.keys
         rows = self._batch(
@@ -59,14 +59,14 @@ class Glance(InspectorBase):
         return self._page(self.keys.failed, 0, limit, desc=True)
 
     def flows(self, queues: Sequence[str]) -> list[Flow | None]:
-        """Read how many jobs came and went, as whoever does maintenance sampled it; None of queues that were not sampled of late."""
+        """Read how many jobs came and went, as sampled by the process that does maintenance. None for queues that were not sampled lately."""
         if not queues:
             return []
         found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
         return [_flow(codec.text(value)) for value in found]
 
     def counters(self, queues: Sequence[str]) -> list[Counters]:
-        """Read the lifetime counters of queues in one round trip; nothing of a key of another program."""
+        """Read the lifetime counters of queues in one round trip; empty for a key of another program."""
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.totals(name)) for name in queues], raise_on_error=False)
         return [read_counters(row if isinstance(row, dict) else {}) for row in rows]
 

@@ -24,7 +24,7 @@ __all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "Keyless", "QueueInfo",
 
 @dataclass(frozen=True, slots=True)
 class CallbackErrors:
-    """Python callbacks that raised, how many ever; the job of the last one, and when."""
+    """How many Python callbacks ever raised; the job of the last one, and when."""
 
     count: int
     job_id: str
@@ -33,7 +33,8 @@ class CallbackErrors:
 
 @dataclass(frozen=True, slots=True)
 class Keyless:
-    """Jobs of a function that ran without the concurrency key that it declares, and when one last did. They are forgotten a day later."""
+    """Jobs of a function that ran without the concurrency key that the function declares, and when the last one ran. The record expires after
+    a day."""
 
     function: str
     count: int
@@ -42,26 +43,26 @@ class Keyless:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts that are not of one queue."""
+    """Counts that don't belong to one queue."""
 
     failed: int
     scheduled: int
     suspended: bool
-    #: Ended jobs that were forgotten before their time because their set was over its cap, by state.
+    #: Ended jobs that were deleted early because their set was over its cap, by state.
     dropped: dict[str, int] = field(default_factory=dict)
     #: None if there were none.
     callback_errors: CallbackErrors | None = None
-    #: By the number of their jobs, most first.
+    #: Ordered by the number of their jobs, most first.
     keyless: tuple[Keyless, ...] = ()
 
 
 class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
-    """Reads everything that is not cron's, the event stream's or a delivery's. Never changes state; raises redis-py's errors as they come."""
+    """Reads everything except cron entries, the event stream and deliveries. Never changes state; raises redis-py's errors as they come."""
 
     # -- jobs
 
     def job(self, job_id: str) -> dict[str, bytes]:
-        """Read all fields of a job, as they are meant however they are stored; empty if there is none."""
+        """Read all fields of a job in their full form, however they are stored; empty if there is no such job."""
         return self.jobs([job_id])[0]
 
     def jobs(self, job_ids: Sequence[str]) -> list[dict[str, bytes]]:
@@ -70,14 +71,14 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
         return [expand({codec.text(name): value for name, value in row.items()}) for row in rows]
 
     def fields(self, job_id: str, *names: str) -> list[bytes | None]:
-        """Read some fields of one job as they are meant; None for each that it lacks."""
+        """Read some fields of one job in their full form; None for each that it lacks."""
         read = sources(names)
         found: Any = self.connection.hmget(self.keys.job(job_id), read)
         full = meant(names, read, found)
         return [full[name] for name in names]
 
     def table(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes | None] | Exception]:
-        """Read some fields of many jobs, as they are meant, in one round trip; the error stands in place of a record that is no hash."""
+        """Read some fields of many jobs in their full form, in one round trip. For a record that is no hash, the error stands in its place."""
         read = sources(names)
         rows = self._batch(lambda pipe: [pipe.hmget(self.keys.job(job_id), read) for job_id in job_ids], raise_on_error=False)
         for row in rows:
@@ -113,11 +114,11 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
         return None if score is None else moment(score)
 
     def failed_count(self) -> int:
-        """Count the failed jobs, those set aside included."""
+        """Count the failed jobs, including quarantined ones."""
         return int(self.connection.zcard(self.keys.failed))
 
     def totals(self) -> Totals:
-        """Count what is not of one queue."""
+        """Read the counts that don't belong to one queue."""
         failed, scheduled, suspended, dropped, keyless = self._batch(
             lambda pipe: (
                 pipe.zcard(self.keys.failed),
@@ -131,12 +132,12 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
         return Totals(failed, scheduled, bool(suspended), counts, self.callback_errors(), _keyless(keyless))
 
     def keyless(self) -> tuple[Keyless, ...]:
-        """List the functions whose jobs came without the concurrency key that they declare, those with most jobs first."""
+        """List the functions whose jobs ran without the concurrency key that they declare, those with most jobs first."""
         found: Any = self.connection.hgetall(self.keys.history("keyless"))
         return _keyless(found)
 
     def stats(self, queue: str) -> QueueStats:
-        """Read a queue as it is, and its lifetime counters. O(1)."""
+        """Read the present state of a queue, and its lifetime counters. O(1)."""
         (info,) = self.queues([queue])
         return QueueStats(info, self.counters(queue), self.now())
 

@@ -1,4 +1,4 @@
-"""All that Redis knows of one job, as it was read: values, and nothing that asks."""
+"""All that Redis stores about one job, as values; nothing here reads Redis."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fusion.store.write.event_broker import StreamEntry
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """Another job that this one is bound to. `status` is empty if there is no record of it; `home`: the queue that it came from. Of a parent:
-    the `sign` of its policy, and whether it is waited for still."""
+    """A job that this one is related to. `status` is empty if it has no record; `home`: the queue that it came from. For a parent: the `sign`
+    of its policy, and whether this job still waits for it."""
 
     id: str
     status: str = ""
@@ -32,8 +32,8 @@ class Kin:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """The job's queue. `ahead`: jobs that are claimed before it, None if it does not wait there; `pause`: None if it is not paused. `suspended`:
-    everything is. `workers`: those that live and serve it, of whom at most a thousand are looked at."""
+    """The job's queue. `ahead`: jobs that are claimed before it, None if it does not wait there; `pause`: None if it is not paused.
+    `suspended`: all queues are. `workers`: live workers that serve it, from the first thousand workers."""
 
     ahead: int | None = None
     length: int = 0
@@ -46,8 +46,8 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """The job's concurrency key. `has_slot`: the job has one; `ahead`: jobs of the key that get one before it, None if it does not wait for one;
-    `holders`: some of those that have one."""
+    """The job's concurrency key. `has_slot`: the job has a slot; `ahead`: jobs of the key that get one before it, None if it does not wait
+    for one; `holders`: some of the jobs that have one."""
 
     limit: Limit
     held: int
@@ -59,8 +59,8 @@ class KeyFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Its run. `worker`: None if it is not registered; `lease_until`: when its claim is over, unless renewed. `ahead`: claimed to wait behind
-    another in a process."""
+    """The job's run. `worker`: None if it is not registered; `lease_until`: when its claim ends unless renewed. `ahead`: it was claimed in
+    advance, to wait behind another in a process."""
 
     worker: WorkerInfo | None
     lease_until: datetime | None
@@ -69,9 +69,10 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """A job and what it is bound to. `row`: its full fields, but those in `too_large`; `sizes`: bytes of each as stored. `blocked_why`: why no
-    worker that looked could run it, masked. `events`: the newest of the stream, the oldest of them first; `all_events`: nothing of it is missing
-    there. `kept_until`: when it is forgotten, None if that is not known or never. `unique_holder`: who has its unique key."""
+    """A job and what it is related to. `row`: its full fields, except those in `too_large`; `sizes`: stored bytes of each. `blocked_why`: why
+    the workers that tried could not run it, masked. `events`: its newest events, in order of time; `all_events`: True if none of its events
+    is missing there. `kept_until`: when its record expires, None if that is unknown or never. `unique_holder`: the job that has its unique
+    key."""
 
     id: str
     at: datetime
@@ -98,7 +99,7 @@ class JobFacts:
     all_events: bool
 
     def text(self, name: str) -> str:
-        """A field as text; empty if it is absent."""
+        """Return a field as text; empty if it is absent."""
         return text(self.row.get(name))
 
     @property
@@ -106,6 +107,6 @@ class JobFacts:
         return self.text("status")
 
     def moment(self, name: str) -> datetime | None:
-        """A field of ms since 1970 as a time; None if it is absent or no such."""
+        """Return a field of ms since 1970 as a time; None if it is absent or invalid."""
         ms = number(self.row.get(name))
         return moment(ms / 1000) if ms > 0 else None

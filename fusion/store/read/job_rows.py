@@ -1,4 +1,4 @@
-"""Fields of many jobs, as they are meant, whatever stands in their keys."""
+"""Fields of many jobs in their full form, whatever type their keys have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusion.store.query.rows import Row
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.walk import MOST, replies
 
-#: Calls of jobs of the first layout that are read in one round trip: they may be long.
+#: How many calls of first-layout jobs are read in one round trip: each may be long.
 _CALLS = 50
 
 
@@ -19,8 +19,8 @@ class JobRows(InspectorBase):
     """Reads jobs by their ids."""
 
     def rows(self, ids: Sequence[str], fields: Iterable[str]) -> list[Row | None]:
-        """Read these fields of many jobs, 500 in a round trip. None for a job that is gone, or is no hash. With `func`, of jobs of the first
-        layout `data` and `serializer` too, which tell it."""
+        """Read these fields of many jobs, 500 in a round trip. None for a job that is gone, or is no hash. `func` of a first-layout job is in
+        its `data` and `serializer`, so these are read too."""
         names = sorted(fields)
         wanted, fills = sources(names), _fills(names)
         found: list[Row | None] = []
@@ -31,7 +31,7 @@ class JobRows(InspectorBase):
 
     def _read(self, ids: Sequence[str], names: Sequence[str]) -> list[Any]:
         keys = [self.keys.job(job_id).encode() for job_id in ids]
-        # A search reads thousands of rows: packed by the client each would cost as much again as all that Redis does for it.
+        # A search reads thousands of rows: encoded by the client, each would cost twice the work that Redis does for it.
         head = b"*%d\r\n$5\r\nHMGET\r\n$" % (2 + len(names))
         tail = b"\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(name), name.encode()) for name in names)
         found = answers(self.connection, b"".join(b"%b%d\r\n%b%b" % (head, len(key), key, tail) for key in keys), len(keys))
@@ -48,13 +48,13 @@ class JobRows(InspectorBase):
 
 
 def _fills(names: Sequence[str]) -> list[tuple[str, str, bytes | None]]:
-    """The fields that mean something where they are absent: what another one holds, or this."""
+    """Return the fields whose absence has a meaning: the value of another field, or this default."""
     alike = [(name, SAME_AS[name], None) for name in names if name in SAME_AS]
     return alike + [(name, "", b"%d" % DEFAULTS[name]) for name in names if name in DEFAULTS]
 
 
 def _meant(read: Sequence[str], row: Sequence[bytes | None], fills: Sequence[tuple[str, str, bytes | None]]) -> Row:
-    """As `compact.meant`, of fields that are not `data`."""
+    """Return the full fields as `compact.meant` does, for fields other than `data`."""
     full = dict(zip(read, row, strict=True))
     if fills and full["func"] is not None:
         for name, other, default in fills:

@@ -1,4 +1,4 @@
-"""Which jobs wait for which, and which has a unique key."""
+"""Reads which jobs wait for which, and which job has a unique key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KinInspector(InspectorBase):
     """Reads parents and children of jobs."""
 
     def further_parents(self, job_id: str, limit: int = -1) -> list[str]:
-        """Read what a job's record has no room for of its list of parents; `limit`: hundreds of them, a negative one means all."""
+        """Read the parents that don't fit into a job's own record. `limit`: hundreds of them; a negative one means all."""
         key = self.keys.parents(job_id)
         if limit >= 0:
             parts: Any = self.connection.hmget(key, [str(nth) for nth in range(1, limit + 1)])
@@ -29,8 +29,8 @@ class KinInspector(InspectorBase):
         return [member for part in parts if part for member in json.loads(part)]
 
     def circle(self, queues: Sequence[str], limit: int) -> list[str]:
-        """Find jobs that wait for each other, among the oldest `limit` deferred jobs of each queue: the ids of one circle, each of which waits
-        for the next; empty if there is none."""
+        """Find jobs that wait for each other in a circle, among the oldest `limit` deferred jobs of each queue. Returns the ids of one
+        circle, each of which waits for the next; empty if there is none."""
         rows = self._batch(lambda pipe: [pipe.zrange(self.keys.deferred(queue), 0, limit - 1) for queue in queues])
         ids = [codec.text(raw) for row in rows for raw in row]
         sets = self._batch(lambda pipe: [pipe.smembers(self.keys.unmet(one)) for one in ids]) if ids else []
@@ -44,7 +44,7 @@ class KinInspector(InspectorBase):
         return line[line.index(following) :] if line else []
 
     def holder(self, unique_key: str) -> str:
-        """Read the id of the job that has a unique key, or had it until its window began; empty if none has."""
+        """Read the id of the job that has a unique key, or had it until its window began; empty if no job has it."""
         found: Any = self.connection.get(self.keys.unique(unique_key))
         return codec.text(found)
 
@@ -53,8 +53,8 @@ class KinInspector(InspectorBase):
         return self._page(self.keys.children(job_id), 0, limit)
 
     def offspring(self, job_ids: Sequence[str], limit: int = 1000) -> list[list[str]]:
-        """List for each of these the jobs that have it as a parent, in one round trip: up to `limit` that have not ended, then
-        those that ever had it, of whom a thousand are named. What an outsider made of such a key counts as none."""
+        """List for each of these the jobs that have it as a parent, in one round trip. First up to `limit` that have not ended, then those
+        that ever had it, of which a thousand are kept. A key of the wrong type counts as empty."""
         keys = self.keys
         rows = self._batch(
             lambda pipe: [
@@ -73,7 +73,7 @@ class KinInspector(InspectorBase):
         return [None if row is None else codec.text(row) for row in rows]
 
     def all_children(self, job_ids: Sequence[str]) -> Iterator[list[str]]:
-        """`offspring`, but all of those that have not ended, some at a time."""
+        """Yield what `offspring` returns, some at a time, with all those that have not ended."""
         for one, children in zip(job_ids, self.offspring(job_ids, SOME), strict=True):
             yield children
             if len(children) >= SOME:

@@ -1,4 +1,4 @@
-"""Concurrency keys as they are now: what bounds each, who has its slots, how many wait."""
+"""Concurrency keys as they are now: limits of each, jobs that have its slots, and how many wait."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase, moment, texts
 from fusion.store.read.totals import Counters, Totals, read_counters
 
-#: Seconds without a start after which a key whose jobs wait is stuck; and for which a task may hold a key back: more is of a clock set back.
+#: Seconds without a start after which a key with waiting jobs is stuck. Longest time for which a task may hold a key back: a longer one means
+#: that the clock was set back.
 STUCK, LONGEST_HOLD = 600.0, 86400.0
-#: Keys that are looked at together: for jobs that wait, and, of those that have some, for all the rest.
+#: Keys read together: to find those with waiting jobs, and then to read the rest of those.
 _PAGE, _ROWS = 2000, 200
 #: Replies of a key in `limits`: what is set, holders, four counts, when it was used; the head of each class of those with a slot and without.
 _REPLIES = 6 + 2 * len(CLASS_RANGES)
@@ -27,8 +28,8 @@ _TIMES = ("origin", "status", "started_at", "enqueued_at", "created_at")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job that has a slot. `started`: it runs, or keeps the slot over a pause; else it waits in its queue. `since`: when it started, or came
-    to its queue."""
+    """A job that has a slot. `started`: it runs, or keeps the slot between attempts; else it waits in its queue. `since`: when it started, or
+    came to its queue."""
 
     job_id: str
     queue: str
@@ -39,10 +40,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class LimitInfo:
-    """A concurrency key. `active`: slots of jobs that started; `held`: all that are taken; `blocked`: jobs that wait for one. `holders`: those
-    that have one, the first hundred. `held_back`: until when a task has none start, None if none does. `stuck`: jobs wait, nothing of the key
-    has started for ten minutes, and it is neither paused nor held back. `queued`: jobs that have a slot and wait in their queues. `oldest`: when
-    the job was enqueued that has waited longest, by the head of each priority."""
+    """A concurrency key. `active`: slots of jobs that started; `held`: all slots in use; `blocked`: jobs that wait for one. `holders`: the
+    first hundred jobs that have one. `held_back`: the time until which a task holds the key back, None if none does. `stuck`: jobs wait, none
+    of the key has started for ten minutes, and it is neither paused nor held back. `queued`: jobs that have a slot and wait in their queues.
+    `oldest`: when the longest waiting job was enqueued, by the first job of each priority."""
 
     limit: Limit
     active: int
@@ -58,7 +59,7 @@ class LimitInfo:
 
     @property
     def queue_length(self) -> int:
-        """Jobs that wait, for their turn or for a slot."""
+        """How many jobs wait, for their turn or for a slot."""
         return self.queued + self.blocked
 
     @property
@@ -69,7 +70,7 @@ class LimitInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeyStats(Totals):
-    """A concurrency key at one moment, `last_updated` by the server's clock, and what became of its jobs since it began."""
+    """A concurrency key at one moment, `last_updated` by the server's clock, and the outcomes of its jobs since it began."""
 
     info: LimitInfo
     counters: Counters
@@ -82,12 +83,12 @@ class KeyStats(Totals):
 
     @property
     def queue_length(self) -> int:
-        """Jobs that wait, for their turn or for a slot."""
+        """How many jobs wait, for their turn or for a slot."""
         return self.info.queue_length
 
     @property
     def active_count(self) -> int:
-        """Jobs that run."""
+        """How many jobs run."""
         return self.info.active
 
     @property
@@ -97,7 +98,7 @@ class KeyStats(Totals):
 
     @property
     def oldest_enqueued_at(self) -> datetime | None:
-        """When the job was enqueued that has waited longest, by the head of each priority."""
+        """When the longest waiting job was enqueued, by the first job of each priority."""
         return self.info.oldest
 
 
@@ -105,15 +106,15 @@ class LimitInspector(InspectorBase):
     """Reads concurrency keys."""
 
     def limit_keys(self, offset: int = 0, length: int = 100) -> list[str]:
-        """The keys in use, the last used first."""
+        """Return the keys in use, the last used first."""
         return self._page(self.keys.limits, offset, length, desc=True)
 
     def limits(self, keys: Sequence[str]) -> list[LimitInfo | None]:
-        """These keys; None for one of which nothing is known. Two round trips."""
+        """Read these keys; None for an unknown one. Two round trips."""
         return [found.info if found else None for found in self._read(keys)]
 
     def stats(self, key: str) -> KeyStats | None:
-        """Read one key with its lifetime counters; None if nothing is known of it. O(1), and two round trips."""
+        """Read one key with its lifetime counters; None if it is unknown. O(1), and two round trips."""
         return self._read([key])[0]
 
     def _read(self, keys: Sequence[str]) -> list[KeyStats | None]:
@@ -134,14 +135,16 @@ class LimitInspector(InspectorBase):
         ]
 
     def stuck_limits(self, length: int = 1000) -> list[LimitInfo]:
-        """Those that are stuck, of `length` keys whose jobs wait: half are those that were used least lately, half those used last."""
+        """Return the stuck keys among `length` keys with waiting jobs: half of these are the least recently used, half the most recently
+        used."""
         least, last = self._keys_with_waiting(length - length // 2), self._keys_with_waiting(length // 2, last=True)
         keys = list(dict.fromkeys([*least, *last]))
         parts = (keys[at : at + _ROWS] for at in range(0, len(keys), _ROWS))
         return [one for part in parts for one in self.limits(part) if one is not None and one.stuck]
 
     def _keys_with_waiting(self, length: int, *, last: bool = False) -> list[str]:
-        """So many keys with blocked jobs: those used least lately, or those used `last`. One round trip a page where none has any."""
+        """Return up to `length` keys with blocked jobs: the least recently used ones, or with `last` the most recently used. One round trip
+        per page of keys that have none."""
         found, offset = list[str](), 0
         while len(found) < length:
             page = self._page(self.keys.limits, offset, _PAGE, desc=last)
@@ -155,7 +158,7 @@ class LimitInspector(InspectorBase):
         return found[:length]
 
     def limits_audit(self) -> int:
-        """How many slots `clean` found that were not as they should be, and mended. 0, unless Fusion made a mistake or somebody wrote there."""
+        """Return how many wrong slots `clean` found and corrected. It is 0, unless Fusion has a bug or another program wrote there."""
         found = self.connection.get(self.keys.limits_audit)
         return int(found) if found else 0
 
@@ -173,7 +176,7 @@ def _ask(pipe: Any, keys: Keys, key: str) -> None:
 
 
 def _heads(row: Sequence[Any]) -> list[bytes]:
-    """The jobs that wait and stand first in their class."""
+    """Return the waiting jobs that are first in their class."""
     return [ids[0] for ids in row[6:] if ids]
 
 

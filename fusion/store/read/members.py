@@ -1,4 +1,4 @@
-"""The members of a stage of a search in the order in which they are shown, with what is read of each."""
+"""The members of a stage of a search in display order, with the fields that are read of each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fusion.store.read.cursor import Place
 from fusion.store.read.job_rows import JobRows
 from fusion.store.read.walk import KEYS, MOST, Walk, replies
 
-#: Jobs that run of which a page looks: their order is when they began, which no set tells.
+#: Most running jobs that a page examines: they are ordered by their start, which no set stores.
 RUNNING = 10_000
 _STARTED = frozenset({"started_at"}) | STATE_FIELDS | QUEUE_FIELDS
 _COUNT = {"zset": "zcard", "list": "llen", "hash": "hlen", "string": "exists", "id": "exists"}
 
 
 class Member(NamedTuple):
-    """A job in its place. `row` is None if it is gone."""
+    """A job and its place. `row` is None if it is gone."""
 
     place: Place
     id: str
@@ -43,7 +43,7 @@ class Members:
         return replies(self._connection, lambda pipe: [getattr(pipe, _COUNT[one.kind])(one.key) for one in sources])
 
     def chunks(self, stage: Stage, after: Place | None, size: int) -> Iterator[list[Member]]:
-        """Behind the place, some at a time: first about `size`, which has to do for most, then more. None is empty."""
+        """Yield the members behind the place in chunks: first about `size`, which mostly suffices, then more. Never yields an empty one."""
         if stage.name == DIRECT:
             yield from self._direct(stage, after)
         elif stage.name == "started":
@@ -66,7 +66,8 @@ class Members:
             yield fresh
 
     def _running(self, stage: Stage, after: Place | None) -> Iterator[list[Member]]:
-        """The one first that began first. The sets are by leases, which are renewed: a page asks of all that run when they began."""
+        """Yield running jobs, the first to start first. The sets are ordered by leases, which are renewed, so a page reads when each job
+        started."""
         ids = [*dict.fromkeys(self.running(stage))][:RUNNING]
         rows = self._jobs.rows(ids, _STARTED)
         found = sorted((_began(row), job_id.encode()) for job_id, row in zip(ids, rows, strict=True) if row is not None)
@@ -75,7 +76,7 @@ class Members:
             yield self._with_rows(fresh[start : start + MOST])
 
     def running(self, stage: Stage) -> Iterator[str]:
-        """The ids of jobs that run, in no order; one may come twice."""
+        """Yield the ids of running jobs, in no order; one may come twice."""
         open_ones: list[tuple[Source, int]] = [(source, 0) for source in stage.sources]
         while open_ones:
             part, open_ones = open_ones[:KEYS], open_ones[KEYS:]
@@ -108,7 +109,7 @@ class Members:
             yield from self._inbox(source, after)
 
     def _inbox(self, source: Source, after: Place | None) -> Iterator[list[Member]]:
-        """A list that is taken from at its head: if who was last is gone, so are all before it."""
+        """Read a list that is consumed from its head: if the last job seen is gone, so are all before it."""
         begin = 0
         if after is not None:
             (at,) = replies(self._connection, lambda pipe: pipe.lpos(source.key, after[1]))

@@ -1,4 +1,4 @@
-"""What there is of a name, besides jobs."""
+"""Looks up what has a given name, except jobs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from fusion.store.read.base import InspectorBase
 
 
 class NamesInspector(InspectorBase):
-    """Looks a name up among all that have names or ids."""
+    """Looks a name up among everything that has names or ids."""
 
     def kinds(self, name: str) -> list[str]:
-        """Which of these it is: `queue`, `worker`, `batch`, `cron entry`, `concurrency key`, `operation`, `failure group`. In one round trip."""
+        """Return which of these it is: `queue`, `worker`, `batch`, `cron entry`, `concurrency key`, `operation`, `failure group`. One round
+        trip."""
         keys = self.keys
         asks: dict[str, Any] = {
             "queue": lambda pipe: pipe.sismember(keys.queues, keys.queue(name)),

@@ -1,4 +1,4 @@
-"""Operations on many jobs, as their records are."""
+"""Operations on many jobs, as their records store them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fusion.store.read.base import InspectorBase
 
 
 class OperationInspector(InspectorBase):
-    """Reads operations. What their fields mean, `fusion.operations` knows."""
+    """Reads operations. `fusion.operations` interprets their fields."""
 
     def listed(self, offset: int, limit: int) -> list[str]:
-        """A page of operations: those that run, then the others, the one first that ended last."""
+        """Return a page of operations: the running ones, then the others, the last to end first."""
         return self._page(self.keys.operations, offset, limit, desc=True)
 
     def count(self) -> int:
-        """Operations that are kept."""
+        """Return how many operations are kept."""
         found: Any = self.connection.zcard(self.keys.operations)
         return int(found)
 
     def records(self, operations: Sequence[str]) -> tuple[float, list[dict[str, str]]]:
-        """The server's clock in ms and the fields of these operations; none of one that is gone."""
+        """Return the server's clock in ms and the fields of these operations; empty for one that is gone."""
         return self._clock_and_hashes([self.keys.operation(one) for one in operations], raise_on_error=False)
 
     def has_carriers(self) -> bool:
-        """True if a worker, a courier or a scheduler lives: they carry on what others left."""
+        """Return True if a live worker, courier or scheduler can resume abandoned operations."""
         members, schedulers, (seconds, _) = self._batch(
             lambda pipe: (
                 pipe.smembers(self.keys.fleet),

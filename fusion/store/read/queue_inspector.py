@@ -1,4 +1,4 @@
-"""The part of the Inspector that reads queues."""
+"""Reads queues; a part of the Inspector."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase
 
-#: Replies per queue in `queues`: seven counts, its pause and for how long, what is set for it, how many are
-#: blocked, how many were stopped, and the head of each class (and the inbox of a LIST queue).
+#: Replies per queue in `queues`: seven counts, its pause and how long that lasts, its settings at run time, how many are blocked, how many
+#: were stopped, and the first job of each class (and the inbox of a LIST queue).
 _REPLIES = 15
-#: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
+#: A lower score in the set of running jobs is one of stock RQ's, in seconds; so is +inf.
 _LEAST_LEASE = 100_000_000_000
-#: The answer of PTTL for what does not exist.
+#: The reply of PTTL for a missing key.
 _NO_KEY = -2
 _ARRIVED = sources(["enqueued_at"])
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue at one moment. `oldest` is when its longest waiting job was enqueued, by the head of each class.
+    """A queue at one moment. `oldest` is when its longest waiting job was enqueued, by the first job of each class.
 
-    `error` says which of its keys is broken; what could not be counted for that is 0.
+    `error` names a broken key; counts that could not be read because of it are 0.
     """
 
     name: str
@@ -47,41 +47,41 @@ class QueueInfo:
     oldest: datetime | None
     error: str = ""
     pause: Pause | None = None
-    #: What is set for it at run time, as `rq:gates` holds it.
+    #: Its settings at run time, as `rq:gates` stores them.
     gate: Mapping[str, str] = field(default_factory=dict)
-    #: Jobs that wait for neither a time nor their turn. No part of `count`.
+    #: Jobs that wait for neither a time nor their turn. Not part of `count`.
     blocked: int = 0
-    #: Jobs of stock RQ's in the queue's own key, which is a LIST of RQ's; None if it is ours. No part of `count`.
+    #: Jobs of stock RQ's in the queue's own key, if that is a LIST of RQ's; None if it is ours. Not part of `count`.
     rq: int | None = None
-    #: Its jobs wait for its rate now, or until a task no longer holds it back.
+    #: Its jobs wait for its rate now, or a task holds it back.
     closed: bool = False
     stopped: int = 0
-    #: When the head of each class was enqueued: LOW, MODERATE, HIGH.
+    #: When the first job of each class was enqueued: LOW, MODERATE, HIGH.
     heads: tuple[datetime | None, ...] = (None, None, None)
 
     @property
     def bounds(self) -> Gate:
-        """What of `gate` bounds its claims."""
+        """The values of `gate` that limit its claims."""
         return Gate.of(self.gate, closed=self.closed)
 
     @property
     def count(self) -> int:
-        """All that wait for their turn."""
+        """How many jobs wait for their turn."""
         return self.low + self.moderate + self.high + self.inbox
 
     @property
     def length(self) -> int:
-        """All that wait, blocked ones included: what a `max_length` bounds."""
+        """How many jobs wait, blocked ones included: the number that `max_length` limits."""
         return self.count + self.blocked
 
     @property
     def max_length(self) -> int | None:
-        """How many jobs, blocked ones included, may wait by what is set at run time; None for any number, or what settings say."""
+        """How many jobs, blocked ones included, may wait according to its settings at run time; None: not set, the producers' settings apply."""
         return number(self.gate, "max_length")
 
     @property
     def timeout(self) -> float | None:
-        """Seconds after which a job without a ttl expires, by what is set at run time."""
+        """Seconds after which a job without a ttl expires, according to its settings at run time."""
         ms = number(self.gate, "timeout")
         return None if ms is None else ms / 1000
 
@@ -95,18 +95,18 @@ class QueueInspector(InspectorBase):
     """Counts and lists the jobs of queues."""
 
     def queue_names(self) -> list[str]:
-        """List all queues that are used, or were within the last day, sorted; reserved ones are left out."""
+        """List all queues that are used, or were used within the last day, sorted; reserved ones are left out."""
         members: Any = self.connection.smembers(self.keys.queues)
         names = (self.keys.name_of_queue(codec.text(key)) for key in members)
         return sorted(name for name in names if not is_reserved(name))
 
     def bounded(self) -> list[str]:
-        """List the queues for which something is set at run time, sorted."""
+        """List the queues that have settings at run time, sorted."""
         found: Any = self.connection.hkeys(self.keys.gates)
         return sorted(codec.text(name) for name in found)
 
     def count(self, queue: str) -> int:
-        """Count the waiting jobs of a queue: those in a LIST queue's inbox included, those of a LIST of stock RQ's not."""
+        """Count the waiting jobs of a queue. Jobs in a LIST queue's inbox are included, those in a LIST of stock RQ's are not."""
         fifo, inbox, zset = self._batch(
             lambda pipe: (
                 pipe.zcard(self.keys.fifo(queue)),
@@ -117,12 +117,12 @@ class QueueInspector(InspectorBase):
         )
         if queue in LIST_QUEUES:
             return int(_sound(fifo)) + int(_sound(inbox)) - self._struck(queue)
-        # Of LLEN and ZCARD one fails, whatever there is.
+        # The key is one type or none: either LLEN or ZCARD fails.
         return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
 
     def queues(self, names: Sequence[str]) -> list[QueueInfo]:
-        """Count all of these queues: one round trip for where they wait, one for the counts, one for the ages. A broken key of one queue does
-        not hide the others."""
+        """Read all of these queues in three round trips: where their jobs wait, the counts, the ages. A broken key of one queue does not hide
+        the others."""
         waiting = self._ready_of(names)
         replies = iter(self._batch(lambda pipe: self._ask(pipe, waiting), raise_on_error=False))
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
@@ -176,11 +176,11 @@ class QueueInspector(InspectorBase):
         return sum(row[_REPLIES:]) - self._struck(name) if name in LIST_QUEUES else 0
 
     def _struck(self, queue: str) -> int:
-        """Ids in a LIST queue's inbox that lead to no job any more."""
+        """Return how many ids in a LIST queue's inbox belong to no job any more."""
         return max(0, int(self.connection.zcard(self.keys.inbox(queue))) - 1)
 
     def _ready_of(self, queues: Sequence[str]) -> list[tuple[str, str]]:
-        """Each queue with the ZSET in which its jobs wait: not its own key where that is a LIST of stock RQ's, or was one once."""
+        """Return each queue with the ZSET in which its jobs wait. That is not its own key where that is, or once was, a LIST of stock RQ's."""
         noted, *types = self._batch(
             lambda pipe: (pipe.smembers(self.keys.fifos), [pipe.type(self.keys.queue(queue)) for queue in queues]),
             raise_on_error=False,
@@ -236,18 +236,18 @@ def _sound(reply: Any) -> Any:
 
 
 def _trouble(row: list[Any]) -> str:
-    """The first error among replies in words: a key is of another type than ours."""
+    """Return the first error among replies in words: a key is not of our type."""
     told = next((str(reply) for reply in row if isinstance(reply, Exception)), "")
     return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if told.startswith("WRONGTYPE") else told
 
 
 def _pause(stored: Any, left_ms: int) -> Pause | None:
-    """A key of another type, which reads as nothing to those who forgive, is a pause to every worker."""
+    """Return the pause. A key of another type, which a `Forgiving` connection reads as nothing, is a pause to every worker."""
     if left_ms == _NO_KEY:
         return None
     return read_pause(stored if isinstance(stored, bytes) else b"", left_ms)
 
 
 def _stock(name: str, row: list[Any]) -> int | None:
-    """Jobs of stock RQ's in a queue's key, if that is a LIST of RQ's."""
+    """Return how many jobs of stock RQ's are in a queue's key, if that is a LIST of RQ's."""
     return int(row[_REPLIES]) if len(row) > _REPLIES and name not in LIST_QUEUES else None

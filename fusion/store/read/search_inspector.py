@@ -1,4 +1,4 @@
-"""Jobs by a query: pages of them, and how many there are. However much there is, a page reads a bounded part of it."""
+"""Searches jobs by a query: returns pages, or a count. A page reads a bounded number of jobs, however many there are."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from fusion.store.read.walk import MOST, Walk, replies
 
 __all__ = ["Count", "FoundJob", "Page", "SearchInspector", "Searched", "in_words"]
 
-#: Jobs of one state that a search looks at where no index tells, and jobs of one page.
+#: Most jobs of one state that a search examines where no index helps, and most jobs of one page.
 LOOKED, LARGEST_PAGE = 10_000, 1000
-#: Seconds for which one page looks; the next one goes on.
+#: Seconds for which one page searches; the next one continues.
 LOOKING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of jobs. `after`: where the next one begins, empty at the end; a page that is not full, even an empty one, has it when its time was
-    over. `looked`, `total`: jobs that were looked at, and that there are, in the states to which this page came, and `searched` by state.
-    `complete`: none that fits was left out up to here."""
+    """A page of jobs. `after`: where the next page begins; empty at the end. A page that ran out of time has it even if it is not full, or
+    empty. `looked` and `total`: jobs examined, and jobs there are, in the states that this page reached; `searched`: the same by state.
+    `complete`: no matching job was left out up to here."""
 
     jobs: tuple[FoundJob, ...]
     after: str
@@ -47,7 +47,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many fit, of how many that were looked at. `complete`: none was left out."""
+    """How many jobs match, of how many examined. `complete`: none was left out."""
 
     matched: int
     looked: int
@@ -57,30 +57,30 @@ class Count:
 class SearchInspector(JobRows):
     """Finds jobs. Never changes anything; raises redis-py's errors as they come."""
 
-    #: Tells how long a page has been looking, in seconds.
+    #: Returns the time in seconds, to measure how long a page has searched.
     clock: Callable[[], float] = staticmethod(monotonic)
 
     def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> Page:
-        """Read a page of the jobs that fit and may be seen, from `after` of the page before on. InvalidQuery if `after` is invalid.
+        """Read a page of the jobs that match and may be seen, from `after` of the previous page on. InvalidQuery if `after` is invalid.
 
-        A state after the other: what runs, the one first that began first; what ended, the newest first; what waits in the order of its turn. Who
-        stays in its state from the first page to the last is in exactly one. Where no index tells, the first 10,000 of a state are looked at. A
-        page that is not full after 100 ms ends where it is, with an `after` to go on from.
+        States come one after another. Running jobs: the first to start first. Ended jobs: the newest first. Waiting jobs: in the order of
+        their turn. A job that stays in its state from the first page to the last is on exactly one page. Where no index helps, the first
+        10,000 jobs of a state are examined. A page that is not full after 100 ms ends there, with an `after` to continue from.
         """
         return _Search(self, query.within(scope), scope).page(max(1, min(limit, LARGEST_PAGE)), Cursor.read(after))
 
     def count(self, query: Query, scope: Scope = EVERYTHING, most: int | None = None) -> Count:
-        """Count the jobs that fit, exactly, however many have to be looked at; with `most` no more than that."""
+        """Count the jobs that match, exactly, however many must be examined; with `most` no more than that."""
         return _Search(self, query.within(scope), scope).count(most)
 
     def sources(self, query: Query, scope: Scope = EVERYTHING) -> list[Source]:
-        """List the keys in which a job that fits, and may be seen, may stand."""
+        """List the keys in which a job that matches, and may be seen, may be."""
         narrow = query.within(scope)
         return list(dict.fromkeys(source for stage in stages(narrow, self.keys, self.known()) for source in stage.sources))
 
     def scan(self, source: Source, cursor: int = 0, count: int = MOST) -> tuple[int, list[str]]:
-        """Read some ids of a source from a cursor on; returns the next one, 0 at the end. As with SCAN, an id may come twice. Of a key of a wrong
-        type nothing."""
+        """Read some ids of a source from a cursor on; returns the next cursor, 0 at the end. As with SCAN, an id may come twice. A key of a
+        wrong type yields nothing."""
         if source.kind == "id":
             return 0, [source.key.removeprefix(self.keys.job(""))]
         try:
@@ -125,7 +125,7 @@ class SearchInspector(JobRows):
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Where a page ended: behind this place of its last stage, None for its beginning, and how many of the stage had been looked at."""
+    """Where a page ended: behind this place of its last stage (None for the stage's beginning), and how many of the stage had been examined."""
 
     place: Place | None
     looked: int
@@ -133,7 +133,7 @@ class _Stop:
 
 @dataclass(slots=True)
 class _Hit:
-    """A job that fits, where it was met, and how many had been looked at there."""
+    """A matching job, its place, and how many had been examined there."""
 
     stage: int
     member: Member
@@ -141,7 +141,7 @@ class _Hit:
 
 
 class _Search:
-    """One call's search."""
+    """The search of one call."""
 
     def __init__(self, inspector: SearchInspector, query: Query, scope: Scope) -> None:
         self._inspector, self._query, self._scope = inspector, query, scope
@@ -151,11 +151,11 @@ class _Search:
         self._members = Members(inspector, query.fields)
         self._met: set[str] = set()
         self._allows = lru_cache(1000)(lambda queue: not queue or scope.allows(codec.text(queue)))
-        self._slow = bool(query.wild)  # a job may take a millisecond: the clock is looked at after each
-        self._began = False  # some were looked at: the next page would begin further on
+        self._slow = bool(query.wild)  # a job may take a millisecond: the clock is read after each
+        self._began = False  # some were examined: the next page would begin further on
 
     def page(self, limit: int, cursor: Cursor) -> Page:
-        """The page that begins at the cursor."""
+        """Return the page that begins at the cursor."""
         begin = self._begin(cursor)
         self._met.update(cursor.shown)
         hits, searched, stop = list[_Hit](), list(cursor.cut), None
@@ -201,10 +201,10 @@ class _Search:
         return self._inspector.clock() >= self._until
 
     def _look(self, at: int, place: Place | None, looked: int, need: int, hits: list[_Hit]) -> tuple[Searched, _Stop | None]:
-        """Look through a stage until enough fit, or the time is over. Returns how far, and where to go on, if that is here.
+        """Examine a stage until enough match, or the time is over. Returns how far, and where to continue if the page ends here.
 
-        Of sets that have others' jobs too, `looked` counts those that may be seen: how many of others were passed is nobody's business, and so
-        is the place of one of them.
+        Where a set has jobs that the reader may not see, `looked` counts only visible ones: neither the number nor the place of the others
+        may be revealed.
         """
         stage = self._stages[at]
         mixed = not self._scope.all and not all(source.queue for source in stage.sources)
@@ -234,7 +234,7 @@ class _Search:
                 cut, goes_on = behind and not stage.exact, behind and stage.exact
                 break
             if seen is not None and self._late():
-                goes_on = behind or late  # of a set that shrank meanwhile there may be more than its number tells
+                goes_on = behind or late  # the number of a set that shrank meanwhile may be too low
                 late = True
                 if goes_on:
                     break
@@ -243,7 +243,7 @@ class _Search:
         return Searched(stage.name, looked, max(total, looked), cut, goes_on), _Stop(seen, looked) if goes_on else None
 
     def _may_see(self, row: Row) -> bool:
-        """Both the queue that it is in and the one to which it goes back are to be seen."""
+        """Return True if both the job's queue and the one to which it goes back may be seen."""
         return self._scope.all or (self._allows(row["origin"]) and self._allows(row["original_queue"]))
 
     def _fits(self, state: bytes, member: Member) -> bool:
@@ -260,7 +260,7 @@ class _Search:
         return True
 
     def _shown(self, ids: Sequence[str]) -> tuple[FoundJob, ...]:
-        """These jobs as they are now; what has gone meanwhile is left out."""
+        """Return these jobs as they are now; jobs that are gone by then are left out."""
         keys, rows = self._inspector.keys, self._inspector.rows(ids, FIELDS)
         found = [(job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None and self._may_see(row)]
         timed = [job_id for job_id, row in found if state_of(row) == "scheduled"]
@@ -277,7 +277,7 @@ class _Search:
         return tuple(found_job(job_id, row, due.get(job_id), waits) for job_id, row in found)
 
     def count(self, most: int | None) -> Count:
-        """How many fit."""
+        """Count the jobs that match."""
         matched = looked = 0
         for stage in self._stages:
             if stage.exact and _told_by_sets(stage):
@@ -293,9 +293,9 @@ class _Search:
         return Count(matched, looked, True)
 
     def _counted(self, stage: Stage) -> Iterator[tuple[int, int]]:
-        """By chunks how many were looked at and how many fit."""
+        """Yield for each chunk how many were examined and how many match."""
         if stage.exact and stage.name in SHARED:
-            # Of these sets only deliveries are left out, and their ids tell.
+            # From these sets only deliveries are left out, which their ids show.
             walk = Walk(self._inspector.connection, [source.key for source in stage.sources], stage.descending)
             while places := walk.take(MOST):
                 yield len(places), sum(not is_delivery_id(codec.text(member)) for _, member in places)
@@ -306,7 +306,7 @@ class _Search:
 
 
 def _stands(state: bytes, row: Row) -> bool:
-    """It is in the state that the set is of, none for any, or in one that only another program or version knows."""
+    """Return True if the job is in the state of the set (empty: any), or in one that only another program or version knows."""
     return not state or row["status"] == state or state_of(row) not in STATES
 
 

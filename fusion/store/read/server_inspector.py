@@ -1,4 +1,4 @@
-"""The server itself, as far as this user may ask: what is set there, what it lacks, how its clock goes."""
+"""The server itself, as far as this user's rights allow: its settings, missing permissions, and clock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fusion.store.layout import codec
 from fusion.store.layout.acl import acl_rules
 from fusion.store.read.base import InspectorBase
 
-#: Answers of PING that are waited for, and seconds after which no more are asked for.
+#: Most replies of PING that are awaited, and seconds after which no more are sent.
 _PINGS, _PATIENCE = 50, 0.5
-#: Which of these commands the caller may not use. Redis 7 and newer can tell.
+#: Returns which of these commands the caller may not use. Requires Redis 7 or newer.
 _MAY = """
 local lacking = {}
 for i, words in ipairs(ARGV) do
@@ -27,7 +27,8 @@ for i, words in ipairs(ARGV) do
 end
 return lacking
 """
-#: What workers, schedulers, relays and the command line use, each as it could be sent; `{key}`: a key under the prefix, which need not exist.
+#: What workers, schedulers, relays and the command line use, each in a form that could be sent. `{key}`: a key under the prefix, which need
+#: not exist.
 _USED = (
     "GET {key}", "SET {key} a", "DEL {key}", "EXISTS {key}", "TYPE {key}", "EXPIRE {key} 1", "PEXPIRE {key} 1", "PERSIST {key}", "PTTL {key}",
     "HGET {key} a", "HGETALL {key}", "HMGET {key} a", "HSET {key} a a", "HDEL {key} a", "HINCRBY {key} a 1", "INCR {key}",
@@ -40,9 +41,9 @@ _USED = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What one server says of itself. `info`: its INFO. `config`: some of its settings, None if this user may not ask. `user`: who is logged
-    in, empty if that can't be told. `lacking`: commands that Fusion uses and this user may not, None if that can't be told. `skew`: seconds by
-    which the server's clock is ahead of this machine's, exact to `doubt`. `pings`: seconds until each answer."""
+    """Facts about one server. `info`: its INFO. `config`: some of its settings, None if this user may not read them. `user`: who is logged
+    in, empty if that is unknown. `lacking`: commands that Fusion uses and this user may not, None if that is unknown. `skew`: seconds by
+    which the server's clock is ahead of this machine's, exact to `doubt`. `pings`: seconds until each reply."""
 
     info: Mapping[str, Any]
     config: Mapping[str, str] | None
@@ -65,7 +66,8 @@ class CommandTime:
 
 @dataclass(frozen=True, slots=True)
 class SlowCommand:
-    """One that took long: when it ended in Unix seconds, and how many it took. Of its words only the first, as the others may hold anything."""
+    """A slow command: when it ended in Unix seconds, and how many seconds it took. Only its first word is kept, as the others may hold
+    anything."""
 
     at: int
     seconds: float
@@ -73,10 +75,10 @@ class SlowCommand:
 
 
 class ServerInspector(InspectorBase):
-    """Reads what is of the server and of no job."""
+    """Reads facts about the server, none about jobs."""
 
     def facts(self, *, deep: bool = False) -> ServerFacts:
-        """Ask for the clock and INFO; if `deep` also for settings, rights and how fast it answers: half a second at most."""
+        """Read the clock and INFO; if `deep` also settings, rights and how fast the server replies, for half a second at most."""
         info: Any = self.connection.info()
         if not deep:
             return ServerFacts(info, None, "", None, *self._skew())
@@ -84,7 +86,7 @@ class ServerInspector(InspectorBase):
         return ServerFacts(info, self._config(), codec.text(user or b""), self._lacking(), *self._skew(), self._pings())
 
     def commands(self, limit: int) -> list[CommandTime]:
-        """The commands that took the server most time, the most first."""
+        """Return the commands that took the server most time, the most first."""
         stats, percentiles = self._section("commandstats", "cmdstat_"), self._section("latencystats", "latency_percentiles_usec_")
         found = [
             CommandTime(name, int(row["calls"]), row["usec"] / 1e6, _seconds_of(percentiles.get(name, {}).get("p99")))
@@ -94,7 +96,7 @@ class ServerInspector(InspectorBase):
         return sorted(found, key=lambda one: -one.seconds)[:limit]
 
     def slow(self, limit: int) -> list[SlowCommand] | None:
-        """The last commands that took long, the last one first; None if this user may not ask."""
+        """Return the last slow commands, the newest first; None if this user may not read them."""
         found = self._allowed("SLOWLOG", "GET", limit)
         if found is None:
             return None
@@ -102,7 +104,7 @@ class ServerInspector(InspectorBase):
         return [SlowCommand(int(row["start_time"]), row["duration"] / 1e6, _first_word(row["command"])) for row in rows]
 
     def _section(self, name: str, prefix: str) -> dict[str, dict[str, Any]]:
-        """Rows of figures of one section of INFO, by name; none if the server has no such section."""
+        """Return rows of figures of one section of INFO, by name; empty if the server has no such section."""
         try:
             info: Any = self.connection.info(name)
         except ResponseError:
@@ -110,11 +112,11 @@ class ServerInspector(InspectorBase):
         return {key.removeprefix(prefix): row for key, row in info.items() if key.startswith(prefix) and isinstance(row, dict)}
 
     def rules(self) -> str:
-        """The rights that a user needs under this prefix, as this server takes them."""
+        """Return the rights that a user needs under this prefix, in the form that this server accepts."""
         return acl_rules(self.keys.prefix, server=read_server(self.connection).version[0])
 
     def rq_workers(self, limit: int = 100) -> list[str]:
-        """The registered workers of stock RQ, some of them if there are many: they stand in the same set as ours."""
+        """Return the registered workers of stock RQ, at most `limit`: they are in the same set as ours."""
         members: Any = self.connection.sscan(self.keys.workers, 0, count=limit)[1]
         keys = sorted(codec.text(key) for key in members)[:limit]
         rows = self._batch(
@@ -157,7 +159,7 @@ class ServerInspector(InspectorBase):
         return None if found is None else tuple(codec.text(name) for name in found)
 
     def _allowed(self, *command: Any) -> Any:
-        """The answer; None if this user may not ask, or this server does not know how."""
+        """Return the reply; None if this user may not send the command, or the server does not know it."""
         try:
             return self.connection.execute_command(*command)  # type: ignore[no-untyped-call]
         except ResponseError:

@@ -1,4 +1,4 @@
-"""The reader of all that Redis knows of one job: three round trips, a fourth where others have what it wants. What is read is bounded."""
+"""Reads all that Redis stores about one job, in three round trips; a fourth if other jobs hold what it needs. Every read is bounded."""
 
 from __future__ import annotations
 
@@ -49,31 +49,32 @@ FIELDS = (
         "ties",
     ),
 )
-#: Bytes of one field that are read, and of all together: what is larger is told by its size.
+#: Most bytes of one field that are read, and of all together; of a larger field only the size is reported.
 LARGEST, ALL = 2 * 1024 * 1024, 8 * 1024 * 1024
-#: Parents, children, and copies that are named; holders of a slot; workers that are looked at.
+#: Most parents, children, and copies that are named; most holders of a slot; most workers that are read.
 NAMED, HOLDERS, WORKERS = 20, 10, 1000
-#: Entries of the stream that are looked at from its end, around each moment of the job's that is known, and at either end of its last run.
+#: Entries of the stream that are read: at its end, around each known moment of the job, the number of such moments, and at either end of its
+#: last run.
 _LAST, _AROUND, _MOMENTS, _OF_RUN = 1000, 200, 12, 500
 #: How much earlier and later than such a moment an event may have been written, in ms.
 _BEFORE, _AFTER = 100, 400
-#: Events of a job that are told.
+#: Most events of a job that are returned.
 EVENTS = 50
 _KIN = ("status", "origin", "original_queue", "func")
 _OTHERS = ("replaces", "replaced_by", "copied_from", "batch_by", "doomed")
-#: Below this a lease is one of stock RQ's, in seconds.
+#: A lower lease is one of stock RQ's, in seconds.
 _LEAST_LEASE = 100_000_000_000
 
-#: What is asked: a name for the answer, and the command on a pipeline.
+#: What to read: a name for the reply, and the command on a pipeline.
 _Asks = Mapping[str, Callable[[Any], object]]
 _Answers = Mapping[str, Any]
 
 
 class SheetInspector(InspectorBase):
-    """Reads one job with all that it is bound to. What an outsider made of a key reads as if it were empty."""
+    """Reads one job with all that it is related to. A key of the wrong type reads as empty."""
 
     def facts(self, job_id: str, *, stream: bool = True, more: Iterable[str] = ()) -> JobFacts | None:
-        """Read what is known of a job; None if there is no record of it. `stream`: with its events, which costs more than all the rest.
+        """Read what is known of a job; None if there is no record of it. `stream`: read its events too, which costs more than all the rest.
 
         `more`: fields to read besides `FIELDS`."""
         keys, key, fields = self.keys, self.keys.job(job_id), tuple(dict.fromkeys((*FIELDS, *more)))
@@ -87,7 +88,7 @@ class SheetInspector(InspectorBase):
             }
         )
         if not first["there"]:
-            return None  # nothing else was asked for, whose own troubles would count as this job's
+            return None  # nothing else was read, whose own errors would count as this job's
         sizes = {name: int(first[f"size:{name}"] or 0) for name in fields}
         wanted = list(dict.fromkeys(["seq", "status", *_affordable(sizes)]))
         children = [codec.text(one) for one in first["children"] or ()]
@@ -190,7 +191,7 @@ class SheetInspector(InspectorBase):
         }
 
     def _of_job(self, job_id: str, row: Mapping[str, bytes], queue: str, status: str, parents: Sequence[str]) -> _Asks:
-        """Of what it is bound to: a name that it lacks is asked for all the same, as that of nothing."""
+        """Return what to read about related things. A name that the job lacks is read all the same, as that of nothing."""
         keys = self.keys
         waits_in, key, unique = (codec.text(row.get(name)) for name in ("waits_in", "concurrency_key", "unique_key"))
         ended = keys.set_of(status, queue) if status in ENDED else keys.failed
@@ -234,7 +235,7 @@ class SheetInspector(InspectorBase):
         return {f"kin:{one}": _on(lambda pipe, one: pipe.hmget(self.keys.job(one), _KIN), one) for one in ids}
 
     def _together(self, asks: _Asks) -> _Answers:
-        """The answers by name; None for one that a key of another type gave."""
+        """Return the replies by name; None for one whose key is of another type."""
         replies = self._batch(lambda pipe: [ask(pipe) for ask in asks.values()], raise_on_error=False)
         for reply in replies:
             if isinstance(reply, RedisError) and (isinstance(reply, NoPermissionError) or not isinstance(reply, ResponseError)):
@@ -254,12 +255,12 @@ _BATCH = ("name", "closed_at", "canceled_at", "ended_at", "success_at")
 
 
 def _on(ask: Callable[[Any, Any], object], given: Any) -> Callable[[Any], object]:
-    """A command about one of several."""
+    """Return the command for one of several."""
     return lambda pipe: ask(pipe, given)
 
 
 def _affordable(sizes: Mapping[str, int]) -> Iterable[str]:
-    """The fields that are read: the small ones first, and none that is too large."""
+    """Yield the fields to read: the small ones first, and none that is too large."""
     room = ALL
     for name in sorted(sizes, key=lambda name: sizes[name]):
         if 0 < sizes[name] <= min(room, LARGEST):
@@ -340,7 +341,7 @@ def _delivery(delivery: str, found: _Answers) -> DeliveryInfo | None:
 
 
 def _moments(row: Mapping[str, bytes]) -> list[datetime]:
-    """When something happened to the job, as far as its record tells; the newest first."""
+    """Return when something happened to the job, as far as its record shows; the newest first."""
     found = [from_iso(row.get(name)) for name in ("ended_at", "started_at", "enqueued_at", "created_at")]
     for line in row.get("history", b"").split(b"\n")[-10:]:
         try:
@@ -352,7 +353,7 @@ def _moments(row: Mapping[str, bytes]) -> list[datetime]:
 
 
 def _last_run(row: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """From when to when it ran last, as the stream counts; `+` while it runs. None if it never did."""
+    """Return the start and end of its last run, in the stream's time; the end is `+` while it runs. None if it never ran."""
     started, ended = from_iso(row.get("started_at")), from_iso(row.get("ended_at"))
     if started is None:
         return None
@@ -361,7 +362,7 @@ def _last_run(row: Mapping[str, bytes]) -> tuple[str, str] | None:
 
 
 def _windows(moments: Iterable[datetime]) -> list[tuple[int, int]]:
-    """Parts of the stream to look at, in ms; those that overlap are one."""
+    """Return the parts of the stream to read, in ms; overlapping ones are merged."""
     found: list[tuple[int, int]] = []
     for one in list(moments)[:_MOMENTS]:
         ms = int(one.timestamp() * 1000)
@@ -374,7 +375,8 @@ def _windows(moments: Iterable[datetime]) -> list[tuple[int, int]]:
 
 
 def _events(job_id: str, found: _Answers) -> tuple[tuple[StreamEntry, ...], bool]:
-    """The newest of the job's, and whether nothing of it is missing: all since it was created was looked at, and how it came is still there."""
+    """Return the job's newest events, and True if none is missing: everything since its creation was read, and the event of its arrival still
+    exists."""
     rows: dict[Any, Any] = {}
     for name, page in found.items():
         if name == "events" or name.startswith("events:"):

@@ -1,4 +1,4 @@
-"""A connection for those who look: a key of a wrong type reads as if it were empty, and is remembered, so that it hides nothing else."""
+"""A connection for readers: a key of a wrong type reads as empty and is recorded, so that it hides nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from fusion.store.client.adapter import Asking, client_of
 from fusion.store.layout import codec
 
-#: What a command answers for a key that does not exist.
+#: The reply of a command for a key that does not exist.
 _EMPTY: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "SMEMBERS": lambda command: set(),
     "HGETALL": lambda command: {},
@@ -27,7 +27,7 @@ _KINDS = {"S": "a set", "Z": "a sorted set", "H": "a hash", "L": "a list", "X": 
 
 
 class Forgiving(Asking):
-    """Asks through a client. `broken`: keys that were of a wrong type, with the type that they should be of."""
+    """Sends commands through a client. `broken`: keys that were of a wrong type, each with the right type."""
 
     def __init__(self, client: Redis) -> None:
         super().__init__(client_of(client))
@@ -43,7 +43,7 @@ class Forgiving(Asking):
             return _EMPTY[command[0]](command)
 
     def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline in which a key of a wrong type reads as empty, or as its error where errors are not to be raised."""
+        """Make a pipeline in which a key of a wrong type reads as empty, or as its error if errors are not raised."""
         pipe = super().pipeline(transaction)
         add, execute, asked = pipe.execute_command, pipe.execute, list[tuple[Any, ...]]()
 
@@ -65,7 +65,7 @@ class Forgiving(Asking):
         return replies
 
     def _note(self, command: tuple[Any, ...], reply: object) -> bool:
-        """Remember a key of a wrong type; False for any other reply."""
+        """Record a key of a wrong type; False for any other reply."""
         wrong = isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE") and command[0] in _EMPTY
         if wrong:
             self.broken[codec.text(command[1])] = _KINDS[command[0][0]]
@@ -73,11 +73,11 @@ class Forgiving(Asking):
 
 
 def in_words(broken: Mapping[str, str]) -> list[str]:
-    """Tell of each key in a sentence."""
+    """Describe each key in a sentence."""
     return [f"{key} should be {kind} and is something else" for key, kind in sorted(broken.items())]
 
 
 def forgiving(client: Redis) -> tuple[Redis, dict[str, str]]:
-    """Make a client to look through; returns with it the keys of a wrong type that were met, which grow as it is used."""
+    """Make a client for reading. Also returns the keys of a wrong type that it met; the dict grows while the client is used."""
     found = Forgiving(client)
     return cast(Redis, found), found.broken

@@ -14,7 +14,7 @@ from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES,
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
 
-#: What came in, and what went out; `base`: what was there when the counters began.
+#: Counters of jobs that came in, and of those that went out; `base`: jobs that were there when the counters began.
 CAME_IN = ("enqueued", "requeued", "base")
 WENT_OUT = ("completed", "failed", "expired", "discarded", "canceled", "stopped", "deleted")
 _DAY = 86400
@@ -22,19 +22,19 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Lifetime counters. `by_priority`: of each class (0, 1, 2 with all above), by name."""
+    """Lifetime counters. `by_priority`: for each class (0, 1, 2 with all above), by name."""
 
     totals: Mapping[str, int]
     by_priority: Mapping[int, Mapping[str, int]]
 
     @property
     def there(self) -> int:
-        """Jobs that came in and did not go out: queued, scheduled, blocked, running."""
+        """How many jobs came in and did not go out: queued, scheduled, blocked, running."""
         return sum(self.totals[name] for name in CAME_IN) - sum(self.totals[name] for name in WENT_OUT)
 
 
 def read_counters(row: Mapping[Any, Any]) -> Counters:
-    """Sum the fields of a hash of counters; those that are none of them are passed over."""
+    """Sum the fields of a hash of counters; unknown fields are ignored."""
     totals, classes = Counter[str](), dict[int, Counter[str]]()
     for raw, value in row.items():
         name, _, priority = codec.text(raw).partition(":")
@@ -54,28 +54,28 @@ class Totals:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """The lifetime counters by name: enqueued, completed, ...; 0 for what was never counted."""
+        """The lifetime counters by name: enqueued, completed, ...; 0 for a name that was never counted."""
         return self.counters.totals
 
     @property
     def total_enqueued(self) -> int:
-        """Jobs that came in."""
+        """How many jobs came in."""
         return self.totals["enqueued"]
 
     @property
     def total_completed(self) -> int:
-        """Jobs that finished."""
+        """How many jobs finished."""
         return self.totals["completed"]
 
     @property
     def total_failed(self) -> int:
-        """Jobs that failed."""
+        """How many jobs failed."""
         return self.totals["failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats(Totals):
-    """A queue at one moment, `last_updated` by the server's clock, and what became of its jobs since it began."""
+    """A queue at one moment, `last_updated` by the server's clock, and the outcomes of its jobs since it began."""
 
     info: QueueInfo
     counters: Counters
@@ -88,17 +88,17 @@ class QueueStats(Totals):
 
     @property
     def queue_length(self) -> int:
-        """Jobs that wait there, blocked ones included."""
+        """How many jobs wait there, blocked ones included."""
         return self.info.length
 
     @property
     def queued_count(self) -> int:
-        """Of these, jobs that wait for their turn alone."""
+        """How many of these wait only for their turn."""
         return self.info.count
 
     @property
     def active_count(self) -> int:
-        """Jobs that run."""
+        """How many jobs run."""
         return self.info.started
 
     @property
@@ -108,17 +108,17 @@ class QueueStats(Totals):
 
     @property
     def oldest_enqueued_at(self) -> datetime | None:
-        """When the job was enqueued that has waited longest, by the head of each priority."""
+        """When the longest waiting job was enqueued, by the first job of each priority."""
         return self.info.oldest
 
 
 @dataclass(slots=True)
 class Step:
-    """A minute or an hour: when it began, counts by name, and by class (0, 1, 2 with all above) how many waited and ran how long (see
-    `history.BOUNDS`).
+    """A minute or an hour: when it began, counts by name, and for each class (0, 1, 2 with all above) how many jobs waited and ran how long
+    (see `history.BOUNDS`).
 
-    `depths`, `ages`: of a queue by class, the most that waited at once, and the longest that the oldest had waited in
-    seconds, sampled every ten seconds; empty if nothing waited, or nobody looked."""
+    `depths`, `ages`: for a queue, by class, the most jobs that waited at once, and the longest wait of the oldest in seconds. Both are
+    sampled every ten seconds; empty if nothing waited, or nothing was sampled."""
 
     at: datetime
     counts: Counter[str] = field(default_factory=Counter)
@@ -128,7 +128,7 @@ class Step:
     ages: dict[int, int] = field(default_factory=dict)
 
     def add(self, priority: int, what: str, count: int) -> None:
-        """Count what a field says; what it can't mean is passed over."""
+        """Add the count of a field; an invalid field is ignored."""
         if what in COUNTS:
             self.counts[what] += count
         elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
@@ -136,7 +136,7 @@ class Step:
             table.setdefault(class_of(priority), [0] * len(BOUNDS))[int(what[1:])] += count
 
     def sampled(self, figures: str) -> None:
-        """Read what was sampled in this step; figures that are none are passed over."""
+        """Read the samples of this step; invalid figures are ignored."""
         words = figures.split()
         if len(words) != 2 * CLASSES or not all(word.isdecimal() and len(word) < 16 for word in words):
             return
@@ -146,7 +146,7 @@ class Step:
 
 
 def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:
-    """Of each class p50, p95 and p99 of wait and run over all steps, in seconds."""
+    """Return p50, p95 and p99 of wait and run of each class over all steps, in seconds."""
     found: dict[int, dict[str, dict[str, float | None]]] = {}
     for name in ("waits", "runs"):
         sums: dict[int, list[int]] = {}
@@ -163,12 +163,12 @@ class TotalsInspector(InspectorBase):
     """Reads counters and history. Counters are O(1); a history is a key for each hour of the last day, or for each day before."""
 
     def counters(self, queue: str) -> Counters:
-        """The lifetime counters of a queue."""
+        """Return the lifetime counters of a queue."""
         found: Any = self.connection.hgetall(self.keys.totals(queue))
         return read_counters(found)
 
     def key_counters(self, key: str) -> tuple[Counters, int, int]:
-        """The lifetime counters of a concurrency key; how many jobs hold a slot of it, and how many wait for one."""
+        """Return the lifetime counters of a concurrency key; how many jobs hold a slot of it, and how many wait for one."""
         row, held, waiting = self._batch(
             lambda pipe: (
                 pipe.hgetall(self.keys.limit(key)),
@@ -179,8 +179,8 @@ class TotalsInspector(InspectorBase):
         return read_counters(row), held, waiting
 
     def history(self, scope: str, name: str, since: float) -> list[Step]:
-        """The steps of the last `since` seconds, the oldest first: minutes of up to a day, else hours of up to 30 days. `scope`: "queue" or
-        "function"."""
+        """Return the steps of the last `since` seconds, the oldest first: minutes of up to a day, else hours of up to 30 days. `scope`:
+        "queue" or "function"."""
         found, (tier, steps, keys) = self._steps(since)
         if scope == "queue":
             self._sampled(found, f"{tier}:{WAITING}:{name}", steps, keys)
@@ -188,14 +188,14 @@ class TotalsInspector(InspectorBase):
         return list(found.values())
 
     def history_of(self, queues: Sequence[str], since: float) -> list[Step]:
-        """The same of all these queues together, without what was sampled: one round trip, and a key for each hour and queue."""
+        """Return the history of all these queues together, without samples. One round trip, and a key for each hour and queue."""
         found, (tier, steps, keys) = self._steps(since)
         self._count(found, [(key, f"{tier}:queue:{name}:{key}") for name in queues for key in keys], steps)
         return list(found.values())
 
     def depths(self, queues: Sequence[str], since: float) -> list[list[int | None]]:
-        """Of each of these queues how many jobs waited at most, minute by minute or hour by hour, the last one last; None where nobody looked.
-        One round trip."""
+        """Return for each of these queues the most jobs that waited, by minute or hour, the latest last; None where nothing was sampled. One
+        round trip."""
         found, (tier, steps, keys) = self._steps(since)
         first = next(iter(found), 0)
         rows = iter(
@@ -220,7 +220,7 @@ class TotalsInspector(InspectorBase):
         return series
 
     def _steps(self, since: float) -> tuple[dict[int, Step], tuple[str, int, range]]:
-        """The steps of so long, empty, by number; their tier, how many are in a key, and the keys."""
+        """Return empty steps for the last `since` seconds by number; their tier, how many are in a key, and the keys."""
         tier, step, steps, _ = MINUTES if since <= _DAY else HOURS
         clock: Any = self.connection.time()
         last = clock[0] // step
@@ -230,7 +230,7 @@ class TotalsInspector(InspectorBase):
 
     def _count(self, found: dict[int, Step], keys: Sequence[tuple[int, str]], steps: int) -> None:
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(name)) for _, name in keys])
-        # The queues' fields are alike: of each that counts alike the sum first, as reading what a field means takes longer than adding.
+        # The queues' fields have the same names. Equal fields are summed first, as parsing a field takes longer than adding.
         sums: dict[int, dict[Any, int]] = {}
         for (key, _), row in zip(keys, rows, strict=True):
             total = sums.setdefault(key, {})
@@ -244,8 +244,8 @@ class TotalsInspector(InspectorBase):
                     at.add(int(priority), what, count)
 
     def recent(self, queues: Sequence[str], minutes: int = 10) -> list[Counter[str]]:
-        """How many jobs of each queue ended in the last minutes, by name (`completed`, `failed`, `retried`), as workers have told so far. Two
-        round trips, and a few fields of each queue."""
+        """Return how many jobs of each queue ended in the last minutes, by name (`completed`, `failed`, `retried`), as reported by workers so
+        far. Two round trips, and a few fields of each queue."""
         (seconds, _), *totals = self._batch(lambda pipe: (pipe.time(), [pipe.hkeys(self.keys.totals(name)) for name in queues]))
         tier, step, steps, _ = MINUTES
         last = seconds // step
@@ -273,5 +273,5 @@ class TotalsInspector(InspectorBase):
                     at.sampled(codec.text(figures))
 
     def history_names(self, scope: str) -> list[str]:
-        """The queues, or functions, that have a history of their own."""
+        """Return the queues, or functions, that have a history of their own."""
         return sorted(self._page(self.keys.history_names(scope)))

@@ -1,4 +1,4 @@
-"""The trash as it is now: jobs that were deleted within the hour."""
+"""Reads the trash: jobs that were deleted within the last hour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS = ("status", "origin", "func", "description", "created_at", "error_class
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
-    """A job in the trash. `status`: what it was; `until`: when it is forgotten; `bytes`: of its record."""
+    """A job in the trash. `status`: its former status; `until`: when it is deleted for good; `bytes`: the size of its record."""
 
     id: str
     deleted_at: datetime
@@ -38,34 +38,34 @@ class TrashInspector(InspectorBase):
     """Reads the trash."""
 
     def count(self) -> int:
-        """How many jobs are in it."""
+        """Return how many jobs are in it."""
         return int(self._newest("zcount"))
 
     def size(self) -> int:
-        """How many bytes they take."""
+        """Return how many bytes they take."""
         found: Any = self.connection.hget(self.keys.trash_sizes, "*")
         return int(found or 0)
 
     def one(self, job_id: str) -> TrashEntry | None:
-        """One job; None if it is not in the trash."""
+        """Return one job; None if it is not in the trash."""
         found: Any = self.connection.zscore(self.keys.trash, job_id)
         entries = [] if found is None or found <= self._begin() else self._entries([(job_id, float(found))])
         return entries[0] if entries else None
 
     def page(self, offset: int = 0, limit: int = 100) -> list[TrashEntry]:
-        """Some of it, those deleted last first."""
+        """Return a page of it, the last deleted first."""
         rows: Any = self._newest("zrevrangebyscore", withscores=True, start=offset, num=limit) if limit else []
         return self._entries([(codec.text(member), float(score)) for member, score in rows])
 
     def all(self) -> Iterator[TrashEntry]:
-        """All of it, those deleted last first."""
+        """Yield all of it, the last deleted first."""
         offset = 0
         while found := self.page(offset, _PAGE):
             yield from found
             offset += _PAGE
 
     def rows(self, job_ids: Sequence[str], names: Iterable[str]) -> list[dict[str, bytes | None]]:
-        """Some fields of jobs in the trash, as they are meant."""
+        """Return some fields of jobs in the trash, in their full form."""
         read = sources(names := tuple(names))
         found = self._batch(lambda pipe: [pipe.hmget(self.keys.trash_job(job_id), read) for job_id in job_ids])
         return [meant(names, read, row) for row in found]

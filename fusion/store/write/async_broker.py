@@ -1,4 +1,5 @@
-"""The Broker's `enqueue` and what bounds a queue, awaited. The script and all that is said and heard are those of the synchronous one."""
+"""The Broker's `enqueue` and the settings of a queue, for coroutines. The script, its arguments and its replies are those of the synchronous
+Broker."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class AsyncBroker(ScriptHost):
     """The part of the Broker that a coroutine needs."""
 
     connection: Any
-    #: As the Broker's.
+    #: As in the Broker.
     _layout = schema.VERSION
 
     async def enqueue(
@@ -53,7 +54,7 @@ class AsyncBroker(ScriptHost):
 
     async def _enqueue(self, queue: str, jobs: Sequence[NewJob], room: Room | None, send: Callable[..., Awaitable[Any]]) -> Any:
         while True:
-            layout = self._layout  # another coroutine may learn meanwhile what this one is about to be told
+            layout = self._layout  # another coroutine may learn a newer layout while this call waits
             try:
                 return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", layout, room), send)
             except DataTooOld as error:
@@ -72,11 +73,11 @@ class AsyncBroker(ScriptHost):
         return enqueue_codec.accepted(await self._call("enqueue", *words, self.connection.execute_command), queue)
 
     async def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:
-        """Have a job wait for more jobs as `Broker.add_parents` does, with its errors."""
+        """Make a job wait for more jobs, as `Broker.add_parents` does, with its errors."""
         refuse(await self._call("add_parents", *parents_words(job_id, token, nth, parents), self.connection.execute_command))
 
     async def release_graph(self, token: str, queue: str, first: NewJob, replicas: Replicas | None = None) -> None:
-        """Have a graph begin as `Broker.release_graph` does, with its errors."""
+        """Start a graph, as `Broker.release_graph` does, with its errors."""
         words = release_words(token, queue, first)
         replication = None if replicas is None else Replication([first], replicas, self.connection)
         send = self.connection.execute_command if replication is None else _sender(replication)
@@ -86,7 +87,7 @@ class AsyncBroker(ScriptHost):
                 return
 
     async def drop_graph(self, token: str) -> None:
-        """Give a graph up as `Broker.drop_graph` does."""
+        """Drop a graph, as `Broker.drop_graph` does."""
         await self._call("drop_graph", {"token": token}, [], self.connection.execute_command)
 
     async def cancel(self, job_id: str) -> str:
@@ -118,7 +119,7 @@ class AsyncBroker(ScriptHost):
         return read_pause(*was) if was else None
 
     async def _learn_version(self) -> None:
-        """On a full server a script that may write there is another one, by version."""
+        """Learn the server's version: a script that may write on a full server differs by version."""
         if self.server_version is None:
             found = await self.connection.execute_command("INFO", "server")
             self.server_version = version_of(found)
@@ -131,7 +132,7 @@ class AsyncBroker(ScriptHost):
         send: Callable[..., Awaitable[Any]],
         keys: Mapping[str, str] | None = None,
     ) -> Any:
-        """As a Script calls itself."""
+        """Make the call as a Script does."""
         script = self._script(name)
         command = script.command(keys or {"queues": self.keys.queues}, args, rest)
         failpoint(f"{name}.before")
@@ -149,7 +150,7 @@ class AsyncBroker(ScriptHost):
 
 
 def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
-    """The connection's AsyncBroker, made once as long as the settings stay. Raises redis-py's errors."""
+    """Return the connection's AsyncBroker; a new one is made only if the settings change. Raises redis-py's errors."""
     kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
     if kept is None or kept[0] is not settings:
         kept = vars(connection)[_BROKER] = settings, AsyncBroker.of(cast(Any, AsyncAsking(connection)), settings)

@@ -1,4 +1,4 @@
-"""The writer of the audit: who changed what."""
+"""The writer of the audit log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fusion.store.scripting.host import ScriptHost
 
 
 class AuditBroker(ScriptHost):
-    """Appends to the audit and does nothing else with it."""
+    """Appends entries to the audit; does nothing else with it."""
 
     def log_audit(self, nonce: str, fields: Mapping[str, str]) -> None:
-        """Append an entry; the same `nonce` again is a resend and appends none."""
+        """Append an entry. A call with the same `nonce` is a resend and appends nothing."""
         self._script("log_audit")({}, {"nonce": nonce}, [*chain.from_iterable(fields.items())])

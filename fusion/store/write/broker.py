@@ -33,19 +33,19 @@ from fusion.store.write.report_broker import ReportBroker
 _NO_FILTER = ClaimFilter()
 #: Leases that one call renews.
 _LEASES = 500
-#: A turn made ready.
+#: A prepared turn.
 TurnCall = ScriptCall[Turn]
 
 
 class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker, OperationBroker, OutboxBroker):
     """Job state in one Redis.
 
-    Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first
-    time, because a client's timeout does not mean that the server did nothing. Raises redis-py's errors as they come; the callers know
-    whether to wait, to retry or to tell a person. SchemaMismatch if this process is too old for the data.
+    Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and gets the first reply, because
+    a client's timeout does not mean that the server did nothing. Raises redis-py's errors as they come; the caller decides whether to wait,
+    to retry or to report. SchemaMismatch if this process is too old for the data.
     """
 
-    #: Of the data, as far as this process has heard: what is sent is written in it.
+    #: Layout of the data, as far as this process knows; commands are encoded for it.
     _layout = schema.VERSION
 
     # -- jobs
@@ -59,7 +59,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         room: Room | None = None,
     ) -> str:
         """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
-        QueueFull. `nonce`, if given, stands for the jobs' own. With `replicas`, NotReplicated if too few have them in time."""
+        QueueFull. `nonce`, if given, replaces the jobs' own. With `replicas`, NotReplicated if too few have acknowledged in time."""
         if replicas is None:
             return self._accepted(self._enqueue(queue, jobs, nonce, room), queue)
         replication = Replication(jobs, replicas, self.connection)
@@ -73,7 +73,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     ) -> Any:
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
         while True:
-            layout = self._layout  # another thread may learn meanwhile what this one is about to be told
+            layout = self._layout  # another thread may learn a newer layout while this call waits
             try:
                 return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, layout, room), send)
             except DataTooOld as error:
@@ -89,7 +89,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     def ready_enqueue(
         self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None, room: Room | None = None
     ) -> pipelined.PipelinedCall[str]:
-        """Encode an `enqueue`, to be made in steps."""
+        """Encode an `enqueue` that is then sent and read in steps."""
         if replicas is not None:
             return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas, room=room), str)
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
@@ -103,22 +103,22 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     in_graph = staticmethod(enqueue_codec.in_graph)
 
     def cancel(self, job_id: str) -> str:
-        """Cancel a job: `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version
-        knows."""
+        """Cancel a job. Returns `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or a status that only a
+        newer version knows."""
         return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
 
     def stop(self, job_id: str) -> str:
-        """Stop a job: `stopped`, `pending` (it is running, and its worker is told), or what `cancel` answers otherwise."""
+        """Stop a job. Returns `stopped`, `pending` (it is running, and its worker gets a command), or another answer of `cancel`."""
         return codec.text(self._script("stop")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
 
     def reschedule(self, job_id: str, due: float) -> str:
-        """Have a scheduled job wait for another time, in Unix seconds: `ok`, `missing`, or the status it has instead."""
+        """Change the time that a scheduled job waits for, in Unix seconds. Returns `ok`, `missing`, or the status it has instead."""
         return codec.text(self._script("reschedule")({"job": self.keys.job(job_id)}, {"id": job_id, "due_ms": round(due * 1000)}))
 
     def requeue(
         self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True, delay: float = 0
     ) -> list[str]:
-        """Put ended jobs back into their queues. An answer per id: `ok`, `missing`, `corrupt`, `quarantined` (without leave to take those),
+        """Requeue ended jobs. Returns an answer per id: `ok`, `missing`, `corrupt`, `quarantined` (unless `quarantined` allows those),
         `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or the status that can't be requeued. With a `delay` in
         seconds they are scheduled, and queued when it is over by the server's clock."""
         args = {
@@ -132,24 +132,24 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return self._to_each("requeue", {"queues": self.keys.queues}, args, job_ids)
 
     def quarantine(self, job_ids: Sequence[str], reason: str) -> list[str]:
-        """Set failed jobs aside. An answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
+        """Quarantine failed jobs. Returns an answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
         return self._to_each("quarantine", {}, {"reason": reason, "operation": ""}, job_ids)
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
-        """Forget jobs for good. An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a
-        newer version knows."""
+        """Delete jobs for good. Returns an answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that
+        only a newer version knows."""
         return self._to_each("delete", {}, {"keep": "", "operation": ""}, job_ids)
 
     def note_copy(self, job_id: str, copy: str) -> str:
-        """Have a job name a copy that was made of it: `ok`, `missing`, or `foreign`."""
+        """Record in a job the id of its copy. Returns `ok`, `missing`, or `foreign`."""
         return codec.text(self._script("note_copy")({"job": self.keys.job(job_id)}, {"copy": copy}))
 
     def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
-        """Replace a job's meta: `ok`, `missing`, or `stale` when an execution is named that does not hold the job."""
+        """Replace a job's meta. Returns `ok`, `missing`, or `stale` if an execution is named that does not hold the job."""
         return codec.text(self._script("save_meta")({"job": self.keys.job(job_id)}, {"execution": execution_id, "meta": meta}))
 
     def log_event(self, lines: Sequence[LogLine], nonce: str) -> int:
-        """Add lines to the event stream; returns how many were news."""
+        """Add lines to the event stream; returns how many were new."""
         rest = chain.from_iterable(
             (line.event, line.job_id, line.queue, line.log_tag, line.worker, to_ms(line.age), line.dropped, line.message)
             for line in lines
@@ -159,20 +159,20 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     # -- queues
 
     def empty(self, queue: str, limit: int = 300) -> tuple[int, bool]:
-        """Forget up to `limit` waiting jobs for good, of those that are bound to something a quarter as many; returns how many, and whether there
+        """Delete up to `limit` waiting jobs for good, or a quarter as many if they are related to others. Returns how many, and whether there
         are more."""
         deleted, again, _ = self._script("empty")({}, {"queue": queue, "limit": limit, "keep": ""})
         return int(deleted), bool(again)
 
     def survey(self, wildcards: Mapping[str, str], interval: float, limit: int = 100) -> bool:
-        """Name the wildcards that a worker serves (each with its patterns of Lua) and look over the index of their queues that have work, a
-        number of queues at a time; True if there are more. A pass begins when the last one began `interval` seconds ago."""
+        """Register the wildcards that a worker serves (each with its Lua patterns). Scan the index of their queues that have work, `limit`
+        queues at a time; True if there are more. A scan begins when the last one began `interval` seconds ago."""
         keys = {"queues": self.keys.queues, "survey": self.keys.survey, "wildcards": self.keys.wildcards}
         args = {"interval_ms": to_ms(interval), "limit": limit, "n_wildcards": len(wildcards)}
         return bool(self._script("survey")(keys, args, [*chain.from_iterable(wildcards.items())]))
 
     def wrong_types(self, queues: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Find the keys of these queues that are of a type Fusion can't serve: a line for each, and the queues whose key is a LIST of stock
+        """Find the keys of these queues whose type Fusion can't serve. Returns a line for each, and the queues whose key is a LIST of stock
         RQ's."""
         wanted = [(q, self.keys.queue(q), b"list" if q in LIST_QUEUES else b"zset") for q in queues]
         wanted += [(q, key(q), b"zset") for key in (self.keys.fifo, self.keys.wip) for q in queues]
@@ -186,12 +186,12 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return wrong, lists
 
     def adopt(self, queues: Sequence[str]) -> None:
-        """Leave the keys of these queues to stock RQ's producers from now on; the queues' jobs wait in `fifo`."""
+        """Leave the keys of these queues to stock RQ's producers from now on; the queues' jobs then wait in `fifo`."""
         self.check_writer()
         self.connection.sadd(self.keys.fifos, *queues)
 
     def suspend(self, seconds: int | None = None) -> None:
-        """Have no worker claim a job from the moment this returns, for `seconds` or until `resume`."""
+        """Stop all claims by workers from the moment this returns, for `seconds` or until `resume`."""
         self.check_writer()
         self.connection.set(self.keys.suspended, 1, ex=seconds)
 
@@ -205,14 +205,14 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
                 return was
 
     def ring(self, queue: str = "", *, waiter: str = "") -> None:
-        """Put back a doorbell token that reached a worker with no free slot. With a worker as `waiter`: have others wait for the closed queues
-        that it waits for."""
+        """Put back a doorbell token that reached a worker with no free slot. With a worker as `waiter`, let other workers wait for the closed
+        queues that it waits for."""
         self._script("ring")({}, {"queue": queue, "waiter": waiter})
 
     # -- workers
 
     def register(self, name: str, incarnation: str, lease: float, worker_ttl: float, fields: dict[str, Any]) -> bool:
-        """Enter the list of workers; False if a live other, or a dead one that still holds jobs, has the name."""
+        """Register a worker. False if a live other, or a dead one that still holds jobs, has the name."""
         pairs = codec.to_pairs(fields)
         args = {
             "name": name,
@@ -225,7 +225,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return bool(self._script("register")(self._worker(name), args, pairs) == b"ok")
 
     def deregister(self, name: str, incarnation: str) -> int:
-        """Leave the list of workers; returns how many jobs still held were given back. One round trip for each portion of them."""
+        """Unregister a worker; returns how many jobs it still held and gave back. One round trip for each portion of them."""
         back, again = 0, 1
         while again:
             more, again = self._script("deregister")(self._worker(name), {"name": name, "incarnation": incarnation})
@@ -236,11 +236,11 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return {"worker": self.keys.worker(name), "workers": self.keys.workers}
 
     def turn_line(self) -> ScriptLine[Turn]:
-        """A line for turns that are sent now and heard of later."""
+        """Make a line on which turns are sent now and their replies read later."""
         return ScriptLine(self.connection)
 
     def turn(self, *given: Any, **more: Any) -> Turn:
-        """Make the call that `turn_call` makes ready."""
+        """Make a turn at once, with the arguments of `turn_call`."""
         return self.turn_call(*given, **more)()
 
     def turn_call(
@@ -260,10 +260,10 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     ) -> TurnCall:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
-        - Of queues with jobs of one class the first comes first; within the call they take turns, unless the order is the one `listed`.
-        - The last `ahead` of the slots are for jobs that will wait behind others: should the worker die, such a job has lost nothing unless
-          it was among `begun`, (job id, execution id) pairs, by then.
-        - A lost reply is answered by calling again with the same `token`; a new one comes only after an answer.
+        - Among queues with jobs of one class the first comes first; within the call they take turns, unless the order is `listed`.
+        - The last `ahead` slots are for jobs that will wait behind others. If the worker dies, such a job loses no attempt, unless it is
+          among `begun` by then, as a (job id, execution id) pair.
+        - After a lost reply, call again with the same `token`; use a new one only after a reply.
         """
         rest: list[Any] = []
         count = 0
@@ -304,8 +304,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     def follow(
         self, name: str, incarnation: str, token: int, lease: float, leader: Claimed, most: int
     ) -> tuple[list[Claimed], bool]:
-        """Claim up to `most` jobs that stand next in the leader's queue, as long as they may share its call; returns them, and whether
-        what comes to stand there may be one, too. The same `token` again is a resend."""
+        """Claim up to `most` jobs that are next in the leader's queue, as long as they may share its call. Returns them, and whether the job
+        that comes next may share it, too. A call with the same `token` is a resend."""
         fields = leader.fields
         args = {
             "name": name,
@@ -326,8 +326,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return [_claimed(*row) for row in jobs], bool(more)
 
     def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
-        """Ask for the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is given if
-        such a job waits in these sets, and kept if the worker says `keep`."""
+        """Request the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is granted
+        if such a job waits in these sets, and kept if the worker says `keep`."""
         args = {"incarnation": incarnation, "ttl_ms": to_ms(ttl), "keep": int(keep), "n_sets": len(sets)}
         return bool(self._script("hold_probation")({"probation": self.keys.probation(host)}, args, sets))
 
@@ -336,7 +336,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     ) -> tuple[bool, list[str]]:
         """Renew the leases of (job id, execution id) pairs and this worker's registration.
 
-        Returns whether the worker is still registered, and per job `ok`, `canceled` or `stopped` (that is wished) or `lost`.
+        Returns whether the worker is still registered, and for each job `ok`, `canceled` or `stopped` (it was requested) or `lost`.
         """
         args = {
             "incarnation": incarnation,
@@ -360,7 +360,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     # -- maintenance, which any process of the fleet may do
 
     def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 60) -> tuple[int, bool]:
-        """Give back jobs whose lease ran out; returns how many, and whether there are more. Does nothing for one lease after an outage."""
+        """Give back jobs whose lease has expired; returns how many, and whether there are more. Does nothing for the length of one lease
+        after an outage."""
         args = {"lease_ms": to_ms(lease), "interval_ms": to_ms(interval), "limit": limit, "n_queues": len(queues)}
         recovered, again, _holding = self._script("reap")({}, args, queues)
         return int(recovered), bool(again)
@@ -368,8 +369,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     def prune(
         self, lease: float, name: str = "", limit: int = 20, *, incarnation: str = "", reason: str = ""
     ) -> list[tuple[str, int]]:
-        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not, unless its `incarnation` is another. One round
-        trip for each portion of what they held."""
+        """Remove dead workers; returns (name, jobs given back). With `name`, remove that one at once, dead or not, unless its `incarnation`
+        is another. One round trip for each portion of what they held."""
         args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": to_ms(lease), "limit": limit}
         removed, again = dict[str, int](), 1
         while again:
@@ -379,26 +380,27 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return list(removed.items())
 
     def promote(self, limit: int = 80) -> tuple[int, float | None, float | None, float | None]:
-        """Move due jobs to their queues, up to `limit`, of those that are bound to something a quarter as many; returns how many, the seconds to the
-        next due one, those to the next waiting job whose ttl is over, and those to the next batch that is to be tended (None if there is none)."""
+        """Move due jobs to their queues, up to `limit`, or a quarter as many if they are related to others. Returns how many; the seconds to
+        the next due one; to the next waiting job whose ttl expires; and to the next batch that needs processing (each None if there is none)."""
         moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
         due, over, batch = map(_seconds, next_ms)
         return int(moved), due, over, batch
 
     def expire(self, limit: int = 80) -> tuple[int, float | None]:
-        """End waiting jobs whose ttl is over, as many as `promote` moves; returns how many, and the seconds to the next one (None: there is none)."""
+        """End waiting jobs whose ttl has expired, at most as many as `promote` moves. Returns how many, and the seconds to the next one (None
+        if there is none)."""
         ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit})
         return int(ended), _seconds(next_ms)
 
     def clean(self, limit: int = 200, names: int = 50, interval: float = 0) -> bool:
-        """Forget jobs whose time in a terminal set is over, or which are over its cap, and names of queues long empty; True if there are more.
-        A pass over all names begins when the last one began `interval` seconds ago, whoever that was."""
+        """Delete jobs whose time in a terminal set is over, or which exceed its cap, and names of queues long empty; True if there are more.
+        A pass over all names begins when the last one, by any process, began `interval` seconds ago."""
         keys = {"queues": self.keys.queues, "clean": self.keys.clean, "idle": self.keys.queues_idle}
         return bool(self._script("clean")(keys, {"limit": limit, "names": names, "interval_ms": to_ms(interval)})[2])
 
 
 def _seconds(ms: int) -> float | None:
-    """Of an instant to come; -1 if there is none."""
+    """Return milliseconds as seconds; None for -1, which means that there is none."""
     return None if ms < 0 else ms / 1000
 
 

@@ -1,4 +1,4 @@
-"""Arguments and answer of an enqueue, whichever client sends it: nothing here sends anything."""
+"""Encodes the arguments and decodes the reply of an enqueue, for any client: nothing here sends anything."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fusion.store.scripting.host import to_ms, to_texts
 
 
 class AcceptedInPart(str):
-    """The server's time of enqueueing, when there is more to say of some of the jobs."""
+    """The server's time of enqueueing, with further facts about some of the jobs."""
 
-    #: `discarded`: ids of those that were canceled at once, as their key had no slot. `met`: by id, of those whose unique key others had.
-    #: `deferred`: ids of those that wait for others.
+    #: `discarded`: ids of jobs canceled at once, as their key had no slot. `met`: by id, jobs whose unique key another job had. `deferred`:
+    #: ids of jobs that wait for others.
     __slots__ = ("deferred", "discarded", "met")
     discarded: frozenset[str]
     met: Mapping[str, Met]
@@ -34,8 +34,8 @@ class AcceptedInPart(str):
 def arguments(
     queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None, graph: str = ""
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
-    own; `graph`: `#`, the number of the call, a point, and the graph's token. Numbers as texts, as which they are sent."""
+    """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if given, replaces the jobs' own. `graph`:
+    `#`, the number of the call, a point, and the graph's token. Numbers are texts, as they are sent."""
     rest: list[Any] = []
     needs, tied, unique = schema.FIRST, "", ""
     for job in jobs:
@@ -44,7 +44,7 @@ def arguments(
             needs = COMPACT
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
-        if "ties" in job.fields:  # whoever knows the first layout alone would let too many of them run
+        if "ties" in job.fields:  # a process that knows only the first layout would run too many of them
             needs, tied = COMPACT, "k"
         elif "fair_key" in job.fields:
             needs = COMPACT
@@ -59,8 +59,8 @@ def arguments(
 
 
 def accepted(answer: Any, queue: str) -> str:
-    """Read the server's time of enqueueing from the answer. `AcceptedInPart` if there is more to say. Raises DuplicateJob, QueueFull,
-    UnknownDependency, GraphDropped, or what a batch is refused with."""
+    """Read the server's time of enqueueing from the reply. Returns `AcceptedInPart` if there are further facts. Raises DuplicateJob,
+    QueueFull, UnknownDependency, GraphDropped, or the error for a batch that takes no more."""
     if answer[0] != b"ok":
         raise _refusal(answer, queue)
     at = codec.text(answer[1])
@@ -94,22 +94,22 @@ def _met(row: Sequence[Any]) -> tuple[str, Met]:
 
 
 def in_part(at: str) -> AcceptedInPart | None:
-    """An answer of `enqueue` that has more to say than the time; None for most."""
+    """Return a reply of `enqueue` that has more than the time; None for most."""
     return at if type(at) is AcceptedInPart else None
 
 
 def met(at: str) -> Mapping[str, Met]:
-    """By id the jobs of such an answer whose unique key others had."""
+    """Return by id the jobs of such a reply whose unique key another job had."""
     return at.met if isinstance(at, AcceptedInPart) else {}
 
 
 def in_graph(at: str, met: Mapping[str, Met], deferred: Iterable[str]) -> AcceptedInPart:
-    """The answer of the last call of a graph, with what there is to say of all its jobs."""
+    """Return the reply of the last call of a graph, with the facts about all its jobs."""
     return AcceptedInPart(at, (), met, deferred)
 
 
 def waits(job: NewJob, at: str) -> bool:
-    """True if a job that was accepted `at` that time waits for its own: the script decided so, by the same clock."""
+    """Return True if a job that was accepted `at` that time waits for its own time: the script decided so, by the same clock."""
     if job.due is None:
         return job.delay is not None and to_ms(job.delay) > 0
     moment = from_iso(at)

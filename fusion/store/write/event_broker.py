@@ -15,7 +15,7 @@ from fusion.store.layout.keys import Keys
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.scripting.host import ScriptHost, to_ms
 
-#: Entries that one trim drops at most: some thousandths of a second of the server's time.
+#: Entries that one trim drops at most: takes some milliseconds of the server's time.
 _TRIMMED = 10_000
 
 
@@ -27,7 +27,7 @@ class StreamEntry(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The event that was delivered last: its place in the numbering, and when it happened, in ms since 1970."""
+    """The last delivered event: its place in the numbering, and when it happened, in ms since 1970."""
 
     epoch: str
     n: str
@@ -35,14 +35,14 @@ class Mark(NamedTuple):
 
 
 class EventBroker(ScriptHost):
-    """Sinks and relays of the event stream. Every method is safe to repeat, and one round trip unless it says otherwise. Reading hands an
-    entry to one relay; until that acknowledges it, or is dead, no other gets it."""
+    """Sinks and relays of the event stream. Every method is safe to repeat, and one round trip unless stated otherwise. Reading hands an
+    entry to one relay; no other gets it until that one acknowledges it or is dead."""
 
     def events_read(
         self, sink: str, relay: str, count: int, *, own: bool = False, dead: bool = False
     ) -> tuple[list[StreamEntry], str]:
-        """Hand out up to `count` entries for a sink, and the id of the last one handed out. `own`: first what this relay holds already; `dead`:
-        then what dead relays hold. Makes the sink's group at its first call, from the oldest entry on."""
+        """Hand out up to `count` entries for a sink, and the id of the last one handed out. `own`: start with entries that this relay holds
+        already; `dead`: then those that dead relays hold. The first call makes the sink's group, from the oldest entry on."""
         keys = {"events": self.keys.events, "sink": self.keys.sink(sink)}
         args = {"sink": sink, "relay": relay, "count": count, "own": int(own), "dead": int(dead)}
         rows, last = self._script("events_read")(keys, args)
@@ -51,8 +51,8 @@ class EventBroker(ScriptHost):
     def events_ack(
         self, sink: str, delivered: Sequence[str], parked: Sequence[tuple[str, str, str]], mark: Mark
     ) -> tuple[int, int]:
-        """Note that the sink has the entries `delivered`, and will never take the `parked` ones (id, why, document); returns how many of both are
-        news."""
+        """Record that the sink has the entries `delivered`, and will never take the `parked` ones (id, reason, document). Returns how many of
+        each are new."""
         keys = {"events": self.keys.events, "sink": self.keys.sink(sink), "parked": self.keys.parked(sink)}
         args = {**mark._asdict(), "sink": sink, "parked_max": defaults.PARKED_MAX, "n_ids": len(delivered)}
         rest = [*delivered, *(part for row in parked for part in row)]
@@ -67,8 +67,8 @@ class EventBroker(ScriptHost):
     def relay_beat(
         self, name: str, incarnation: str, lease: float, ttl: float, sinks: Sequence[str], backlog: int, fields: dict[str, Any]
     ) -> bool:
-        """Enter the list of relays, or give a sign of life; False if a live other has the name. `backlog`: events to keep for sinks, 0
-        for one that has none."""
+        """Register a relay, or renew its heartbeat; False if a live other has the name. `backlog`: events to keep for sinks, 0 for a relay
+        that has none."""
         pairs = codec.to_pairs(fields)
         args = {
             "name": name,
@@ -83,11 +83,11 @@ class EventBroker(ScriptHost):
         return bool(self._script("relay_beat")(keys, args, [*pairs, *sinks]) == b"ok")
 
     def relay_leave(self, name: str, incarnation: str) -> bool:
-        """Leave the list; False if another has the name by now."""
+        """Unregister a relay; False if another has the name by now."""
         return bool(self._script("relay_leave")(self._presence(name), {"name": name, "incarnation": incarnation}) == b"ok")
 
     def served(self, sinks: Sequence[str], within: float) -> bool:
-        """Check that a relay gave a sign of life for each of these sinks in the last so many seconds."""
+        """Return True if for each of these sinks a relay has reported in the last `within` seconds."""
         (seconds, micros), *beats = batch(
             self.connection, lambda pipe: (pipe.time(), [pipe.hget(self.keys.sink(sink), "served_ms") for sink in sinks])
         )
@@ -95,7 +95,7 @@ class EventBroker(ScriptHost):
         return all(now_ms - codec.number(beat) <= within * 1000 for beat in beats)
 
     def callbacks_served(self, within: float) -> bool:
-        """Check that no callback waits to be delivered, or a relay gave a sign of life in the last so many seconds: each has a courier."""
+        """Return True if no callback waits for delivery, or a relay has reported in the last `within` seconds: each has a courier."""
         if not self.connection.exists(self.keys.queue(CALLBACKS)):
             return True
         (seconds, micros), last = batch(
@@ -106,12 +106,12 @@ class EventBroker(ScriptHost):
     # -- what people change
 
     def unpark(self, sink: str, entries: Sequence[str]) -> int:
-        """Forget parked events that were delivered after all; returns how many there were."""
+        """Delete parked events that were delivered after all; returns how many there were."""
         return int(self.connection.xdel(self.keys.parked(sink), *entries)) if entries else 0
 
     def forget(self, sink: str) -> bool:
-        """Keep nothing for this sink any more, what is parked included; False if it was not known. After the last one the stream is
-        kept short again. Three round trips."""
+        """Keep nothing for this sink any more, including parked events; False if it was not known. Once no sink is left, the stream is kept
+        short again. Three round trips."""
         destroyed, deleted = batch(
             self.connection,
             lambda pipe: (

@@ -1,4 +1,4 @@
-"""The part of the Broker that writes down what was seen of jobs: statistics, which are no job's state."""
+"""The part of the Broker that writes statistics, which are not part of a job's state."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from fusion.store.layout.history import MOST_NAMES
 from fusion.store.scripting.host import ScriptHost, to_ms
 
-#: Of each queue ("queue", name) and function ("function", name): minutes ago, field, count. Of ("keyless", function) one row (0, "", count).
+#: For each queue ("queue", name) and function ("function", name): minutes ago, field, count. For ("keyless", function) one row (0, "",
+#: count).
 Series = Mapping[tuple[str, str], Sequence[tuple[int, str, int]]]
 
 
 class HistoryBroker(ScriptHost):
-    """Counts and times of what workers ran."""
+    """Counts and times of the jobs that workers ran."""
 
     def note_history(self, worker: str, number: int, series: Series) -> None:
-        """Add what a worker saw of queues and functions. `number`: of the call, from 1 on as long as the worker is
-        registered; a resend adds nothing."""
+        """Add a worker's counts for queues and functions. `number`: the number of the call, from 1 on while the worker is registered; a
+        resend adds nothing."""
         args = {"number": number, "most": MOST_NAMES, "n_series": len(series)}
         rest: list[object] = []
         for name, rows in series.items():
@@ -32,7 +33,7 @@ class HistoryBroker(ScriptHost):
         self._script("note_history")(keys, args, rest)
 
     def sample(self, interval: float, limit: int = 50) -> bool:
-        """Write down how many jobs wait in so many queues, and for how long the oldest has; True if there are more queues. A pass begins when
-        the last one began `interval` seconds ago."""
+        """Record for up to `limit` queues how many jobs wait, and how long the oldest has waited; True if there are more queues. A pass
+        begins when the last one began `interval` seconds ago."""
         keys = {"queues": self.keys.queues, "sample": self.keys.sample, "names": self.keys.history_names("queue")}
         return bool(self._script("sample")(keys, {"interval_ms": to_ms(interval), "limit": limit, "most": MOST_NAMES}))

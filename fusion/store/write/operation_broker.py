@@ -1,4 +1,4 @@
-"""The part of the Broker that deals with operations on everything a query matches."""
+"""The part of the Broker for operations on everything a query matches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.store.scripting.host import to_ms, to_texts
 from fusion.store.scripting.scripts import Script
 from fusion.store.write.trash_broker import TrashBroker
 
-#: Operations that run at a time, and those that have ended that are kept, for how long in seconds.
+#: Most operations that run at a time; most ended ones that are kept; for how many seconds these are kept.
 MOST_RUNNING, MOST_ENDED, KEPT = 100, 1000, 7 * 86400.0
 #: Jobs that one call of a script changes at most.
 PER_CALL = 10
@@ -24,8 +24,8 @@ _Call = tuple[Script, Mapping[str, str], Mapping[str, Any], Sequence[Any]]
 
 
 class Move(NamedTuple):
-    """A job that is to get another priority. `old`: its signature as it was read, empty for none; `new`: the one that it gets, or `!` and a
-    word, why it is refused."""
+    """A job that is to get another priority. `old`: its signature as it was read, empty for none. `new`: the signature that it gets, or `!`
+    and a word, the reason why it is refused."""
 
     id: str
     old: str = ""
@@ -33,12 +33,12 @@ class Move(NamedTuple):
 
 
 class OperationBroker(TrashBroker):
-    """Operations: their records, and what they do to jobs. The walk is `fusion.operations`'."""
+    """Operations: their records, and the changes that they make to jobs. `fusion.operations` does the walk."""
 
     # -- records
 
     def open_operation(self, operation: str, fields: Mapping[str, Any]) -> tuple[bool, str]:
-        """Bring an operation into being; True and its cut-off by the server's clock, or False and how many run, if no more may."""
+        """Create an operation. Returns True and its cut-off by the server's clock, or False and how many run, if no more may."""
         pairs = codec.to_pairs(fields)
         args = {
             "id": operation,
@@ -51,8 +51,8 @@ class OperationBroker(TrashBroker):
         return status == b"ok", codec.text(told) if isinstance(told, bytes) else str(told)
 
     def lease_operation(self, operation: str, carrier: str, lease: float) -> tuple[str, dict[str, str]]:
-        """Take an operation on for `lease` seconds, 0 to give it up: `running` and its fields; `busy` and its `carrier`; `missing`; or how it
-        ended."""
+        """Take an operation for `lease` seconds, 0 to give it up. Returns `running` and its fields; `busy` and its `carrier`; `missing`; or
+        how it ended."""
         keys = {"operation": self.keys.operation(operation)}
         status, *flat = to_texts(self._script("lease_operation")(keys, {"carrier": carrier, "lease_ms": to_ms(lease)}))
         if status == "busy":
@@ -62,8 +62,8 @@ class OperationBroker(TrashBroker):
     def advance_operation(
         self, operation: str, part: int, step: str, place: str, cursor: int, run_id: str, *, skipped: int = 0, over: bool = False
     ) -> str:
-        """Have the walk go on behind the part of this number, or end it: `ok`, `done`, `stale` (another was first, or it was canceled) or
-        `missing`. `step` names this call."""
+        """Let the walk continue behind the part of this number, or end it. Returns `ok`, `done`, `stale` (another was first, or it was
+        canceled) or `missing`. `step` identifies this call."""
         args = {
             "id": operation,
             "part": part,
@@ -77,27 +77,27 @@ class OperationBroker(TrashBroker):
         return codec.text(self._script("advance_operation")(self._record(operation), args))
 
     def cancel_operation(self, operation: str, by: str = "") -> str:
-        """Have an operation change no further job: `canceled`, `done` (it was over) or `missing`."""
+        """Stop an operation from changing further jobs: `canceled`, `done` (it was over) or `missing`."""
         return codec.text(self._script("cancel_operation")(self._record(operation), {"id": operation, "by": by}))
 
     def _record(self, operation: str) -> dict[str, str]:
         return {"operation": self.keys.operation(operation), "operations": self.keys.operations}
 
     def running_operations(self) -> list[str]:
-        """The operations that are to be carried on."""
+        """Return the operations that have not ended."""
         found: Any = self.connection.zrangebyscore(self.keys.operations, "+inf", "+inf")
         return to_texts(found)
 
     def run_id(self) -> str:
-        """Which server this is: another one, or this one started anew, has other cursors."""
+        """Return the id of this run of the server: another server, or this one restarted, has other cursors."""
         found: Any = self.connection.info("server")
         return str(found["run_id"])
 
     # -- what they do to jobs
 
     def reprioritise(self, moves: Sequence[Move], priority: int, operation: str = "") -> list[str]:
-        """Give waiting jobs another priority. An answer per job: `ok`, `missing`, `foreign`, `list` (its queue knows one priority only),
-        `altered` (its signature is another by now), a move's own word, `error: ...` (a broken key), or a status that does not wait."""
+        """Change the priority of waiting jobs. Returns an answer per job: `ok`, `missing`, `foreign`, `list` (its queue has one priority
+        only), `altered` (its signature has changed since), a move's own word, `error: ...` (a broken key), or a status that does not wait."""
         answers = list[str]()
         for first in range(0, len(moves), PER_CALL):
             answers += self._told([self._reprioritise(moves[first : first + PER_CALL], priority, operation)])
@@ -106,8 +106,8 @@ class OperationBroker(TrashBroker):
     def do_operation(
         self, operation: str, action: str, jobs: Sequence[str] | Sequence[Move], args: Mapping[str, str], nonce: str
     ) -> list[str]:
-        """Do to jobs what an operation is to do to them, in one round trip, each compared with its record and counted there. Answers as the
-        action's own script does; of an operation also `counted` (it had this job before), `late` (the job entered its state after the
+        """Apply an operation to jobs in one round trip; each job is compared with the operation's record and counted there. Answers are those
+        of the action's own script, and also `counted` (the operation had this job before), `late` (the job entered its state after the
         cut-off), `over` (the operation has ended), or the state that the job has instead."""
         calls = list[_Call]()
         if action in ("cancel", "stop"):
@@ -136,7 +136,7 @@ class OperationBroker(TrashBroker):
         return self._script("reprioritise"), {}, {"priority": priority, "operation": operation, "n_jobs": len(moves)}, rest
 
     def _told(self, calls: Sequence[_Call]) -> list[str]:
-        """The answers of calls that are sent together; of a server that forgot a script it is sent again."""
+        """Return the replies of calls that are sent together. If the server forgot a script, that is sent again."""
         if not calls:
             return []
         failpoint(calls[0][0].before)

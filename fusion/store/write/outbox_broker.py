@@ -1,4 +1,4 @@
-"""Batches of an outbox: rows of a database, accepted with the number under which the database has them, and never twice."""
+"""Batches of an outbox: rows of a database, accepted under the number that the database gave them, and never twice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fusion.store.write import enqueue_codec
 
 
 class OutboxBroker(ScriptHost):
-    """The part of the Broker that the forwarder of an outbox needs."""
+    """The part of the Broker for the forwarder of an outbox."""
 
     _layout: int
 
     def enqueue_rows(
         self, queue: str, jobs: Sequence[NewJob], batch: OutboxBatch, replicas: Replicas | None = None, room: Room | None = None
     ) -> Marked:
-        """Accept all of `jobs`, there may be none, and note the batch's number; or none of them, if a batch of this number was accepted
-        before, or the one before it was not. With the errors of `enqueue`, after which the number is not noted."""
+        """Accept all of `jobs`, maybe none, and record the batch's number. Accept none if a batch of this number was accepted before, or the
+        one before it was not. With the errors of `enqueue`, after which the number is not recorded."""
         replication = None if replicas is None else Replication(jobs, replicas, self.connection)
         while True:
             answer = self._enqueue_rows(queue, jobs, batch, room, replication)
@@ -51,7 +51,7 @@ class OutboxBroker(ScriptHost):
                 self._layout = error.version
 
     def outbox_marks(self, outbox: str) -> dict[str, Marked]:
-        """By queue what was accepted last of an outbox."""
+        """Return by queue the last batch of an outbox that was accepted."""
         found: Any = self.connection.hgetall(self.keys.outbox(outbox))
         return {codec.text(queue): _marked("done", codec.text(noted)) for queue, noted in found.items()}
 

@@ -1,4 +1,4 @@
-"""The part of the Broker that writes down how far running jobs are."""
+"""The part of the Broker that records the progress of running jobs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from fusion.store.layout.records import Report
 from fusion.store.scripting.host import ScriptHost, to_texts
 
-#: Reports that one call writes down.
+#: Reports that one call records.
 _REPORTS = 200
 
 
 class ReportBroker(ScriptHost):
-    """Progress and cursors, as long as the execution that tells them holds its job."""
+    """Progress and cursors, recorded only while the reporting execution holds its job."""
 
     def report(self, worker: str, reports: Sequence[Report]) -> list[str]:
-        """Write down what runs of this worker say. An answer per report: `ok`, `stale` when the execution does not hold the job, or
-        `error: ...` (a broken key)."""
+        """Record the reports of this worker's running jobs. Returns an answer per report: `ok`, `stale` if the execution does not hold the
+        job, or `error: ...` (a broken key)."""
         answers = list[str]()
         for first in range(0, max(1, len(reports)), _REPORTS):
             rest: list[object] = []

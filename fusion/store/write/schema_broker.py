@@ -1,4 +1,4 @@
-"""The one step from a layout of the data to the next."""
+"""Moves the data from one layout to the next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fusion.store.layout import codec, schema
 from fusion.store.layout.schema import Schema
 from fusion.store.scripting.host import ScriptHost
 
-#: What this code asks for.
+#: The layout that this code requires.
 THIS = Schema(schema.VERSION, schema.MIN_READER, schema.MIN_WRITER)
 
 
 class Older(NamedTuple):
-    """A process that is in its list and would be too old: `kind` is worker, scheduler or relay, `knows` the layout it knows."""
+    """A registered process that would be too old: `kind` is worker, scheduler or relay, `knows` the layout it knows."""
 
     kind: str
     name: str
@@ -21,16 +21,16 @@ class Older(NamedTuple):
 
 
 class SchemaBroker(ScriptHost):
-    """Reads the schema key and moves it. Nothing else ever does, but the first worker, scheduler or relay that finds none."""
+    """Reads and changes the schema key. Only the first worker, scheduler or relay that finds none writes it otherwise."""
 
     def stored(self) -> Schema:
-        """Read the key as it stands; without it, the layout of data from before there was one. Changes nothing."""
+        """Read the key; without it, return the layout of data from before the key existed. Changes nothing."""
         found: Any = self.connection.hgetall(self.keys.schema)
         return Schema.of(found)
 
     def schema_raise(self, by: str, to: Schema = THIS) -> list[Older]:
-        """Have the data be of this code's layout from now on, unless they are of a newer one. Returns the processes that would be too old: if
-        there are any, nothing was changed. SchemaMismatch if this process is too old itself."""
+        """Set the layout of the data to this code's, unless it is a newer one. Returns the processes that would be too old: if there are any,
+        nothing was changed. SchemaMismatch if this process is too old itself."""
         keys = {
             "schema": self.keys.schema,
             "workers": self.keys.workers,

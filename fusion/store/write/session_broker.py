@@ -1,4 +1,4 @@
-"""The sessions of people at the dashboard: who gave a token once goes on without it."""
+"""Sessions at the dashboard: a person signs in once with a token and stays signed in."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from fusion.store.layout.keys import Keys
 
 
 class SessionBroker:
-    """Opens, finds and closes sessions. Each is known by the hash of the secret that the browser holds. What its record says counts only with
-    the seal that is in it: whoever can write to Redis can write a record."""
+    """Opens, finds and closes sessions. Each is identified by the hash of the secret in the browser. A record counts only with a valid seal
+    in it, since anyone who can write to Redis can write a record."""
 
     def __init__(self, connection: Redis, prefix: str) -> None:
         self._connection, self._keys = connection, Keys(prefix)
 
     def key(self, digest: str) -> str:
-        """The key of a session, which its seal is about too."""
+        """Return the key of a session; its seal covers it, too."""
         return self._keys.session(digest)
 
     def open_session(self, digest: str, record: Mapping[str, str], seconds: int) -> None:
-        """Keep it for this time."""
+        """Store the session for `seconds`."""
         self._connection.set(self._keys.session(digest), json.dumps(dict(record)), ex=seconds)
 
     def find_session(self, digest: str) -> dict[str, str]:
-        """The record as it stands in Redis, whoever wrote it: texts by name. Nothing if it is over or never was."""
+        """Return the record stored in Redis, whoever wrote it: texts by name. Empty if the session is over or never existed."""
         try:
             found: Any = json.loads(self._connection.get(self._keys.session(digest)) or b"null")
         except (ValueError, RecursionError):
@@ -35,5 +35,5 @@ class SessionBroker:
         return {name: value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
     def close_session(self, digest: str) -> None:
-        """It is over."""
+        """Delete the session."""
         self._connection.delete(self._keys.session(digest))
