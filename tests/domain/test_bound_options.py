@@ -76,7 +76,7 @@ def test_wrong_options_are_named_and_nothing_is_written(conn: redis.Redis) -> No
         Queue("sms").options(ttl=0).enqueue(PATH)
     with pytest.raises(ValueError, match="has its time already"):
         Queue("sms").options(enqueue_in=5).enqueue_at(WHEN, PATH)
-    with pytest.raises(ValueError, match="durability= is of the call"):
+    with pytest.raises(ValueError, match="durability= belongs to the call"):
         Queue("sms").options(durability="replicated").prepare_data(PATH)
     assert conn.dbsize() == 0
 
