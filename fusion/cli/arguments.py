@@ -17,13 +17,13 @@ class FiniteRange(click.FloatRange):
     """`click.FloatRange` without nan, which is in every range, and inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error for nan and inf."""
+        """Return the number; a usage error for nan and inf."""
         found = float(super().convert(value, param, ctx))
         return found if math.isfinite(found) else self.fail(f"{value!r} is no number of seconds", param, ctx)
 
 
 def parse(arguments: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments. A usage error names the argument that can't be read."""
+    """Return the positional and keyword arguments. A usage error names an argument that can't be parsed."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for argument in arguments:
@@ -40,7 +40,7 @@ def parse(arguments: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _split(argument: str) -> tuple[str | None, str, str]:
-    """Key or None, kind (`:`, `%` or empty), the rest."""
+    """Split an argument into its key or None, its kind (`:`, `%` or empty) and the rest."""
     if argument[:1] in (":", "%"):
         return None, argument[0], argument[1:]
     key, equals, text = argument.partition("=")
@@ -56,7 +56,7 @@ def _split(argument: str) -> tuple[str | None, str, str]:
 
 
 def _content(text: str, where: str) -> str:
-    """The text itself, or for `@file` what is in the file."""
+    """Return the text itself, or for `@file` the content of the file."""
     if not text.startswith("@"):
         return text
     try:

@@ -26,8 +26,10 @@ SCHEMA = 1
     example="run_worker.py audit --since 2h\n  run_worker.py audit --who 'token:*' --action pause\n"
     "  run_worker.py audit --json | jq '.entries[] | select(.outcome == null)'"
 )
-@click.option("--since", callback=age, metavar="AGE", help="Only what was asked for since: 90s, 5m, 2h, 1d.")
-@click.option("--who", default="", metavar="NAME", help="Only by them: deploy@web1, token:billing; a wildcard will do.")
+@click.option("--since", callback=age, metavar="AGE", help="Only changes of this last time: 90s, 5m, 2h, 1d.")
+@click.option(
+    "--who", default="", metavar="NAME", help="Only changes by these callers: deploy@web1, token:billing; a wildcard will do."
+)
 @click.option("--action", default="", metavar="NAME", help="Only such changes: requeue, limit_set; a wildcard will do.")
 @click.option("--limit", type=click.IntRange(1, 20_000), default=50, show_default=True, help="That many at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -37,9 +39,9 @@ SCHEMA = 1
 def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_json: bool) -> None:
     """Show who changed what, the newest first.
 
-    Every command and every HTTP request that changes something stands here, but enqueues and /retryTask: the events of jobs tell those. It
-    is written before the change and after: OUTCOME is `no answer` while it is made, or if whoever made it was killed. The last 10,000 changes
-    are kept.
+    Every command and every HTTP request that changes something is listed, except enqueues and /retryTask, which are in the events of jobs. An
+    entry is written before the change, and its outcome after it. OUTCOME is `no answer` while the change goes on, or if its process was killed.
+    The last 10,000 changes are kept.
     """
     from fusion.store.access import audit_inspector_of
     from fusion.store.read.audit_inspector import AuditFilter
@@ -48,7 +50,7 @@ def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_j
     inspector = audit_inspector_of(cli.looking)
     found, missing = inspector.entries(AuditFilter(who, action, begin), limit), inspector.missing()
     if missing:
-        echo(f"{missing:,} entries are missing: somebody took them out of the audit, which keeps 20,000", err=True)
+        echo(f"{missing:,} entries are missing: they were removed from the audit, which keeps 20,000", err=True)
     if as_json:
         from fusion.views.audit import AuditView, ChangeView
 

@@ -1,4 +1,4 @@
-"""`batches` and `batch show | cancel`: batches, as operators see them."""
+"""The commands `batches` and `batch show | cancel`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.
     "batches", cls=Command, epilog="\b\nExamples:\n  run_worker.py batches\n  run_worker.py batches --json | jq .batches"
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the newest.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the newest.")
 @_JSON
 @shared_options
 def batches(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     """Show batches, the newest first.
 
-    OPEN members, jobs and batches, have not ended; OTHER ended otherwise than finished. STATUS: open (it takes more), running, success,
-    complete (over, and not all finished), canceled.
+    OPEN members, jobs and batches, have not ended; OTHER have ended without finishing. STATUS: open (it accepts more members), running,
+    success, complete (all ended, and some did not finish), canceled.
     """
     from fusion.store.access import batch_inspector_of
 
@@ -83,11 +83,11 @@ def batch_group() -> None:
 @batch_group.command("show", cls=Command, epilog="\b\nExample:\n  run_worker.py batch show 4f1d9c2ab86e4a20c3d1b7f5")
 @click.argument("batch_id", metavar="BATCH_ID")
 @click.option("--limit", type=click.IntRange(0, 10_000), default=20, show_default=True, help="That many members at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the first.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the first.")
 @_JSON
 @shared_options
 def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> None:
-    """Show a batch and its members, in the order in which they were added; a batch in it stands as #BATCH_ID."""
+    """Show a batch and its members, in the order in which they were added. A batch in it is shown as #BATCH_ID."""
     from fusion.store.access import batch_inspector_of
 
     inspector = batch_inspector_of(cli.looking)
@@ -121,7 +121,7 @@ def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> Non
 @shared_options
 @recorded("batch_cancel", of="batch_id")
 def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
-    """Let a batch take no more jobs and those that wait not run; those that run will not run again. Batches in it too."""
+    """Cancel a batch and the batches in it: no more jobs are accepted, waiting jobs are canceled, running ones are not retried."""
     from fusion.batch import Batch
 
     try:
@@ -138,5 +138,5 @@ def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
 
 
 def _unknown(batch_id: str) -> NoReturn:
-    echo(f"Error: there is no batch {batch_id}; `{prog()} batches` shows those there are", err=True)
+    echo(f"Error: there is no batch {batch_id}; `{prog()} batches` lists all", err=True)
     sys.exit(1)

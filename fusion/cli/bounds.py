@@ -1,4 +1,4 @@
-"""What bounds a queue, in words: a pause, how many jobs may wait in it, and how long; what keys hold back in it."""
+"""Sentences about what holds a queue back: a pause, its maximum length, and the limits of concurrency keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def was_paused(pause: Pause, at: datetime) -> str:
-    """The rest of a sentence about a pause that is over; empty if nothing is known of it."""
+    """Return the rest of a sentence about a pause that is over; empty if nothing is known about it."""
     told = _told("for", pause, at)
     return f"; it was paused{told}" if told else ""
 
 
 def remarks(queue: QueueInfo, at: datetime, program: str) -> list[str]:
-    """Sentences about the queue, if it is paused or full."""
+    """Return sentences about the queue, if it is paused or full."""
     found = []
     if queue.pause is not None:
         since = _told("since", queue.pause, at)
@@ -41,7 +41,7 @@ def remarks(queue: QueueInfo, at: datetime, program: str) -> list[str]:
 
 
 def of_keys(queues: Iterable[QueueInfo], others: Iterable[BlockedJobs], program: str) -> list[str]:
-    """A sentence about each queue in which jobs wait for a slot of their key; `others`: those that are blocked for another reason."""
+    """Return a sentence for each queue in which jobs wait for a slot of their key. `others`: jobs that are blocked for another reason."""
     counts = {queue.name: queue.blocked for queue in queues}
     for one in others:
         counts[one.queue] = counts.get(one.queue, 0) - one.count
@@ -53,7 +53,7 @@ def of_keys(queues: Iterable[QueueInfo], others: Iterable[BlockedJobs], program:
 
 
 def stuck(key: LimitInfo, program: str) -> str:
-    """Name the jobs that hold the slots of a key for which others wait in vain."""
+    """Return a sentence with the jobs that hold the slots of a stuck key."""
     name = key.limit.key
     shown = ", ".join(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders[:3])
     more = f" and {key.held - 3} more" if key.held > 3 else ""
@@ -64,7 +64,7 @@ def stuck(key: LimitInfo, program: str) -> str:
 
 
 def keyless(one: Keyless, at: datetime) -> str:
-    """Name a function whose jobs no limit bounds, though it declares one, and what to do."""
+    """Return a sentence about a function that declares a limit but whose jobs ran without it, with the fix."""
     ago = seconds(max(0.0, (at - one.at).total_seconds()))
     return (
         f"{one.count} {'job' if one.count == 1 else 'jobs'} of {one.function} ran without the concurrency key that its @job declares,"
@@ -73,7 +73,7 @@ def keyless(one: Keyless, at: datetime) -> str:
 
 
 def raised(errors: CallbackErrors, at: datetime) -> str:
-    """Of Python callbacks that raised, where to look."""
+    """Return a sentence about Python callbacks that raised, with the place to look."""
     age = None if errors.at is None else max(0.0, (at - errors.at).total_seconds())
     when = "" if age is None else f" {seconds(age)} ago"
     return (
@@ -83,7 +83,7 @@ def raised(errors: CallbackErrors, at: datetime) -> str:
 
 
 def verdict(found: Verdict, program: str) -> str:
-    """The verdict with its first cause and what mends that, in a line."""
+    """Return the verdict with its first cause and the fix, in one line."""
     colour = {"healthy": "green", "strained": "yellow", "unhealthy": "red"}[found.word]
     if not found.causes:
         return styled(found.sentence(), fg=colour)
@@ -96,7 +96,7 @@ def verdict(found: Verdict, program: str) -> str:
 
 
 def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, program: str) -> list[str]:
-    """A sentence about each sink that is behind or in trouble, and about callbacks."""
+    """Return a sentence about each sink that is behind or fails, and one about callbacks."""
     lines = []
     for one in sinks:
         if one.failing_since is not None or one.parked or one.dropped or one.behind:
@@ -106,7 +106,7 @@ def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, prog
             bad = one.failing_since is not None or one.dropped or one.parked
             lines.append(styled(f"{said}; to see more: {program} events stats", fg="red" if bad else None))
     if callbacks is not None and (callbacks.waiting or callbacks.gone or callbacks.refused or callbacks.dropped):
-        more = f", {callbacks.gone} endpoints want none any more" * bool(callbacks.gone)
+        more = f", {callbacks.gone} endpoints accept no more" * bool(callbacks.gone)
         more += f", {callbacks.refused + callbacks.dropped} were not accepted" * bool(callbacks.refused or callbacks.dropped)
         told = f"{callbacks.waiting} callbacks wait to be delivered{more}; to see more: {program} callbacks list"
         lines.append(styled(told, fg="yellow" if more else None))
@@ -114,6 +114,6 @@ def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, prog
 
 
 def _told(word: str, pause: Pause, at: datetime) -> str:
-    """Like ` since 3 min by deploy@web1: the provider is down`."""
+    """Return the pause in words, like ` since 3 min by deploy@web1: the provider is down`."""
     time = "" if pause.since is None else f" {word} {seconds((at - pause.since).total_seconds())}"
     return time + (f" by {pause.by}" if pause.by else "") + (f": {pause.reason}" if pause.reason else "")

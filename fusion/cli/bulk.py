@@ -1,4 +1,4 @@
-"""`--query`: one thing done to every job that a query matches. The command carries the operation on itself, and others do when it is gone."""
+"""`--query`: start an operation on every job that a query matches. The command runs it itself; if it ends early, workers go on with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fusion.operations.record import Operation
 
 SCHEMA = 1
-#: Seconds of work between two looks at how far it is, and seconds to wait while another carries it on.
+#: Seconds of work between two updates of the progress, and seconds to wait while another process runs it.
 _STEP, _WAIT = 0.25, 0.3
 #: Exit code after Ctrl-C.
 _INTERRUPTED = 130
@@ -33,24 +33,24 @@ _INTERRUPTED = 130
 _OPTIONS = (
     click.option("--query", metavar="QUERY", help="All jobs that match: 'state:failed error:Timeout older:2h'."),
     click.option("-y", "--yes", is_flag=True, help="With --query: don't ask; needed where there is no terminal."),
-    click.option("--detach", is_flag=True, help="With --query: leave it to workers and schedulers, and end at once."),
+    click.option("--detach", is_flag=True, help="With --query: let workers and schedulers run it, and end at once."),
 )
 
 
 def query_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --query --yes --detach."""
+    """Add --query --yes --detach."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def check(query: str | None, *others: object, yes: bool = False, detach: bool = False) -> bool:
-    """True if a query was given; a usage error if something else that chooses was too, or what goes with a query alone was given without."""
+    """Return True if a query was given. A usage error if other options that select jobs were given too, or --yes or --detach without a query."""
     if query is None and (yes or detach):
         raise click.UsageError("--yes and --detach go with --query")
     if query is not None and any(others):
         raise click.UsageError(
-            "--query says by itself which jobs: put the rest into it, as queue:sms error:Timeout older:2h id:a,b"
+            "--query alone selects the jobs: add the other conditions to it, like queue:sms error:Timeout older:2h id:a,b"
         )
     return query is not None
 
@@ -68,7 +68,7 @@ def operate(
     priority: str | None = None,
     purge: bool = False,
 ) -> None:
-    """Say what it comes to, ask, begin it, and carry it on."""
+    """Show what the operation would change, ask for confirmation, start it and run it."""
     from fusion.operations import desk
     from fusion.operations.impact import measure
     from fusion.operations.plan import Plan
@@ -110,14 +110,14 @@ def operate(
 
 
 def who() -> str:
-    """Whoever calls, as records name them."""
+    """Return the caller's name for records."""
     from fusion.store.layout.pauses import this_user
 
     return this_user()
 
 
 def follow(cli: Cli, operation: str, as_json: bool) -> None:
-    """Carry an operation on to its end, or watch who does. Ctrl-C leaves it to others."""
+    """Run an operation to its end, or watch another process run it. After Ctrl-C, workers and schedulers run it."""
     from fusion.operations import desk
     from fusion.operations.carrier import Carrier
 
@@ -152,7 +152,7 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
 
 
 def _leave(cli: Cli, operation: str, as_json: bool) -> NoReturn:
-    """Print what happens to it after Ctrl-C, or its result if it is over."""
+    """Print what happens to the operation after Ctrl-C, or its result if it has ended."""
     from fusion.operations import desk
 
     found = desk.find(cli.connection, operation)
@@ -189,7 +189,7 @@ def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
 
 
 def echo_operation(cli: Cli, found: Operation | None) -> None:
-    """Print an operation as JSON; null for none."""
+    """Print an operation as JSON; null if there is none."""
     from fusion.views.base import to_json
     from fusion.views.operation import views_of
 
@@ -198,7 +198,7 @@ def echo_operation(cli: Cli, found: Operation | None) -> None:
 
 
 def finish(cli: Cli, found: Operation, as_json: bool) -> None:
-    """Print its result, and write it to the audit. Exit code 1 if it was canceled, or a job was refused."""
+    """Print the result and write it to the audit. Exit code 1 if the operation was canceled, or a job was refused."""
     cli.changed(found.done)
     if as_json:
         echo_operation(cli, found)
@@ -212,7 +212,7 @@ def finish(cli: Cli, found: Operation, as_json: bool) -> None:
 
 
 def reasons(found: Operation) -> list[str]:
-    """Why jobs were skipped or refused, a line each."""
+    """Return why jobs were skipped or refused, one line for each reason."""
     from fusion.operations.actions import WHY
 
     lines = []
@@ -241,7 +241,7 @@ def _tell_what_would_be(plan: Plan, impact: Impact, as_json: bool, err: bool = F
 
 @contextmanager
 def _progress(found: Operation | None) -> Iterator[Callable[[Operation | None], None]]:
-    """A bar on stderr where somebody watches."""
+    """Show a progress bar on stderr if that is a terminal."""
     if found is None or not found.total or not sys.stderr.isatty():
         yield lambda now: None
         return

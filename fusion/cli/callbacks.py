@@ -1,4 +1,4 @@
-"""`callbacks`: what was and is to be told to URLs, and another try of what was not delivered."""
+"""`callbacks`: deliveries of callbacks to URLs, and retries of failed ones."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _COLOURS = {"waiting": None, "retrying": "yellow", "failed": "red", "delivered":
 
 @click.group(cls=Group, name="callbacks")
 def callbacks_group() -> None:
-    """Show what is told to URLs when jobs end; try again what was not delivered.
+    """Show callbacks to URLs when jobs end; retry those that failed.
 
-    A delivery is tried for three days. Any relay makes them: every worker starts one when it is needed and there is none.
+    A delivery is tried for three days. Relays deliver: a worker starts one if there is a callback and no relay.
     """
 
 
@@ -63,10 +63,10 @@ def _inspector(cli: Cli) -> CallbackInspector:
 @shared_options
 @watchable
 def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
-    """Show deliveries: of which job, where to, how often tried, with what answer.
+    """Show deliveries: their jobs, hosts, number of tries and last answers.
 
-    What comes next is first, of those that have ended the last. Of a URL only the host is shown: the rest may hold a token. Delivered ones
-    are kept for a day, failed ones for a week.
+    Open ones come first by their next try; ended ones by their end, the newest first. Only the host of a URL is shown, because the rest may hold
+    a token. Delivered ones are kept for a day, failed ones for a week.
     """
     from fusion.store.read.callback_inspector import CallbackInspector
 
@@ -120,10 +120,10 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, re
         lines.append(f"To send failed ones again: {prog()} callbacks retry --all, or their ids")
     if gone:
         lines.append(
-            f"{gone} endpoints answered 410 and get none any more; to send to one again: {prog()} callbacks retry --to URL"
+            f"{gone} endpoints answered 410 and get no more callbacks; to send to one again: {prog()} callbacks retry --to URL"
         )
     if refused:
-        lines.append(styled(f"{refused} were not accepted, as {defaults.CALLBACKS_MAX:,} waited", fg="red"))
+        lines.append(styled(f"{refused} were refused, as {defaults.CALLBACKS_MAX:,} waited", fg="red"))
     if dropped:
         lines.append(styled(f"{dropped} could not be accepted, as a key of the queue _callbacks is broken", fg="red"))
     return lines
@@ -136,15 +136,17 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, re
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="All that have failed.")
 @click.option(
-    "--to", metavar="URL", help="All to this URL, or to that of the callback with this id; later ones too if it had answered 410."
+    "--to",
+    metavar="URL",
+    help="All to this URL, or to that of the callback with this id; after a 410, it also gets future ones again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
 @recorded("callbacks_retry", of="ids", says=("everything", "to"))
 def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | None, as_json: bool) -> None:
-    """Deliver again what has failed, under the same id.
+    """Retry failed deliveries under the same id.
 
-    One that waits for its next try is tried now. Exit code 1 if one could not be.
+    One that waits for its next try is tried now. Exit code 1 if one could not be retried.
     """
     if bool(ids) + everything + (to is not None) != 1:
         raise click.UsageError("give ids, --all or --to; one of them (`callbacks list` shows the ids)")

@@ -1,4 +1,4 @@
-"""`cancel` and `stop`: jobs by their ids, or by what they have in common."""
+"""`cancel` and `stop`: jobs by their ids, or by common properties."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from fusion.jobs.live import LiveJob
 
 SCHEMA = 1
-#: Exit code for a job that runs: what it does goes on, for now.
+#: Exit code if a job still runs.
 STILL_RUNNING = 3
-#: Jobs that a dry run lists for people, and lines for those that run.
+#: Jobs that a dry run lists for people, and lines for running jobs, at most.
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class _Verb:
-    """What is done to jobs. `one`: does it to one by its id. `done`: its answer for one that waited. `running`: what becomes of one that runs;
-    `told`, `would`: of all those, after their number."""
+    """The command's action. `one` does it to one job by its id. `done`: the word for a job that waited. `running`: the sentence about a running
+    job; `told`, `would`: the words after the number of running jobs, in a real and in a dry run."""
 
     name: str
     done: str
@@ -64,7 +64,7 @@ STOP = _Verb(
 
 @dataclass
 class _Answers:
-    """The outcome for each job. `refused`: why not, by id."""
+    """The outcome for each job. `refused`: the reasons by id."""
 
     verb: _Verb
     done: int = 0
@@ -90,16 +90,19 @@ _CHOICE = (
     click.option("--fair-key", metavar="KEY", help="All with this fair key."),
     click.option("--function", metavar="NAME", help="All calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'."),
     click.option(
-        "--older-than", callback=age, metavar="AGE", help="Of these, or of all, those enqueued longer ago: 90s, 5m, 2h, 1d."
+        "--older-than",
+        callback=age,
+        metavar="AGE",
+        help="Only those enqueued longer ago, alone or with other options: 90s, 5m, 2h, 1d.",
     ),
-    click.option("--newer-than", callback=age, metavar="AGE", help="Those enqueued since."),
+    click.option("--newer-than", callback=age, metavar="AGE", help="Only those enqueued since."),
     click.option("--dry-run", is_flag=True, help="Only say how many, and which."),
     click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts."),
 )
 
 
 def _chosen(function: Callable[..., None]) -> Callable[..., None]:
-    """The ids and options by which people choose among jobs that have not ended."""
+    """Add the ids and options that select jobs which have not ended."""
     for one in reversed(_CHOICE):
         function = one(function)
     return bulk.query_options(function)
@@ -113,11 +116,11 @@ def _chosen(function: Callable[..., None]) -> Callable[..., None]:
 @shared_options
 @recorded("cancel", jobs="job_ids", says=_SAYS)
 def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Let jobs not run, or not run again.
+    """Cancel jobs, so that they do not run, or not run again.
 
-    One that waits, for its turn, a time or its key's limit, is canceled. One that runs goes on and will not be tried again. Of several
-    options a job must fit all; what is enqueued meanwhile is left alone, and Ctrl-C leaves whole jobs canceled. Exit code 1 if a job that
-    was named has ended otherwise or does not exist, else 3 if one runs on.
+    A job that waits, for its turn, a time or its key's limit, is canceled. A running job goes on and is not retried. A job must match all given
+    options. Jobs that are enqueued meanwhile are left alone; after Ctrl-C each job is either canceled or untouched. Exit code 1 if a named job
+    has ended in another way or does not exist, else 3 if one runs on.
     """
     _do(CANCEL, cli, job_ids, dry_run, as_json, given)
 
@@ -130,11 +133,11 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **g
 @shared_options
 @recorded("stop", jobs="job_ids", says=_SAYS)
 def stop(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
-    """End jobs, those that run included.
+    """Stop jobs, running ones included.
 
-    One that waits, for its turn, a time or its key's limit, is stopped. The worker of one that runs is told: its task gets JobStopped, and
-    is killed if it still runs after the worker's timeout_grace. Of several options a job must fit all; what is enqueued meanwhile is left
-    alone. Exit code 1 if a job that was named has ended otherwise or does not exist, else 3 if one runs and was told.
+    A job that waits, for its turn, a time or its key's limit, is stopped. The worker of a running job is ordered to stop it: the task gets
+    JobStopped, and is killed if it still runs after the worker's timeout_grace. A job must match all given options. Jobs that are enqueued
+    meanwhile are left alone. Exit code 1 if a named job has ended in another way or does not exist, else 3 if one still runs.
     """
     _do(STOP, cli, job_ids, dry_run, as_json, given)
 
@@ -148,11 +151,11 @@ def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json:
         return None
     if bool(job_ids) == narrow:
         raise click.UsageError(
-            "give job ids, or say which jobs by --queue, --key, --fair-key, --function, --older-than, --newer-than, or by --query"
+            "give job ids, or select jobs by --queue, --key, --fair-key, --function, --older-than, --newer-than, or by --query"
         )
     if not narrow:
         if dry_run:
-            raise click.UsageError("--dry-run goes with the options that choose, not with ids")
+            raise click.UsageError("--dry-run goes with the options that select jobs, not with ids")
         return _finish(cli, _of_ids(verb, cli, job_ids), as_json)
     if given["queue"] is not None:
         names.check(given["queue"], patterns=True)
@@ -200,7 +203,7 @@ def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str]) -> _Answers:
 
 
 def _of_found(verb: _Verb, cli: Cli, found: Iterable[LiveJob]) -> _Answers:
-    """Of jobs that were found a moment ago: one that has ended, or is gone, since then is what was asked for."""
+    """Apply it to jobs that were just found. A job that has ended since then, or is gone, counts as done."""
     answers = _Answers(verb)
     for job in found:
         answer = verb.one(cli, job.id)

@@ -1,4 +1,4 @@
-"""What a shell offers for a queue, a job or a worker while it is typed: a short look at Redis, and nothing if that is away."""
+"""Shell completion of queues, jobs and workers from Redis; nothing is offered if Redis does not answer."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import click
 if TYPE_CHECKING:
     from fusion.store.read.glance import Glance
 
-#: Seconds that Redis gets: whoever typed is waiting. What has not come by then is not offered.
+#: Seconds to wait for Redis, because the user is waiting too. What arrives later is not offered.
 BUDGET = 0.2
-#: What is offered at most.
+#: Most candidates that are offered.
 _OFFERED = 200
-#: Shells put what they are offered into the line as it is; a name with anything else could be a command of its own.
+#: Shells insert candidates unquoted, so a name with other characters could run a command.
 _SAFE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 Look = Callable[["Glance"], list[str]]
 
 
 class _Candidates(type(click.STRING)):  # type: ignore[misc]
-    """A text of which Redis knows some that are likely to be meant."""
+    """A text for which Redis knows likely values."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """What begins with `incomplete`; behind a comma, with what follows it."""
+        """Return the candidates that begin with `incomplete`, or with its part after the last comma."""
         from click.shell_completion import CompletionItem
 
         before, comma, begun = incomplete.rpartition(",")
@@ -42,10 +42,10 @@ class _Candidates(type(click.STRING)):  # type: ignore[misc]
 
 
 def ask(ctx: click.Context, look: Look) -> list[str]:
-    """What `look` finds in the Redis that the line names, within the budget; else nothing, and nothing is said."""
+    """Return what `look` finds, within the budget, in the Redis that the command line names. Empty, without any message, if it fails."""
     found: list[str] = []
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere), suppress(BaseException):
-        # What a -c module prints would be taken for a candidate.
+        # Output of a -c module would be taken for candidates.
         from fusion.cli.context import Cli
         from fusion.store.access import glance_of
         from fusion.store.client.connections import connect
@@ -59,7 +59,7 @@ def ask(ctx: click.Context, look: Look) -> list[str]:
             with suppress(Exception):
                 found.extend(look(glance_of(connect(settings))))
 
-        # A name that is looked up, and retries, have no timeout that a client could be told.
+        # The client has no timeout for DNS lookups and retries.
         thread = Thread(target=work, daemon=True)
         thread.start()
         thread.join(BUDGET)
@@ -73,10 +73,10 @@ WORKER = _Candidates(lambda glance: glance.workers())
 
 
 class _Terms(type(click.STRING)):  # type: ignore[misc]
-    """A term of a query: its field, and the values that are few or that Redis knows."""
+    """A term of a query. Offers fields, and the values of fields that have few values or whose values Redis knows."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """What begins with `incomplete`; behind a comma, with what stands before it."""
+        """Return the candidates that begin with `incomplete`; after a comma, with the values before it."""
         from click.shell_completion import CompletionItem
 
         from fusion.kernel.states import STATES
@@ -97,7 +97,7 @@ class _Terms(type(click.STRING)):  # type: ignore[misc]
 
 
 QUERY = _Terms()
-#: Parameter of a command -> what may stand there.
+#: Parameter of a command -> its candidates.
 BY_NAME: dict[str, Any] = {
     **dict.fromkeys(("queue", "queues", "customq"), QUEUE),
     **dict.fromkeys(("job_id", "job_ids", "depends_on"), JOB),
@@ -107,7 +107,7 @@ BY_NAME: dict[str, Any] = {
 
 
 def attach(command: click.Command) -> None:
-    """Let the command's parameters offer what they stand for, by their names."""
+    """Give the command's parameters completion by their names."""
     for param in command.params:
         if param.type is click.STRING and (kind := BY_NAME.get(str(param.name))):
             param.type = kind

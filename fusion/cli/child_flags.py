@@ -1,4 +1,4 @@
-"""The flags that a process hands to those it starts with the same command line."""
+"""The flags that a process passes to child processes with the same command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.sidecar import SWITCH
 
 
 def as_typed(context: click.Context, command: click.Command, without: Collection[str]) -> list[str]:
-    """The command line again, as far as `command` knows it, less what is not for it, and less --url: see `hand_on_url`."""
+    """Return the command line again: the flags that `command` has, without those in `without` and without --url (see `hand_on_url`)."""
     typed: list[str] = []
     queues: list[str] = []
     for param in command.params:
@@ -32,18 +32,18 @@ def as_typed(context: click.Context, command: click.Command, without: Collection
 
 
 def hand_on_url(url: str | None) -> None:
-    """Let the children find the Redis that --url named in their environment: it may hold a password, and everybody sees command lines."""
+    """Pass the Redis of --url to the children in their environment. It may contain a password, and command lines are visible to all users."""
     if url:
         os.environ["FUSION_REDIS_URL"] = url
 
 
 def without_embedded_worker() -> None:
-    """Let applications that task modules or jobs import start no worker of their own: they are inside of one."""
+    """Keep applications that task modules or jobs import from starting a worker of their own, since they run inside a worker."""
     os.environ[SWITCH] = "0"
 
 
 def program() -> list[str]:
-    """The program to start, so that `ps` shows the children as their parent was started."""
+    """Return the program to start, so that `ps` shows the children under the parent's program name."""
     script = sys.argv[0]
     if os.path.basename(script) == "__main__.py" or not os.path.isfile(script):
         return [sys.executable, "-m", "fusion"]

@@ -15,10 +15,10 @@ from fusion.cli.output import echo
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete what is typed.
+    """Print the script for shell completion.
 
-    Commands and flags; queues, jobs and workers out of the Redis that the line or the environment names: of jobs the newest that failed, run or
-    wait next. Redis gets 0.2 seconds; if it is away, nothing is offered and nothing said. Bash 4.4 or newer.
+    It completes commands and flags, and queues, jobs and workers from the Redis that the line or the environment names: of jobs the newest that
+    failed, run or wait next. If Redis does not answer within 0.2 seconds, nothing is offered, without a message. Needs Bash 4.4 or newer.
 
     \b
     eval "$(fusion completion bash)"       # in ~/.bashrc
@@ -32,7 +32,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     root = ctx.find_root()
     name = root.info_name or "fusion"
     name = "fusion" if name.startswith("python") else name
-    # As click names it, where it looks for it.
+    # The variable that click itself uses.
     variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
-    # Its own `source` of bash starts a bash to ask how old that is.
+    # click's own `source` for bash starts a bash to read its version.
     echo(ShellComplete.source(kind(root.command, {}, name, variable)))

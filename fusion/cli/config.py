@@ -1,4 +1,4 @@
-"""`config show`: the settings that a process started here would have, and where each of them comes from."""
+"""`config show`: the settings of a process that is started here, and where each comes from."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def config_group() -> None:
     "  run_worker.py config show redis_url lease --json",
 )
 @click.argument("names", nargs=-1, metavar="[SETTING]...")
-@click.option("--given", is_flag=True, help="Only those that are not at their default.")
+@click.option("--given", is_flag=True, help="Only those that differ from their default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
 def show(cli: Cli, names: tuple[str, ...], given: bool, as_json: bool) -> None:
     """Show the settings that a worker started here would have.
 
-    FROM: the default; the -c module, with the name that stands there; the environment, with the variable, which may be one of RQ's; a flag.
-    The last of these that names a setting wins. Secrets are masked. Redis is not asked: what is set there for queues and
-    keys is shown by `queue show` and `limit list`.
+    FROM: the default; the -c module, with the name used there; the environment, with the variable, which may be one of RQ's; a flag. The last
+    of these that has the setting wins. Secrets are masked. Redis is not read: `queue show` and `limit list` show what is set there for
+    queues and keys.
     """
     settings = cli.settings
     known = settings.masked()
@@ -61,7 +61,7 @@ def show(cli: Cli, names: tuple[str, ...], given: bool, as_json: bool) -> None:
 
 
 def _known(name: str, known: Mapping[str, Any]) -> str:
-    """A setting as typed: also as its variable is written."""
+    """Return the setting of a typed name, which may also be that of its environment variable."""
     found = name.lower().removeprefix("fusion_").replace("-", "_")
     if found in known:
         return found
@@ -89,7 +89,7 @@ def _block(title: str, group: Any, settings: Settings, picked: Mapping[str, Any]
 
 
 def _text(value: Any) -> str:
-    """A value as one would write it into the environment."""
+    """Return a value as it would be written in the environment."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
 
 def _document(settings: Settings, name: str, value: Any) -> dict[str, Any]:
     origin = settings.origin_of(name)
-    # A module's dicts may hold anything: what JSON lacks is named by its kind, not by a text of its own that may tell a secret.
+    # A module's dicts may hold anything. A value that JSON lacks is shown by its type, because its repr may contain a secret.
     plain = json.loads(json.dumps(value, default=_kind, skipkeys=True))
     return {"value": plain, "origin": origin.partition(" ")[0], "from": origin}
 

@@ -1,4 +1,4 @@
-"""Shared by all commands: settings, its connection, and how errors are told. Redis is imported on use."""
+"""Shared by all commands: settings, the connection, and error messages. Redis is imported on use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fusion.store.write.broker import Broker
 
 _META = "fusion.cli"
-#: Flags whose setting has another name: messages must say what was typed.
+#: Flags whose setting has another name: messages must name the typed flag.
 _SPELLED = {
     "flag --redis-url": "flag --url",
     "flag --result-ttl": "flag --results-ttl",
@@ -47,26 +47,26 @@ class Cli:
         utc: bool = False,
     ) -> None:
         self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
-        #: Times are to be told in UTC (`fusion.cli.times`).
+        #: Show times in UTC (`fusion.cli.times`).
         self.utc = utc
-        #: Told of the connection as soon as there is one: the audit's (`fusion.cli.recorded`).
+        #: Called with the connection once it is made, for the audit (`fusion.cli.recorded`).
         self.on_connect: Callable[[Redis], None] | None = None
-        #: The audit's entry of a command that changes something, from then on.
+        #: The audit entry of a command that changes something, once the connection is made.
         self.entry: AuditedChange | None = None
         self._settings: Settings | None = None
         self._told = False
-        # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
+        # At the end, like RQ: modules in the current directory must not shadow installed ones.
         for entry in map(os.path.abspath, path):
             if entry not in sys.path:
                 sys.path.append(entry)
 
     @property
     def settings(self) -> Settings:
-        """The settings that `load` last made, loaded without more flags if it has not been called."""
+        """The settings that `load` last made; loaded without further flags if it was not called."""
         return self._settings or self.load()
 
     def load(self, **flags: Any) -> Settings:
-        """The settings with `flags` on top, made those of this process.
+        """Load the settings with these flags, and make them the settings of this process.
 
         A wrong flag is a usage error; a wrong module or variable is a ConfigurationError.
         """
@@ -84,7 +84,7 @@ class Cli:
         return settings
 
     def config_files(self) -> list[str]:
-        """The file of the -c module that was loaded, if there is one."""
+        """Return the file of the loaded -c module, if there is one."""
         name = self.config or os.environ.get("FUSION_CONFIG") or os.environ.get("RQ_CONFIG")
         found = (sys.modules.get(name) or sys.modules.get(f"wrappers.{name}")) if name else None
         path = getattr(found, "__file__", None)
@@ -92,7 +92,7 @@ class Cli:
 
     @cached_property
     def connection(self) -> Redis:
-        """A client of the Redis that was chosen; made on first use, closed when the command ends."""
+        """A client of the chosen Redis; made on first use, closed when the command ends."""
         from fusion.store.client.connections import connect, push_connection
 
         connection = connect(self.settings)
@@ -103,7 +103,7 @@ class Cli:
         return connection
 
     def changed(self, count: int) -> None:
-        """Have the audit tell that so many were changed."""
+        """Note in the audit entry how many things were changed."""
         if self.entry:
             self.entry.changed(count)
 
@@ -115,22 +115,22 @@ class Cli:
 
     @property
     def looking(self) -> Redis:
-        """The connection for what is only shown: a key of a wrong type hides nothing but itself."""
+        """The connection for commands that only show: a key of a wrong type reads as empty instead of raising an error."""
         return self._looking[0]
 
     def broken(self) -> list[str]:
-        """A sentence for each such key that was met; for a command that tells them in its own way."""
+        """Return a sentence for each key of a wrong type that was met, for a command that prints them itself."""
         self._told = True
         return self._broken()
 
     def _broken(self) -> list[str]:
         from fusion.store.read.tolerant import in_words
 
-        advice = "what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
+        advice = "its content is not shown. Find out what else writes to this Redis, and rename or delete the key"
         return [f"{sentence}: {advice}" for sentence in in_words(self._looking[1])]
 
     def tell_broken(self) -> None:
-        """Also at the end of every command: exit code 1 if something could not be shown."""
+        """Print these sentences and end with exit code 1, if there are any. Also called at the end of every command."""
         if self._told or "_looking" not in vars(self) or not (lines := self._broken()):
             return
         for line in lines:
@@ -165,10 +165,10 @@ class Cli:
 
 
 def explain(error: BaseException) -> str | None:
-    """One line for a person; None if the error is nothing a person could have caused, that is a bug to be shown whole."""
+    """Return one line about an error for a person; None for a bug, whose traceback is shown."""
     if isinstance(error, FusionError):
         text = _spelled(str(error))
-        return shown(text, len(text))  # it may quote what is in Redis: a line end there would begin a line of its own
+        return shown(text, len(text))  # the error may quote data of Redis, in which a line end would start a new line
     if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
         return None
     from fusion.store.client.connections import one_line
@@ -177,7 +177,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def _where() -> str | None:
-    """The Redis that an error is about, found without asking any."""
+    """Return the Redis that an error concerns, without connecting to it."""
     from fusion.settings import get_settings
     from fusion.store.client.connections import url_of
 
@@ -195,14 +195,14 @@ def _spelled(text: str) -> str:
 
 
 def current() -> Cli | None:
-    """The running command's Cli, if it has come that far."""
+    """Return the running command's Cli; None before there is one."""
     context = click.get_current_context(silent=True)
     found = context.meta.get(_META) if context else None
     return found if isinstance(found, Cli) else None
 
 
 def prog() -> str:
-    """The name under which the user called us: `run_worker.py`, `fusion`, or that of a program that has our commands."""
+    """Return the name of the called program: `run_worker.py`, `fusion`, or that of a program that includes our commands."""
     context = click.get_current_context(silent=True)
     return (context and context.find_root().info_name) or program.name()
 
@@ -216,12 +216,12 @@ _SHARED = (
     click.option(
         "-P", "--path", metavar="DIR", multiple=True, default=(".",), help="Where to import from; repeatable  [default: .]"
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Say more; show an error's traceback."),
+    click.option("-v", "--verbose", is_flag=True, help="Print more; show an error's traceback."),
 )
 
 
 def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds -u -c --prefix -P -v, and passes the command a Cli in their place."""
+    """Add -u -c --prefix -P -v; the command gets a Cli in their place."""
 
     def command(**given: Any) -> Any:
         shared = {name: given.pop(name) for name in ("url", "config", "prefix", "path", "verbose")}
@@ -238,8 +238,8 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirmed(question: str, yes: bool, *, undone: bool = False) -> bool:
-    """True if it is to be done: `--yes` was given, or a person says so at a terminal. Without a terminal only the flag will do, unless what is done
-    can be `undone`."""
+    """Return True if `--yes` was given, or the user confirms at a terminal. Without a terminal the flag is required, unless the change can be
+    `undone`."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -251,7 +251,7 @@ def confirmed(question: str, yes: bool, *, undone: bool = False) -> bool:
 
 
 def seconds(value: float) -> str:
-    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    """Return a duration in words: `0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if value >= 2 * size:
             return f"{value / size:.0f} {unit}"

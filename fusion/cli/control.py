@@ -25,14 +25,14 @@ _Function = Callable[..., Any]
     "--duration",
     type=click.IntRange(max=int(FURTHEST)),
     metavar="SECONDS",
-    help="Resume by itself after so long.  [default: never]",
+    help="Resume by itself after this time.  [default: never]",
 )
 @shared_options
 @recorded("suspend", says=("duration",))
 def suspend(cli: Cli, duration: int | None) -> None:
-    """Let no worker start another job.
+    """Suspend all workers: none starts another job.
 
-    Jobs that run are completed, and jobs can still be enqueued. `resume` lets the workers go on.
+    Running jobs are completed, and jobs can still be enqueued. `resume` lets the workers go on.
     """
     if duration is not None and duration < 1:
         echo("Duration must be an integer greater than 1", err=True)
@@ -51,13 +51,13 @@ def suspend(cli: Cli, duration: int | None) -> None:
 @shared_options
 @recorded("resume")
 def resume(cli: Cli) -> None:
-    """Let suspended workers start jobs again."""
+    """Resume suspended workers."""
     cli.broker.resume()
     echo("Resuming workers.")
 
 
 def unknown(cli: Cli, queues: Sequence[str]) -> list[str]:
-    """A sentence for each queue, or wildcard, that nobody knows."""
+    """Return a sentence for each unknown queue or wildcard."""
     known = {*cli.inspector.queue_names(), *cli.settings.queues}
     if set(queues) <= known:
         return []
@@ -71,7 +71,7 @@ def unknown(cli: Cli, queues: Sequence[str]) -> list[str]:
 
 
 def refuse_unknown(cli: Cli, queues: Sequence[str], anyway: str = "") -> None:
-    """Exit code 1, and a line for each queue that nobody knows, if there is one."""
+    """If there are unknown queues, print a line for each and end with exit code 1."""
     sentences = unknown(cli, queues)
     for sentence in sentences:
         echo(f"Error: {sentence}" + f"; {anyway}" * bool(anyway), err=True)
@@ -80,7 +80,7 @@ def refuse_unknown(cli: Cli, queues: Sequence[str], anyway: str = "") -> None:
 
 
 def tell_unknown(cli: Cli, queues: Sequence[str]) -> None:
-    """On stderr, after nothing was found: the name may be a slip."""
+    """Print hints about unknown queues on stderr when nothing was found: the name may be mistyped."""
     for sentence in unknown(cli, queues):
         echo(sentence, err=True)
 
@@ -106,34 +106,34 @@ def _line(ctx: click.Context, param: click.Parameter, given: str) -> str:
 
 
 def duration_option(meaning: str) -> Callable[[_Function], _Function]:
-    """Adds --duration: seconds, or a text like 10m."""
+    """Add --duration: seconds, or a text like 10m."""
     return click.option("--duration", callback=_duration, metavar="SECONDS", help=meaning)
 
 
 def line_option(name: str, meaning: str) -> Callable[[_Function], _Function]:
-    """Adds an option whose value is a text of one line; empty if it is not given."""
+    """Add an option whose value is a text of one line; empty if it is not given."""
     return click.option(name, callback=_line, default="", metavar="TEXT", help=meaning)
 
 
 @command(example='run_worker.py pause email\n  run_worker.py pause sms email --duration 10m --reason "the provider is down"')
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@duration_option("Unpause by itself after so long.  [default: never]")
-@line_option("--reason", "Shown wherever the queue is, with who paused it.")
-@click.option("-y", "--yes", is_flag=True, help="Also queues that nobody has used yet.")
+@duration_option("Unpause by itself after this time.  [default: never]")
+@line_option("--reason", "The reason; it is shown with the queue and the name of who paused it.")
+@click.option("-y", "--yes", is_flag=True, help="Also pause queues that were never used.")
 @shared_options
 @recorded("pause", queues="queues", says=("duration", "reason"))
 def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str, yes: bool) -> None:
-    """Let no job of these queues be started.
+    """Pause queues: none of their jobs is started.
 
-    Jobs that run are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no
-    job was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
+    Running jobs are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no job
+    was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
     """
     from fusion.store.layout.names import check_queue_name
     from fusion.store.layout.pauses import this_user
 
     wanted = [check_queue_name(name) for name in queues]
     if not yes:
-        refuse_unknown(cli, wanted, "--yes pauses it all the same")
+        refuse_unknown(cli, wanted, "--yes pauses it anyway")
     for queue in wanted:
         cli.broker.pause(queue, duration, by=this_user(), reason=reason)
         echo(f"{queue} is paused" + (f" for {duration:g} seconds" if duration else ""))
@@ -144,7 +144,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str
 @shared_options
 @recorded("unpause", queues="queues")
 def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
-    """Let jobs of paused queues be started again."""
+    """Unpause queues."""
     from fusion.cli.bounds import was_paused
     from fusion.kernel.timeutil import now
     from fusion.store.layout.names import check_queue_name
@@ -166,7 +166,7 @@ def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
 @shared_options
 @recorded("quiet", of="workers", says=("everyone",))
 def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
-    """Let workers finish what they run and take no more jobs.
+    """Quiet workers: they finish their running jobs and take no more.
 
     They stay alive, and their queues stay open to others; `unquiet` lets them go on. SIGTSTP to a worker does the same.
     """
@@ -181,7 +181,7 @@ def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 @shared_options
 @recorded("unquiet", of="workers", says=("everyone",))
 def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
-    """Let quiet workers take jobs again.
+    """Unquiet workers: they take jobs again.
 
     SIGCONT to a worker does the same.
     """
@@ -201,7 +201,7 @@ def _command(cli: Cli, name: str, workers: tuple[str, ...], everyone: bool) -> N
     echo(f"{name}: {told} worker(s) told")
     for worker in deaf:
         why = (
-            "it does not listen just now, try again"
+            "it can't receive commands just now, try again"
             if worker in alive
             else f"no such worker; there are {', '.join(alive) or 'none'}"
         )

@@ -1,4 +1,4 @@
-"""`cron list | next | history | run | pause | resume | remove | validate`: recurring jobs, as operators see them."""
+"""`cron list | next | history | run | pause | resume | remove | validate`: recurring jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Function = Callable[..., Any]
 
 
 class _CronGroup(Group):
-    """Says where options go, and what became of `rq cron CONFIG`."""
+    """A group that explains where options go, and what replaces `rq cron CONFIG`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -54,7 +54,7 @@ class _CronGroup(Group):
 def cron_group() -> None:
     """Show recurring jobs; run, pause, resume or remove them.
 
-    They are run by `scheduler`; code declares them (`@recurring`), or a program adds them (`Scheduler.cron`).
+    `scheduler` runs them. Code declares them (`@recurring`), or a program adds them (`Scheduler.cron`).
     """
 
 
@@ -79,8 +79,8 @@ _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def list_entries(cli: Cli, as_json: bool) -> None:
     """Show all cron entries.
 
-    NEXT is the first tick that is not decided yet, LAST the last that was, JOB the entry's newest job without the `cron-ID-` of its id.
-    MISSED ticks had nobody to run them in time (misfire), OVERLAPPED ones were skipped for a job that had not ended.
+    NEXT is the first undecided tick, LAST the last decided one, JOB the entry's newest job without the `cron-ID-` of its id. MISSED ticks were
+    not run in time by any scheduler (misfire). OVERLAPPED ticks were skipped because a job had not ended.
     """
     from fusion.cli import cron_render as render
     from fusion.cron.state import last_jobs
@@ -112,14 +112,14 @@ def list_entries(cli: Cli, as_json: bool) -> None:
 )
 @click.argument("what", nargs=-1, required=True, metavar="ID|EXPRESSION")
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="How many.")
-@click.option("--timezone", metavar="ZONE", help="Of an expression: Europe/Berlin.  [default: UTC]")
+@click.option("--timezone", metavar="ZONE", help="The zone of an expression: Europe/Berlin.  [default: UTC]")
 @_JSON
 @shared_options
 def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None, as_json: bool) -> None:
     """Show when an entry, or a cron expression, is due next.
 
-    What has a space in it or starts with @ is an expression, and needs no Redis. Each tick is shown by the clocks of its zone and in UTC,
-    with what a clock change does to it.
+    An argument with a space in it, or with @ at its start, is an expression and needs no Redis. Each tick is shown in its own zone and in UTC, with
+    the effect of a clock change on it.
     """
     if len(what) > 1:
         raise click.UsageError(f"put an expression in quotes: {prog()} cron next '*/5 * * * *'")
@@ -158,7 +158,7 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
 @shared_options
 @watchable
 def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
-    """Show what became of an entry's last ticks.
+    """Show the outcomes of an entry's last ticks.
 
     The newest first; 50 are kept. OUTCOME: enqueued; overlap (JOB had not ended); missed; exists (JOB was
     there already); taken (JOB is not this entry's: the tick did not run); manual.
@@ -187,20 +187,20 @@ def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
 
 @_command("run", example="run_worker.py cron run nightly-report")
 @click.argument("id", metavar="ID")
-@click.option("--force", is_flag=True, help="Although a job of it has not ended.")
+@click.option("--force", is_flag=True, help="Even if a job of it has not ended.")
 @shared_options
 @recorded("cron_run", of="id", says=("force",))
 def run(cli: Cli, id: str, force: bool) -> None:
     """Enqueue a job of an entry now and print its id.
 
-    Paused or not; its ticks go on as planned.
+    It works for a paused entry too; its ticks go on as planned.
     """
     scheduler = _scheduler(cli)
     _find(scheduler, id)
     try:
         echo(scheduler.run(id, force=force).id)
     except InvalidJobOperation as error:
-        raise InvalidJobOperation(str(error).replace("; use force", "; to run it all the same: --force")) from None
+        raise InvalidJobOperation(str(error).replace("; use force", "; to run it anyway: --force")) from None
     except ValueError as error:
         raise InvalidJobOperation(f"cron entry {id!r}: {error}") from None
 
@@ -210,9 +210,9 @@ def run(cli: Cli, id: str, force: bool) -> None:
 @shared_options
 @recorded("cron_pause", of="ids")
 def pause(cli: Cli, ids: tuple[str, ...]) -> None:
-    """Let no tick of these entries run until `resume`.
+    """Pause entries: none of their ticks runs until `resume`.
 
-    Ticks that pass meanwhile are not made up. Jobs that were enqueued before stay. Exit code 1 if there is no such entry.
+    Ticks of that time are not made up later. Jobs that were enqueued before stay. Exit code 1 if there is no such entry.
     """
 
     def one(scheduler: Scheduler, entry: str) -> str:
@@ -227,7 +227,7 @@ def pause(cli: Cli, ids: tuple[str, ...]) -> None:
 @shared_options
 @recorded("cron_resume", of="ids")
 def resume(cli: Cli, ids: tuple[str, ...]) -> None:
-    """Let the ticks of paused entries run again, from now on.
+    """Resume paused entries: their ticks run again from now on.
 
     Exit code 1 if there is no such entry.
     """
@@ -240,9 +240,9 @@ def resume(cli: Cli, ids: tuple[str, ...]) -> None:
 @shared_options
 @recorded("cron_remove", of="ids")
 def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
-    """Forget cron entries.
+    """Remove cron entries.
 
-    Their jobs stay. What code declares comes back when its scheduler starts again: take it out of the code, or pause it. Exit code 1 if
+    Their jobs stay. An entry that code declares comes back when its scheduler starts again: remove it from the code, or pause it. Exit code 1 if
     there is no such entry.
     """
     from fusion.store.access import cron_inspector_of
@@ -262,7 +262,7 @@ def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
 
 
 def _each(cli: Cli, ids: Iterable[str], action: Callable[[Scheduler, str], str]) -> None:
-    """Do it for every entry; those that there aren't don't keep the others from it."""
+    """Call `action` for every entry. Unknown entries are reported, and the others are done."""
     scheduler = _scheduler(cli)
     missing = []
     for entry in dict.fromkeys(ids):
@@ -285,11 +285,11 @@ def _each(cli: Cli, ids: Iterable[str], action: Callable[[Scheduler, str], str])
 @_JSON
 @shared_options
 def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
-    """Check what code declares, as a scheduler would take it up.
+    """Check the declared cron entries as a scheduler would load them.
 
-    MODULES, else those of the setting `schedule`, and the task modules are imported here; Redis is not needed. Exit code 1 if an entry is
-    wrong or a module can't be loaded: run it before a deployment. Beside modules that you name, the default module `tasks` may be one that
-    can't. What is legal and may surprise (`*/45` is not every 45 minutes) is said.
+    It imports MODULES, or those of the setting `schedule`, and the task modules; Redis is not needed. Exit code 1 if an entry is wrong or a module
+    can't be loaded: run it before a deployment. If you name modules, the default module `tasks` may be missing. Valid entries that may surprise
+    get a note (`*/45` is not every 45 minutes).
     """
     from fusion.cli import cron_render as render
     from fusion.cron.declared import collect
@@ -299,7 +299,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
 
     settings, at = cli.settings, now().timestamp()
     declaring = names.split(modules) or settings.schedule or ()
-    with redirect_stdout(sys.stderr):  # what modules print
+    with redirect_stdout(sys.stderr):  # the output of imported modules
         found = collect(declaring, task_modules(settings.tasks), settings.setup or ())
     entries = sorted(found.entries.values(), key=lambda entry: entry.id)
     if as_json:

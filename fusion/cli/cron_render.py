@@ -1,4 +1,4 @@
-"""The answers of the `cron` commands as text or JSON: pure functions of what was read."""
+"""The output of the `cron` commands as text or JSON: pure functions of the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "
 
 
 def listing(views: Sequence[EntryState], jobs: Mapping[str, LastJob], program: str) -> list[str]:
-    """`cron list` as lines."""
+    """Return `cron list` as lines."""
     header = ("ID", "WHEN", "NEXT", "LAST", "JOB", "QUEUE", "DECLARED BY", "STATE", "ENQUEUED", "MISSED", "OVERLAPPED")
     rows = []
     for view in views:
@@ -48,7 +48,7 @@ def listing(views: Sequence[EntryState], jobs: Mapping[str, LastJob], program: s
 
 
 def _remarks(views: Iterable[EntryState], program: str) -> list[str]:
-    """In full, with what to do, the remarks for which a word in the table is too short."""
+    """Return full sentences with advice for states that are one word in the table."""
     lines = []
     for view in views:
         info = view.info
@@ -70,7 +70,7 @@ def _remarks(views: Iterable[EntryState], program: str) -> list[str]:
 
 
 def coming(plan: Plan, found: Sequence[int], now: float) -> list[str]:
-    """`cron next` as lines."""
+    """Return `cron next` as lines."""
     rows = [(local(plan, tick), _utc(tick), distance(tick - now), plan.note(tick)) for tick in found]
     return table(("LOCAL", "UTC", "IN", "NOTE" if any(row[3] for row in rows) else ""), rows)
 
@@ -79,7 +79,7 @@ def coming(plan: Plan, found: Sequence[int], now: float) -> list[str]:
 
 
 def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[str, LastJob]) -> list[str]:
-    """`cron history` as lines."""
+    """Return `cron history` as lines."""
     rows = []
     for one in found:
         tick = int(one.tick.timestamp())
@@ -95,7 +95,7 @@ def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[st
 
 
 def declared(entries: Iterable[Entry], now: float) -> list[str]:
-    """`cron validate` as lines."""
+    """Return `cron validate` as lines."""
     rows, remarks = [], list[str]()
     for entry in entries:
         tick = entry.plan.after(int(now))
@@ -113,5 +113,5 @@ def _utc(tick: int) -> str:
 
 
 def distance(ahead: float) -> str:
-    """`in 4 min`, `4 min ago`."""
+    """Return a time relative to now: `in 4 min`, `4 min ago`."""
     return f"in {seconds(ahead)}" if ahead >= 0 else f"{seconds(-ahead)} ago"

@@ -20,14 +20,14 @@ from fusion.settings.flags import DASHBOARD
     "  run_worker.py server token anna --scope operate --file tokens.txt\n  run_worker.py dashboard --tokens tokens.txt --host 0.0.0.0",
 )
 @click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs.")
-@click.option("--read-only", is_flag=True, help="Only show; refuse every change, whoever asks.")
+@click.option("--read-only", is_flag=True, help="Only show; refuse every change, whatever the token.")
 @serving_options(DASHBOARD)
 @shared_options
 def dashboard(cli: Cli, embedded: bool, read_only: bool, **given: Any) -> None:
     """Serve the dashboard.
 
-    Closed unless told otherwise: a token opens it for 12 hours. It is what `server --dashboard` serves beside the API; INT or TERM ends it
-    when the requests under way are answered.
+    It needs a token, which opens it for 12 hours, unless --no-auth is given. `server --dashboard` serves the same pages beside the API. INT or
+    TERM ends it when all open requests are answered.
     """
     if embedded:
         cli.url = start_embedded(cli)

@@ -1,4 +1,4 @@
-"""`debug`: what people who work on Fusion look at."""
+"""`debug`: commands for developers of Fusion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def debug_group() -> None:
 def script(cli: Cli, name: str, server: str) -> None:
     """Print a Lua script as Redis receives it, with this fleet's settings in it.
 
-    A line --@FILE:LINE names the place in fusion/store/lua from which the lines below it come. Redis is not asked.
+    A line --@FILE:LINE names the place in fusion/store/lua from which the lines below it come. Redis is not needed.
     """
     from fusion.store.access import script_names, script_text
 

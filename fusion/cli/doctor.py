@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong, why, and the command that mends it."""
+"""`doctor`: what is wrong, why, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SCHEMA = 1
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
 def doctor(cli: Cli, strict: bool, as_json: bool) -> None:
-    """Say what is wrong and what mends it.
+    """Show what is wrong and how to fix it.
 
-    Looks at Redis, this machine, queues, workers, schedulers, jobs that fail or are stuck, sinks and callbacks. It changes nothing, and its cost
-    does not grow with the number of jobs. Levels: fail, somebody has to act now; warn, soon; note, good to know. Exit code 0: nothing failed; 3:
-    something did; 1: Redis can't be asked.
+    Checks Redis, this machine, queues, workers, schedulers, jobs that fail or are stuck, sinks and callbacks. It changes nothing, and its cost
+    does not grow with the number of jobs. Levels: fail, act now; warn, act soon; note, good to know. Exit code 0: no check failed; 3: one did;
+    1: Redis does not answer.
     """
     from fusion.doctor.look import Look
     from fusion.doctor.verdict import CHECKS, examine, of
@@ -47,7 +47,7 @@ def doctor(cli: Cli, strict: bool, as_json: bool) -> None:
 
 
 def text(found: Verdict, checks: int) -> str:
-    """The verdict, and each finding with what mends it."""
+    """Return the verdict, and each finding with its fix."""
     counts = {level: sum(one.level == level for one in found.findings) for level in ("fail", "warn", "note")}
     told = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
     lines = [f"{styled(found.word, fg=_COLOURS[found.word])}: {checks} checks, {told}; {found.rate:g} jobs end a minute"]

@@ -30,7 +30,7 @@ SCHEMA = 1
 
 
 def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for every option that can be said in a text; the command gets them by their names over HTTP."""
+    """Add a flag for every option whose value can be a text. The command gets them under their names in the HTTP API."""
     for spelling in reversed(SPELLINGS.values()):
         function = _flag(spelling)(function)
     return function
@@ -78,8 +78,8 @@ def enqueue(
 ) -> None:
     """Enqueue one call of a function.
 
-    FUNCTION is its dotted path. ARGS are texts; `:` in front makes one JSON, `%` a Python literal. `key=text`, `key:=JSON` and
-    `key%=literal` are keywords. `@file` as the value stands for what is in the file.
+    FUNCTION is its dotted path. ARGS are texts; with `:` in front an argument is JSON, with `%` a Python literal. `key=text`, `key:=JSON` and
+    `key%=literal` are keywords. `@file` as the value stands for the content of the file.
     """
     _check_function(function)
     names.check(queue)
@@ -140,7 +140,7 @@ def _as_stored(queue: str, data: JobData) -> dict[str, Any]:
 
 
 def _when(data: JobData, job: Job) -> str:
-    """When it is due, if it waits; by the server's clock, which has said when it was enqueued."""
+    """Return in words when the job is due, if it waits for a time; by the server's clock, like its time of enqueueing."""
     at, new = job.created_at, data.new
     if at is None or job.get_status(refresh=False) != "scheduled":
         return ""

@@ -1,4 +1,4 @@
-"""`events stats | tail | replay | forget | setup`: how far the sinks are, and what happens right now."""
+"""`events stats | tail | replay | forget | setup`: the progress of sinks, and the newest events."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from fusion.store.read.event_inspector import EventInspector, Parked
 
 _Function = Callable[..., Any]
-#: Parked events that are tried together.
+#: Parked events that are sent together.
 _PAGE = 100
 
 
 @click.group(cls=Group, name="events")
 def events_group() -> None:
-    """Show how far events got; look at them; deliver parked ones again.
+    """Show sinks and events; deliver parked events again.
 
-    `relay` delivers them; its help says how sinks are configured.
+    `relay` delivers them; its help explains how to configure sinks.
     """
 
 
@@ -44,10 +44,10 @@ def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
 @shared_options
 @watchable
 def stats(cli: Cli, as_json: bool) -> None:
-    """Show how far each sink is.
+    """Show the progress of each sink.
 
-    BEHIND: events it is still to get, and how long ago the first of them happened. PARKED: events that it refused for good; `events
-    replay` delivers them again. DROPPED: events it will never get, since the stream was at its cap while it was behind.
+    BEHIND: events that it has not received yet, and how long ago the first of them happened. PARKED: events that it refused for good; `events
+    replay` delivers them again. DROPPED: events that it will never receive, since the stream was full while the sink was behind.
     """
     from fusion.cli import events_render as render
     from fusion.store.access import event_inspector_of
@@ -66,7 +66,7 @@ def stats(cli: Cli, as_json: bool) -> None:
 
 @_command("tail", "run_worker.py events tail -n 50\n  run_worker.py events tail --follow --job 4f1c")
 @click.option("-n", "--lines", "count", type=click.IntRange(0), default=20, show_default=True, help="How many of the newest.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new events; Ctrl-C ends.")
 @click.option("--job", "job_id", default="", metavar="ID", help="Only this job's.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line: the entry's id and its fields.")
 @utc_option
@@ -74,7 +74,7 @@ def stats(cli: Cli, as_json: bool) -> None:
 def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None:
     """Show the newest events of the stream.
 
-    What is shown is the stream itself: arguments and results are not in it. Sinks get their events all the same.
+    It reads the stream itself, which has no arguments or results. This does not affect sinks.
     """
     from fusion.cli import events_render as render
 
@@ -92,14 +92,14 @@ def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None
 
 
 @_command("replay", "run_worker.py events replay -c instance\n  run_worker.py events replay --sink elasticsearch --limit 100")
-@click.option("--sink", "name", metavar="NAME", help="Only what this sink refused.  [default: all that are configured]")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many, the oldest first.  [default: all]")
+@click.option("--sink", "name", metavar="NAME", help="Only events that this sink refused.  [default: all configured sinks]")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most this many, the oldest first.  [default: all]")
 @shared_options
 @recorded("events_replay", of="name", says=("limit",))
 def replay(cli: Cli, name: str | None, limit: int | None) -> None:
-    """Deliver parked events again, from here.
+    """Deliver parked events again, from this process.
 
-    With the same settings as the relay's. What the sink takes now is parked no longer; what it refuses again stays, with the reason.
+    It needs the same settings as the relay. Events that the sink accepts now are no longer parked; refused ones stay, with the reason.
     """
     from fusion.sinks.configured import sinks_of
 
@@ -119,10 +119,10 @@ def replay(cli: Cli, name: str | None, limit: int | None) -> None:
 @shared_options
 @recorded("events_forget", of="sink")
 def forget(cli: Cli, sink: str, yes: bool) -> None:
-    """Keep no more events for a sink.
+    """Forget a sink, and keep no more events for it.
 
-    For one that is no longer configured. What it has not got yet is lost to it, and so are its parked events and its figures. A relay that
-    still serves it begins with the oldest event in the stream.
+    For a sink that is no longer configured. The events that it has not received are lost to it, and so are its parked events and its figures. A
+    relay that still serves it begins with the oldest event in the stream.
     """
     from fusion.store.access import event_broker_of
 
@@ -188,7 +188,7 @@ def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
 
 
 def _write(sink: Sink, page: Sequence[Parked]) -> dict[str, str]:
-    """Entries that are refused again, and why. SinkUnavailable ends it all: what was delivered until then is no longer parked."""
+    """Return the entries that are refused again, and why. SinkUnavailable ends the replay; events delivered until then are no longer parked."""
     from fusion.events.document import from_document
 
     refused: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The answers of the `events` commands as text or JSON: pure functions of what was read."""
+"""The output of the `events` commands as text or JSON: pure functions of the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = {"completed": "green", "failed": "red", "retry": "yellow", "abandoned
 
 
 def text(snapshot: EventsSnapshot, program: str) -> str:
-    """`events stats` as text."""
+    """Return `events stats` as text."""
     stream = snapshot.stream
     cap = f"{stream.cap:,} at most" if stream.cap else f"{snapshot.cap:,} at most, no sink has asked for more"
     since = f", the oldest {seconds((now() - stream.first).total_seconds())} old" if stream.first else ""
@@ -85,7 +85,7 @@ def _trouble(sink: SinkInfo) -> str:
 
 
 def line(entry: StreamEntry) -> str:
-    """`14:03:07.123 completed sms 4f1c: completed in 0.120 s`, one line whatever is in it."""
+    """Return an event in one line, like `14:03:07.123 completed sms 4f1c: completed in 0.120 s`."""
     from fusion.store.read.event_inspector import moment_of
 
     fields = {name: printable(value) for name, value in entry.fields.items()}
@@ -96,5 +96,5 @@ def line(entry: StreamEntry) -> str:
 
 
 def raw_line(entry: StreamEntry) -> str:
-    """One event as a line of JSON."""
+    """Return one event as a line of JSON."""
     return json.dumps({"entry": entry.id, **entry.fields}).replace("\x7f", "\\u007f")

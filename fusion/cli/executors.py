@@ -19,7 +19,7 @@ from fusion.store.layout.names import is_pattern
 if TYPE_CHECKING:
     from fusion.settings import Settings
 
-#: How many jobs at once: the flags that an executor knows of these.
+#: For each executor, its flags for the number of jobs at once.
 _SIZES = {
     "process": {"slots"},
     "pool": {"slots", "horses"},
@@ -31,14 +31,14 @@ OF_SIZE = frozenset[str]().union(*_SIZES.values())
 
 @dataclass(frozen=True)
 class Typed:
-    """The values of --executor. `all`: for every queue, None if it was not said; `queues`: for single ones."""
+    """The values of --executor. `all`: the executor of every queue, None if not given; `queues`: those of single queues."""
 
     all: str | None
     queues: Mapping[str, str]
 
 
 def read(values: Sequence[str]) -> Typed:
-    """Read the values of the flag. A usage error if one is not valid."""
+    """Read the values of the flag. A usage error if one is invalid."""
     plain = [value for value in values if "=" not in value]
     if len(plain) > 1:
         raise click.UsageError(
@@ -55,7 +55,7 @@ def read(values: Sequence[str]) -> Typed:
 
 
 def of_some(typed: Typed, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags as the queues have them that have no executor of their own. A usage error for a number that none of all these knows."""
+    """Return the flags for the queues without an executor of their own. A usage error for a size flag that none of the executors has."""
     if not typed.queues:
         return dict(flags)
     kind = typed.all or ("process" if flags["horses"] is None else "pool")
@@ -67,7 +67,7 @@ def of_some(typed: Typed, flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups(typed: Typed, settings: Settings, served: Sequence[str]) -> dict[str, list[str]]:
-    """The served queues by their executor. A usage error for a queue that can't be told from the others."""
+    """Return the served queues by their executor. A usage error for a queue that can't be separated from the others."""
     wanted, rest = {**(settings.queue_executors or {}), **typed.queues}, str(settings.executor)
     for queue, kind in typed.queues.items():
         if queue not in served:
@@ -88,9 +88,9 @@ def groups(typed: Typed, settings: Settings, served: Sequence[str]) -> dict[str,
 
 
 def check_interpreter(kinds: Iterable[str]) -> None:
-    """ConfigurationError for executors that run jobs in threads, in a Python without a global lock: who ends a task there relies on its thread
-    standing still meanwhile. Such a Python may have the lock in one process, for the sake of a library, and not in the next, so only the variable
-    counts, which all processes get."""
+    """Raise ConfigurationError for executors that run jobs in threads in a free-threaded Python. Ending a task there relies on its thread
+    standing still meanwhile. Such a Python may enable the GIL in one process for a library and not in the next, so only the environment
+    variable counts, which all processes inherit."""
     if not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1":
         return
     for kind in kinds:
@@ -102,10 +102,10 @@ def check_interpreter(kinds: Iterable[str]) -> None:
 
 
 def unknown_to(kind: str) -> frozenset[str]:
-    """The flags that say how many jobs run at once in other executors."""
+    """Return the flags for the number of jobs at once that only other executors have."""
     return OF_SIZE - _SIZES[kind]
 
 
 def fitting(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags without those that say how many jobs run at once in other executors."""
+    """Return the flags without those that only other executors have."""
     return {name: None if name in unknown_to(kind) else value for name, value in flags.items()} | {"executor": kind}

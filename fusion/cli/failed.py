@@ -1,4 +1,4 @@
-"""`failures` and `quarantine`, and how a command line says which failed jobs it means."""
+"""`failures` and `quarantine`, and the options that select failed jobs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from fusion.jobs.failures import FailedFilter, FailureGroup
 
 SCHEMA = 1
-#: Characters of a message in the table.
+#: Most characters of a message in the table.
 _MESSAGE = 80
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Of an option whose value is how long ago something was, in seconds."""
+    """Parse an option whose value is an age; return seconds."""
     try:
         found = None if value is None else parse_seconds(value)
     except ValueError:
@@ -44,7 +44,9 @@ def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float 
 
 
 _FILTER = (
-    click.option("--queue", metavar="NAME", help="Only those that came from this queue; a wildcard will do, as in all of these."),
+    click.option(
+        "--queue", metavar="NAME", help="Only those that came from this queue; a wildcard will do, as in all these options."
+    ),
     click.option("--function", metavar="NAME", help="Only calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'."),
     click.option("--error", metavar="CLASS", help="Only those of this error class or one below it: ConnectionError."),
     click.option("--older-than", callback=age, metavar="AGE", help="Only those that failed longer ago: 90s, 5m, 2h, 1d."),
@@ -53,14 +55,14 @@ _FILTER = (
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --queue --function --error --older-than --newer-than."""
+    """Add --queue --function --error --older-than --newer-than."""
     for option in reversed(_FILTER):
         function = option(function)
     return function
 
 
 def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
-    """The filter that the options of `filter_options` describe."""
+    """Return the filter that the options of `filter_options` describe."""
     from fusion.jobs.failures import FailedFilter
 
     if given["queue"] is not None:
@@ -85,17 +87,17 @@ def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
 @shared_options
 @watchable
 def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **given: Any) -> None:
-    """Show what went wrong, by error and place.
+    """Show failures, grouped by error and place.
 
-    Failed jobs are grouped by the class of their error and by where it was raised: the last function in your own code. Quarantined ones
-    are counted too. 1H and 24H: how many failed in that time, those that were put back since included. MESSAGE is what the example's error
-    said, with digits, secrets and the ends of URLs masked. With GROUP, one group: how often it fails, its newest jobs, what to do. Which
-    jobs are failed now is kept up to date; with options that choose jobs all of them are looked at, lines apart. Callbacks (on_success,
-    on_failure) that raised an error fail no job; they are counted below, with the last job.
+    Failed jobs are grouped by the class of their error and by where it was raised: the last function in your own code. Quarantined ones are
+    counted too. 1H and 24H: how many failed in that time, including those that were put back since. MESSAGE is the example's error message, with
+    digits, secrets and the ends of URLs masked. With GROUP, one group: how often it fails, its newest jobs, what to do. Redis keeps the groups
+    up to date; with options that select jobs, all failed jobs are read, and different lines are different groups. Callbacks (on_success,
+    on_failure) that raised an error do not fail their job; they are counted below, with the last job.
     """
     if group is not None:
         if any(value is not None for value in given.values()):
-            raise click.UsageError("a group stands alone: leave --queue, --function, --error, --older-than and --newer-than out")
+            raise click.UsageError("GROUP can't be combined with --queue, --function, --error, --older-than or --newer-than")
         _show(cli, group, 10 if limit is None else limit, as_json)
         return
     kept = None if any(value is not None for value in given.values()) else _kept(cli, 1000 if limit is None else limit)
@@ -147,8 +149,8 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
 
 
 def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, int] | None:
-    """The groups that Redis keeps, those with the most jobs first: as JSON shows them, as people see them, how many are left out, and how
-    many jobs have failed. None where the jobs themselves must tell: some failed in a version that kept no groups, or a key is broken."""
+    """Return the groups that Redis keeps, those with the most jobs first: as JSON, as lines for people, how many are left out, and how many jobs
+    have failed. None if the jobs themselves must be read: some failed in a version without groups, or a key is broken."""
     from fusion.cli.failures_render import rows_of
     from fusion.store.access import failure_inspector_of
     from fusion.views.base import to_json
@@ -172,7 +174,7 @@ def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
     inspector = failure_inspector_of(cli.looking)
     found = inspector.group(group)
     if found is None:
-        raise click.ClickException(f"there is no failure group {group}; those there are: {prog()} failures")
+        raise click.ClickException(f"there is no failure group {group}; to see all: {prog()} failures")
     at, jobs = inspector.now(), inspector.jobs(group, 0, limit)
     if as_json:
         from fusion.views.failure import FailureView
@@ -215,7 +217,7 @@ def _ago(moment: datetime | None) -> str:
 @filter_options
 @click.option("--reason", required=True, help="Why: shown with the jobs.")
 @bulk.query_options
-@click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
+@click.option("--dry-run", is_flag=True, help="With --query: only show how many, and which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
 @recorded("quarantine", jobs="job_ids", says=("query", "queue", "function", "error", "older_than", "newer_than", "reason"))
@@ -230,10 +232,10 @@ def quarantine(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Set failed jobs aside.
+    """Quarantine failed jobs.
 
-    They stay failed, but `requeue --all` leaves them out. Name jobs, or say which by at least one option. `requeue JOB_ID` ends it. Exit
-    code 1 if one could not be set aside.
+    They stay failed, but `requeue --all` leaves them out. Name jobs, or select them by at least one option. `requeue JOB_ID` ends it. Exit
+    code 1 if one could not be quarantined.
     """
     narrow = any(value is not None for value in given.values())
     if not reason.strip():
@@ -246,7 +248,7 @@ def quarantine(
     wanted = chosen(**given)
     if bool(job_ids) == narrow:
         raise click.UsageError(
-            "give job ids, or say which jobs: --query, or --queue --function --error --older-than --newer-than; not both"
+            "give job ids, or select jobs: --query, or --queue --function --error --older-than --newer-than; not both"
         )
     from fusion.failed_queue import FailedQueue
 

@@ -1,4 +1,4 @@
-"""What `failures` prints of failure groups."""
+"""The output of `failures`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fusion.kernel.redaction import cut
 if TYPE_CHECKING:
     from fusion.store.read.failure_inspector import GroupInfo
 
-#: Characters of a message in the table; columns of a terminal from which on there is room for modules, and for messages.
+#: Most characters of a message in the table; columns of a terminal from which modules, and messages, are shown.
 _MESSAGE, _NARROW, _WIDE = 80, 100, 140
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """`5 min ago`."""
+    """Return how long ago that was: `5 min ago`."""
     return "-" if moment is None else f"{seconds((now - moment).total_seconds())} ago"
 
 
 def rows_of(groups: Sequence[GroupInfo], now: datetime) -> list[str]:
-    """A line for each group: for programs the columns that they know, on a terminal as many as it has room for."""
+    """Return a line for each group: with fixed columns for programs, on a terminal with as many as fit."""
     limit = room()
     if limit is None:
         header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE")
@@ -54,7 +54,7 @@ def rows_of(groups: Sequence[GroupInfo], now: datetime) -> list[str]:
 
 
 def page_of(group: GroupInfo, jobs: Sequence[str], now: datetime) -> list[str]:
-    """One group: what was said, when it failed, its newest jobs, and what can be done about it."""
+    """Return the lines of one group: its message, when it failed, its newest jobs, and what can be done about it."""
     error, where = _what(group)
     hour, day = [0] * 60, group.within(timedelta(days=1), now)
     for minute, count in group.minutes.items():
@@ -100,12 +100,12 @@ def _what(one: GroupInfo) -> list[str]:
 
 
 def _short(one: GroupInfo, limit: int) -> str:
-    """The class by its last name where there is little room."""
+    """Return the error and its place; the class by its last name if there is little room."""
     return one.error_class.rpartition(".")[2] if limit < _NARROW else _what(one)[0]
 
 
 def _when(one: GroupInfo, now: datetime) -> list[str]:
-    """Without the word `ago`, which takes room."""
+    """Return the times without the word `ago`, to save room."""
     return [ago(one.first_seen, now).removesuffix(" ago"), ago(one.last_seen, now).removesuffix(" ago")]
 
 

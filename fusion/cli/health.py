@@ -1,4 +1,4 @@
-"""`health`: a probe for those who can run a command but not open a port."""
+"""`health`: a probe for containers that can run a command but not open a port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusion.cli.output import echo
 if TYPE_CHECKING:
     from fusion.store.read.inspector import WorkerInfo
 
-#: Exit code of a check that failed; 1 is left to one that could not be made.
+#: Exit code of a check that failed; 1 means that the check could not be made.
 UNHEALTHY = 3
 
 
@@ -30,8 +30,8 @@ UNHEALTHY = 3
 def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     """Check that a worker is alive and has loaded its tasks.
 
-    By its heartbeat in Redis: for a readiness or start-up probe. As a liveness probe it would have workers restarted whenever Redis is
-    away; use /livez of --probe-port there. Exit code 0: it is; 3: it is not; 1: that can't be told, Redis does not answer.
+    It reads the worker's heartbeat in Redis: use it as a readiness or start-up probe. As a liveness probe it would restart workers whenever
+    Redis is down; use /livez of --probe-port there. Exit code 0: it is healthy; 3: it is not; 1: unknown, since Redis does not answer.
     """
     from fusion.store.client.server import read_server
 
@@ -54,7 +54,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         ]
     advice = _advice(cli)
     broken = cli.broken()
-    if not workers and broken:  # there may be some all the same
+    if not workers and broken:  # there may be some nevertheless
         reasons = broken
     if as_json:
         document = {
@@ -74,12 +74,12 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         for line in advice:
             echo(line, err=True)
     if unsaved:
-        echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
+        echo("Redis can't save its data and may refuse to write: check its log and the space on its disk", err=True)
     sys.exit(1 if broken and not workers else 0 if healthy else UNHEALTHY)
 
 
 def _advice(cli: Cli) -> list[str]:
-    """Sentences on what works but should not stay as it is."""
+    """Return sentences about things that work but should be changed."""
     from redis.exceptions import ResponseError
 
     from fusion.store.read.callback_inspector import CallbackInspector
@@ -96,7 +96,7 @@ def _advice(cli: Cli) -> list[str]:
 
 
 def _too_old(cli: Cli) -> list[str]:
-    """A worker that is too old for the data lives and enters no list."""
+    """Return sentences about workers too old for the data, which are alive but not registered."""
     from fusion.exceptions import SchemaMismatch
     from fusion.store.access import schema_broker_of
 
@@ -113,7 +113,7 @@ def _worker(worker: WorkerInfo, max_age: float) -> dict[str, object]:
 
 
 def _state(worker: WorkerInfo, max_age: float) -> str:
-    """The state that all pages show, but dead by the age that was asked for."""
+    """Return the worker's usual state, but `dead` by the given age."""
     from fusion.views.worker import state_of
 
     return state_of(replace(worker, alive=worker.silent <= max_age))

@@ -1,4 +1,4 @@
-"""Commands that know RQ's flags: one that has no function here is refused with what to do instead."""
+"""Commands that know RQ's flags: a flag without a function here is refused with a hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVERYWHERE = {
     "-S": "only `worker` and `enqueue` have it: each job says how it is stored; remove the flag",
 }
 _STRATEGY = "the highest priority always goes first; inside one, use --order listed (RQ's default) or --order round-robin"
-_HANDLER = "give jobs an on_failure callback (Queue.enqueue(..., on_failure=...)); remove the flag"
+_HANDLER = "use an on_failure callback (Queue.enqueue(..., on_failure=...)); remove the flag"
 _SCHEDULER = "every worker moves due jobs to their queues by itself; remove the flag"
 _BY_COMMAND = {
     "worker": {
@@ -33,13 +33,13 @@ _BY_COMMAND = {
         "--disable-default-exception-handler": _HANDLER,
         # click reads RQ's -ds as -d -s.
         "-d": f"as RQ's -ds: {_STRATEGY}; as RQ's -d: {_HANDLER}",
-        "--job-monitoring-interval": "leases do its work; use --lease SECONDS",
+        "--job-monitoring-interval": "leases replace it; use --lease SECONDS",
         "--with-scheduler": _SCHEDULER,
         "-s": _SCHEDULER,
         "--num-workers": "`start -n N` runs N workers; one worker runs several jobs at a time with --slots N",
     },
 }
-_MANY = {"--all": "say which by `--query 'queue:sms state:failed'`"}
+_MANY = {"--all": "select jobs by `--query 'queue:sms state:failed'`"}
 _BY_COMMAND |= {
     name: {**_MANY, "--query": f"`{name} --query QUERY`, without `job`, takes all that match"}
     for name in ("cancel", "stop", "delete")
@@ -48,7 +48,7 @@ _BY_COMMAND["requeue"] = {"--query": _BY_COMMAND["stop"]["--query"].replace("sto
 _BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}
 
 
-#: By a command's path after the program's name.
+#: By the command's path after the program's name.
 _BY_PATH = {
     "limit set": {
         "--max-concurrent": "name the limit alone, as in `limit set KEY 5`",
@@ -59,14 +59,14 @@ _BY_PATH = {
 
 
 class Command(click.Command):
-    """Also tells what became of RQ's flags, and has shells complete names that Redis knows."""
+    """A command that explains what replaces RQ's flags, and completes names that Redis knows."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         attach(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse RQ's flags that have no function here with what to do instead."""
+        """Refuse RQ's flags that have no function here, with a hint what to use."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -81,18 +81,18 @@ class Command(click.Command):
 
 
 def _word_of_query(option: str) -> str | None:
-    """`jobs --state failed`: what it is called in a query."""
+    """Return a hint how an option like `jobs --state failed` is written in a query."""
     from fusion.store.query.fields import FIELDS
 
     field = {"status": "state", "function": "func", "older-than": "older", "newer-than": "newer"}.get(option[2:], option[2:])
-    return f"queries have it as a word, as in `jobs {FIELDS[field]}`" if field in FIELDS else None
+    return f"write it as a word of the query, as in `jobs {FIELDS[field]}`" if field in FIELDS else None
 
 
 class Group(Command, click.Group):
-    """A command that has commands."""
+    """A command with subcommands."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """For a name that is no command but may be what one is to show, or is to be given: say how that is asked."""
+        """For a name that is no command, but may be an argument of `show`, print the command to use."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -108,6 +108,6 @@ class Group(Command, click.Group):
 
 
 def command(example: str) -> Callable[[Callable[..., Any]], Command]:
-    """`click.command`, with examples below the help, a line each."""
+    """Return `click.command` with examples below the help, one a line."""
     title = "Examples" if "\n" in example else "Example"
     return click.command(cls=Command, epilog=f"\b\n{title}:\n  {example}")

@@ -1,4 +1,4 @@
-"""`info`: queues, workers and schedulers at a glance, once or live. Its cost does not grow with the number of jobs."""
+"""`info`: an overview of queues, workers and schedulers, once or live. Its cost does not grow with the number of jobs."""
 
 from __future__ import annotations
 
@@ -50,10 +50,9 @@ def info(
 ) -> None:
     """Show queues and workers.
 
-    QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the
-    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others; jobs per minute that failed,
-    came in and went out, of the last minute in which a live worker looked. Red and yellow need a person. Schedulers are shown unless -W or
-    -Q is given.
+    QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the oldest has
+    waited, jobs that are running, finished ones that are still kept, and those that wait for others; jobs per minute that failed, came in and
+    went out, in the last minute that a live worker measured. Red and yellow need a person. Schedulers are shown unless -W or -Q is given.
     """
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]
     if only_workers and only_queues:
@@ -81,7 +80,7 @@ def info(
 def gather(
     cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool, with_schedulers: bool = False
 ) -> render.Snapshot:
-    """Read it all: a handful of round trips."""
+    """Read all data of `info`, in a few round trips."""
     inspector = cli.onlooker
     existing = inspector.queue_names()
     listed = names.known(chosen, existing)
@@ -112,7 +111,7 @@ def _verdict(cli: Cli) -> Verdict:
 def _more(
     cli: Cli, queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo], *, with_sinks: bool
 ) -> tuple[dict[str, Flow], tuple[SinkInfo, ...] | None, CallbackCounts | None, tuple[RunningJob, ...]]:
-    """How fast queues move, how far the sinks and callbacks are, and the jobs of workers that run several."""
+    """Read the rates of queues, the state of sinks and callbacks, and the jobs of workers that run several."""
     from fusion.jobs.moment import running_jobs
     from fusion.store.access import event_inspector_of, glance_of
     from fusion.store.read.callback_inspector import CallbackInspector
@@ -128,7 +127,7 @@ def _more(
 
 
 def _stuck(cli: Cli, any_blocked: bool) -> tuple[LimitInfo, ...]:
-    """Concurrency keys that get no further; nobody is asked if no job is blocked."""
+    """Return the stuck concurrency keys. Nothing is read if no job is blocked."""
     if not any_blocked:
         return ()
     from fusion.store.access import limit_inspector_of

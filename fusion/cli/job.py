@@ -1,5 +1,5 @@
-"""`job show`, `job copy`: all that is known of a job; an edited copy of one that has ended. `job cancel`, `stop`, `requeue`, `delete` are the
-commands of these names."""
+"""`job show` and `job copy`: all details of a job, and an edited copy of an ended one. `job cancel`, `stop`, `requeue` and `delete` are the
+commands of the same names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Function = Callable[..., Any]
 
 @click.group(cls=Group, name="job")
 def job_group() -> None:
-    """Show all that is known of a job; make an edited copy; cancel, stop, requeue or delete."""
+    """Show one job; copy, cancel, stop, requeue or delete it."""
 
 
 def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
@@ -37,16 +37,16 @@ def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
 
 @_command("show", "run_worker.py job show otp-4711\n  run_worker.py job show otp-4711 --json | jq '.waits[0].text'")
 @click.argument("job_id")
-@click.option("--trace", is_flag=True, help="All of the traceback, not only its last lines.")
+@click.option("--trace", is_flag=True, help="The whole traceback, not only its last lines.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @utc_option
 @shared_options
 @watchable
 def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
-    """Show all that is known of a job.
+    """Show all details of a job.
 
-    Its state and why it waits, with its place; its way so far, each run that did not finish, arguments, callbacks, and the jobs that it is
-    bound to. Arguments, results and what errors said are masked; pickles are not looked into.
+    Its state, why it waits and at which place; its timeline, each run that did not finish, arguments, callbacks, and related jobs. Arguments,
+    results and error messages are masked; pickles are not opened.
     """
     from fusion.cli.job_render import lines
     from fusion.exceptions import InvalidName, NoSuchJobError
@@ -67,7 +67,7 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
         echo(line)
 
 
-#: What else may have been given as an id: the command that shows it.
+#: Other things whose id may have been given, and the command that shows each.
 _SHOWN_BY = {
     "queue": "info {}",
     "worker": "info --only-workers",
@@ -80,7 +80,7 @@ _SHOWN_BY = {
 
 
 def _instead(cli: Cli, name: str) -> str:
-    """Name what else has this name, with the command that shows it; empty if nothing has."""
+    """Return a sentence with other things of this name, and the commands that show them; empty if there are none."""
     from fusion.store.access import names_inspector_of, trash_inspector_of
 
     if trash_inspector_of(cli.looking).one(name) is not None:
@@ -131,8 +131,8 @@ def copy(
 ) -> None:
     """Enqueue a copy of a job that has ended, with other arguments.
 
-    What `job show` showed masked may stand in them as it was shown: the original's value is meant. The copy has the original's options, but not
-    its unique key, batch, parents or cron entry. The original stays as it is, and names its copies. Pickled calls can't be copied.
+    A masked value as `job show` shows it stands for the original's value. The copy has the original's options, but not its unique key, batch,
+    parents or cron entry. The original stays as it is, and lists its copies. Pickled calls can't be copied.
     """
     from fusion.enqueue.copying import Edit, copy_job
     from fusion.enqueue.kinds import PRIORITY
@@ -154,12 +154,12 @@ def copy(
         echo(f"Enqueued {made.id} to {made.origin}, a copy of {job_id}")
 
 
-#: What of the commands of many jobs goes with ids.
+#: Options of the commands for many jobs that can be used with ids.
 _OF_IDS = {"as_json", "purge", "url", "config", "prefix", "path", "verbose"}
 
 
 def _of_ids(whole: click.Command, verb: str, *options: click.Option) -> None:
-    """The command of this name, for jobs that are named. It is that one which runs, and stands in the audit."""
+    """Return the command of this name for given ids. It calls the original command, which is the one in the audit."""
 
     def command(**given: Any) -> None:
         click.get_current_context().invoke(whole, **given)
@@ -167,7 +167,7 @@ def _of_ids(whole: click.Command, verb: str, *options: click.Option) -> None:
     assert whole.callback is not None
     ids = click.Argument(["job_ids"], nargs=-1, required=True, metavar="JOB_ID...")
     kept = [one for one in whole.params if one.name in _OF_IDS]
-    told = f"{verb}\n\nAs `{whole.name}`, which also takes what jobs have in common. Exit code 1 if it could not be done to one."
+    told = f"{verb}\n\nLike `{whole.name}`, which can also select jobs by their properties. Exit code 1 if it failed for one."
     example = f"\b\nExample:\n  run_worker.py job {whole.name} otp-4711 otp-4712"
     made = Command(
         whole.name, params=[ids, *options, *kept], callback=update_wrapper(command, whole.callback), help=told, epilog=example
@@ -176,7 +176,7 @@ def _of_ids(whole: click.Command, verb: str, *options: click.Option) -> None:
 
 
 _YES = click.Option(["-y", "--yes"], is_flag=True, help="Don't ask; needed where there is no terminal.")
-_of_ids(cancel, "Let these jobs not run, or not run again.")
-_of_ids(stop, "End these jobs, those that run included.")
+_of_ids(cancel, "Cancel these jobs, so that they do not run, or not run again.")
+_of_ids(stop, "Stop these jobs, running ones included.")
 _of_ids(requeue, "Put these jobs back to the queues they came from.")
 _of_ids(delete, "Delete these jobs; `trash restore` brings them back for an hour.", _YES)

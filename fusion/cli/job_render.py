@@ -1,4 +1,4 @@
-"""What `job show` prints: a pure function of a job's sheet."""
+"""The output of `job show`: a pure function of a job's sheet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusion.store.layout.score import CLASSES
 from fusion.views.base import EVERYONE, to_json
 from fusion.views.job_sheet import JobView
 
-#: Columns of the names in front; of a text without a terminal.
+#: Columns of the labels; columns of a text without a terminal.
 _LABEL = 12
 _COLOURS = {name: {"good": "green", "bad": "red", "warn": "yellow"}[light] for name, light in LIGHTS.items()}
 _MARKED = frozenset(("no_worker", "lost_place", "unknown_state", "no_promoter", "throttled", "unloaded"))
@@ -26,7 +26,7 @@ _NAMES = {number: name for name, number in CLASSES.items()}
 
 
 def lines(sheet: Sheet, *, trace: bool = False) -> list[str]:
-    """All of it, section by section; those with nothing in them are left out."""
+    """Return all lines, section by section; empty sections are left out."""
     known = to_json(JobView.of(sheet, about=True, trace=trace), EVERYONE)
     sections = (_head, _why, _error, _way, _tries, _call, _kin, _ends, _events, _log)
     found: list[str] = []
@@ -41,7 +41,7 @@ def _at(iso: str | None) -> str:
 
 
 def _labelled(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """`Name:  value`, wrapped behind the name where there is a terminal; without those that have no value."""
+    """Yield lines like `Name:  value`, wrapped on a terminal. Pairs without a value are left out."""
     width = room()
     for name, value in pairs:
         if value is None or value == "" or value == []:
@@ -68,7 +68,7 @@ def _head(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     queue = sheet.origin or "-"
     if sheet.original_queue != sheet.origin:
         queue += f" (enqueued to {sheet.original_queue})"
-    foreign = "Fusion's own it is not: another program's, RQ's perhaps" if sheet.is_foreign else None
+    foreign = "Not Fusion's own: another program's, perhaps RQ's" if sheet.is_foreign else None
     yield from _labelled(
         (
             ("Function", known["function"] or "can't be read"),
@@ -103,8 +103,8 @@ def _why(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
             if limit
             else ", no timeout"
         )
-        alive = "" if run["worker_alive"] else styled(", which does not live any more", "red")
-        what = "It is claimed and waits behind another in a process of" if run["ahead"] else "It runs at"
+        alive = "" if run["worker_alive"] else styled(", which is dead", "red")
+        what = "It is claimed and waits behind another job in a process of" if run["ahead"] else "It runs at"
         yield f"{what} {shown(run['worker'] or '?', 200)}{alive}, for {ran}{used}"
         if run["lease_left"] is not None:
             late = run["lease_left"] < 0
@@ -147,7 +147,7 @@ def _way(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     if rows:
         yield from table(("SINCE", "STATE", "FOR", "WHAT"), rows, right=(2,))
         if not known["timeline"]["complete"]:
-            yield "Out of its record, and of what the event stream still has of it: more may have happened"
+            yield "From its record, and its events that are still in the stream: more may have happened"
 
 
 def _moment(iso: str) -> str:
@@ -265,7 +265,7 @@ def _events(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
 
 
 def _log(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
-    """The lines that its task wrote by `Log`, the events of its run, and where to find more."""
+    """Yield the lines that its task wrote by `Log`, the events of its run, and where to find more."""
     said = [one for one in known["events"]["entries"] if one["log"]]
     if said:
         yield from table(("LOG AT", "LINE"), [(_moment(one["at"]), one["message"] or "") for one in said])

@@ -1,4 +1,4 @@
-"""`requeue` and `empty`: failed jobs back to their queues, waiting ones forgotten."""
+"""`requeue` puts failed jobs back into their queues; `empty` deletes waiting jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fusion.trash import Thrown
 
 SCHEMA = 1
-#: Ids requeued in one call.
+#: Ids that are requeued in one call.
 _CHUNK = 100
 
 
@@ -38,12 +38,12 @@ _CHUNK = 100
     "  run_worker.py requeue otp-4711 otp-4712\n  run_worker.py requeue --query 'state:failed error:Timeout newer:1h'"
 )
 @click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
-@click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs, or those that the options say; never asks.")
+@click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs, or those that match the options; never asks.")
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="That many at most, those first that failed first.")
-@click.option("--include-quarantined", is_flag=True, help="Also those that were set aside.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="That many at most, those that failed first.")
+@click.option("--include-quarantined", is_flag=True, help="Also quarantined jobs.")
 @bulk.query_options
-@click.option("--dry-run", is_flag=True, help="Only say how many; with --query also which.")
+@click.option("--dry-run", is_flag=True, help="Only show how many; with --query also which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
 @recorded(
@@ -67,8 +67,8 @@ def requeue(
 ) -> None:
     """Put failed jobs back to the queues they came from.
 
-    Each goes to its original queue at its old priority, behind those that wait there. Quarantined ones only by their ids, or with
-    --include-quarantined. Ctrl-C leaves whole jobs moved; the same call goes on. Exit code 1 if one could not be put back.
+    Each goes to its original queue at its old priority, behind those that wait there. Quarantined jobs need their ids or --include-quarantined.
+    After Ctrl-C each job is either moved or untouched; the same call goes on. Exit code 1 if one could not be put back.
     """
     narrow = any(value is not None for value in given.values())
     if bulk.check(query, job_ids, everything, queue, narrow, limit, include_quarantined, detach=detach):
@@ -77,10 +77,10 @@ def requeue(
     if everything and job_ids:
         raise click.UsageError("give job ids or --all, not both")
     if not everything and (narrow or limit or include_quarantined or dry_run):
-        raise click.UsageError("of the options that choose, only --queue goes without --all")
+        raise click.UsageError("of the options that select jobs, only --queue can be used without --all")
     wanted = chosen(queue=queue, include_quarantined=include_quarantined, **given)
     ids = list(dict.fromkeys(job_ids))
-    # Asked for single ids too: nothing is announced before Redis has answered.
+    # Read for single ids too, so that nothing is printed before Redis has answered.
     failed = cli.inspector.failed_count() if everything or ids else 0
     total = failed if everything else len(ids)
     fit, aside = _counted(cli, wanted) if everything and failed else (total, 0)
@@ -116,7 +116,7 @@ def requeue(
 
 
 def _counted(cli: Cli, wanted: FailedFilter) -> tuple[int, int]:
-    """Failed jobs that are meant, and those that would be if they were not quarantined."""
+    """Return the number of selected failed jobs, and of those that are left out only because they are quarantined."""
     from fusion.failed_queue import FailedQueue
 
     found = [bool(one.quarantined) for one in FailedQueue(cli.connection).failures(replace(wanted, include_quarantined=True))]
@@ -130,7 +130,7 @@ def _requeue_all(
     from fusion.failed_queue import FailedQueue
 
     moved, refused = FailedQueue(cli.connection).requeue_all(wanted, limit=limit, dry_run=dry_run, progress=advance)
-    # A status means that somebody else has put the job back meanwhile: that is what was asked for.
+    # A status means that the job was already put back meanwhile, which is the wanted result.
     told = {job_id: _why(answer) for job_id, answer in refused.items()}
     return moved, {job_id: why for job_id, why in told.items() if why}
 
@@ -139,7 +139,7 @@ _WHY = {"missing": "no such job", "corrupt": "it has no data to run", FOREIGN: w
 
 
 def _why(answer: str) -> str | None:
-    """None for a status."""
+    """Return why a job was not requeued; None if the answer is a status."""
     if answer.startswith("cycle "):
         return f"it would wait for itself: {answer.removeprefix('cycle ')}"
     return answer.removeprefix("error: ") if answer.startswith("error: ") else _WHY.get(answer)
@@ -164,7 +164,7 @@ def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[
 
 
 def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str]) -> list[str]:
-    """Those that can be ids at all and, if one was named, came from the queue; why not goes to `refused`."""
+    """Return the valid ids whose jobs came from the given queue, if any. The reasons against the others go to `refused`."""
     from fusion.job import Job
     from fusion.store.layout.names import check_job_id
 
@@ -185,7 +185,7 @@ def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr where somebody watches."""
+    """Show a progress bar on stderr if that is a terminal."""
     if not total or not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -201,15 +201,15 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 @click.option("-a", "--all", "everything", is_flag=True, help="All queues.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask; without a terminal only --purge needs it.")
 @click.option("--purge", is_flag=True, help="For good, not into the trash.")
-@click.option("--dry-run", is_flag=True, help="Only say how many.")
+@click.option("--dry-run", is_flag=True, help="Only show how many.")
 @shared_options
 @recorded("empty", queues="queues", says=("everything", "purge"))
 def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge: bool, dry_run: bool) -> None:
     """Delete all waiting jobs of these queues.
 
-    Jobs that run, have failed or are scheduled stay. For an hour `trash restore` brings back what was deleted. On a terminal it asks first; a
-    script is not asked, as with RQ, but with --purge it must say --yes. Exit code 1, and nothing is removed, if no queue of a name is known;
-    with --yes that is only said.
+    Jobs that run, have failed or are scheduled stay. For an hour `trash restore` brings deleted jobs back. On a terminal it asks first; a script
+    is not asked, as with RQ, but needs --yes with --purge. Exit code 1, and nothing is removed, if a queue is unknown; with --yes that is only
+    a warning.
     """
     if everything and queues:
         raise click.UsageError("give queues or --all, not both")
@@ -246,7 +246,7 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge:
 
 
 def tell_kept(thrown: Thrown, which: str) -> None:
-    """On stderr: how deleted jobs come back, and how many can't."""
+    """Print on stderr how to restore the deleted jobs, and how many can't be restored."""
     if thrown.kept:
         echo(f"{thrown.kept} jobs deleted; to get them back within an hour: {prog()} trash restore {which}", err=True)
     if lost := thrown.deleted - thrown.kept:

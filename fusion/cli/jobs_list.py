@@ -1,4 +1,4 @@
-"""`jobs`: those that a query means."""
+"""`jobs`: search jobs by a query."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from fusion.views.job import JobsView
 
 SCHEMA = 1
-#: Jobs of a table, and those that are read at a time for who wants more.
+#: Jobs of a table, and jobs read at a time for larger output.
 _ROWS, _PAGE = 20, 500
-#: A term that leaves jobs out, which looks like an option.
+#: A term that excludes jobs; it looks like an option.
 _LEAVES_OUT = re.compile(r"-[A-Za-z_]+:")
-#: Stands before such a term until it is read: no argument has one of its own.
+#: Put before such a term until it is parsed: no argument contains it.
 _SHIELD = "\0"
 _COLOURS = {"failed": "red"}
 
 
 class _Jobs(Command):
-    """Takes `-queue:sms` for a term."""
+    """Reads `-queue:sms` as a term, not as an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Shield such terms from being read as options."""
+        """Keep such terms from being parsed as options."""
         return super().parse_args(ctx, [_SHIELD + arg if _LEAVES_OUT.match(arg) else arg for arg in args])
 
 
@@ -64,21 +64,21 @@ _EXAMPLES = """
 @click.command("jobs", cls=_Jobs, epilog=f"\b\nExamples:\n  {_EXAMPLES.strip()}")
 @click.argument("query", nargs=-1, metavar="[QUERY]...", callback=_joined)
 @click.option("--limit", type=click.IntRange(1, 1_000_000), metavar="N", help="That many at most; 20, with --ids and --csv all.")
-@click.option("--after", default="", metavar="PLACE", help="Go on where a page ended, as it said.")
-@click.option("--count", is_flag=True, help="Only say how many, exactly: all are looked at.")
-@click.option("--ids", is_flag=True, help="An id a line, for other commands.")
+@click.option("--after", default="", metavar="PLACE", help="Continue after a page, with the value that it printed.")
+@click.option("--count", is_flag=True, help="Only show how many, exactly: all jobs are read.")
+@click.option("--ids", is_flag=True, help="One id per line, for other commands.")
 @click.option("--csv", "as_csv", is_flag=True, help="For a spreadsheet.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @utc_option
 @shared_options
 @watchable
 def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids: bool, as_csv: bool, as_json: bool) -> None:
-    """Show the jobs that a query means.
+    """Show the jobs that a query matches.
 
     A query is words that must all hold: state:failed queue:sms error:Timeout group: id: func: tag: key: unique: batch: worker: cron: priority:
-    older:2h newer:30m is:quarantined is:held. Commas stand between alternatives, -queue:otp leaves out, * and ? are wildcards, a word alone is
-    looked for in id, function, description and error. Without a query all jobs: those that run first, the one that began first at the top, then
-    those that failed, the newest at the top. docs/queries.md says more. Arguments are never shown.
+    older:2h newer:30m is:quarantined is:held. Commas separate alternatives, -queue:otp excludes, * and ? are wildcards, a word alone is searched
+    in id, function, description and error. Without a query all jobs are shown: first running jobs, the longest-running at the top, then failed
+    jobs, the newest at the top. See docs/queries.md for more. Arguments are never shown.
     """
     if ids + as_csv + (count or as_json) > 1:
         raise click.UsageError("of --ids, --csv, --json and --count only --json and --count go together")
@@ -100,7 +100,7 @@ def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids
 
 
 def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
-    """A page, however long, and however many have to be looked at for it."""
+    """Return a page of this length, however many jobs must be read for it."""
     from dataclasses import replace
 
     from fusion.store.read.search_inspector import LARGEST_PAGE
@@ -155,7 +155,7 @@ def _view(query: Query, page: Page) -> JobsView:
 
 
 def _written(search: SearchInspector, query: Query, limit: int | None, after: str, as_csv: bool) -> None:
-    """Row by row, page after page: what is read by a pipe begins at once."""
+    """Yield row after row while reading, so that a pipe gets the first rows at once."""
     from fusion.store.read.search_inspector import in_words
     from fusion.views.job import row_of
 
@@ -198,7 +198,7 @@ def _line(cells: list[Any]) -> str:
 
 # -- for people
 
-_FURTHER = "; name states, queues or a time to look further, --count looks at all"
+_FURTHER = "; name states, queues or a time to search further, or use --count, which reads all"
 
 
 def _show(cli: Cli, query: Query, page: Page, limit: int | None) -> None:
@@ -219,7 +219,7 @@ def _show(cli: Cli, query: Query, page: Page, limit: int | None) -> None:
 
 
 def _typed(text: str) -> str:
-    """As it is typed in a shell."""
+    """Return a query as it is typed in a shell."""
     import shlex
 
     return shlex.quote(text) if text else ""
@@ -252,7 +252,7 @@ def _cells(job: FoundJob, at: datetime) -> tuple[str, ...]:
 
 
 def _about(job: FoundJob, at: datetime) -> str:
-    """What it waits for, or what was wrong with it."""
+    """Return what a job waits for, or its error."""
     error = job.error.removeprefix("builtins.")
     if job.state == "failed":
         where = f" in {job.frame}" if job.frame else ""

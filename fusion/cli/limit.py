@@ -1,4 +1,4 @@
-"""`limit list | show | set | release | pause | resume`: concurrency keys, as operators see them."""
+"""The commands `limit list | show | set | release | pause | resume` about concurrency keys."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CHUNK = 100
 
 @click.group(cls=Group, name="limit")
 def limit_group() -> None:
-    """Show concurrency keys; set their limits, pause them, take a slot back.
+    """Show concurrency keys; set their limits, pause them, release a slot.
 
-    Jobs bring keys (`enqueue --concurrency-key`, `@job`); what is set here holds whatever the jobs say, over the whole fleet, at once.
+    Jobs declare keys (`enqueue --concurrency-key`, `@job`). A limit that is set here overrides that of the jobs, in the whole fleet, at once.
     """
 
 
@@ -70,14 +70,14 @@ def _broker(cli: Cli) -> LimitBroker:
 
 
 def _found(cli: Cli, keys: Sequence[str]) -> list[LimitInfo]:
-    """Look these keys up; exit code 1, and a line for each, if one is unknown."""
+    """Read these keys. If some are unknown, print a line for each and end with exit code 1."""
     from fusion.store.access import limit_inspector_of
 
     found = dict(zip(keys, limit_inspector_of(cli.looking).limits(keys), strict=True))
     unknown = [key for key, info in found.items() if info is None]
     for key in unknown:
         echo(
-            f"Error: no job has the concurrency key {key}, and nothing is set for it; `{prog()} limit list` shows those there are",
+            f"Error: no job has the concurrency key {key}, and nothing is set for it; `{prog()} limit list` lists all keys",
             err=True,
         )
     if unknown:
@@ -89,17 +89,17 @@ def _found(cli: Cli, keys: Sequence[str]) -> list[LimitInfo]:
 
 
 @_command("list", "run_worker.py limit list\n  run_worker.py limit list --stuck\n  run_worker.py limit list --json | jq .keys")
-@click.option("--stuck", is_flag=True, help="Only those whose jobs wait and of which nothing has started for ten minutes.")
+@click.option("--stuck", is_flag=True, help="Only keys whose jobs wait while none has started for ten minutes.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of those used last.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the most recently used.")
 @_JSON
 @shared_options
 @watchable
 def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -> None:
-    """Show concurrency keys, those used last first.
+    """Show concurrency keys, the most recently used first.
 
-    ACTIVE jobs run, HELD slots are those of jobs that wait in their queues as well, BLOCKED jobs wait for a slot. A key goes a day after its
-    last job, unless something is set for it.
+    ACTIVE jobs run. HELD slots include those of jobs that wait in their queues. BLOCKED jobs wait for a slot. A key disappears a day after its last
+    job, unless something is set for it.
     """
     from fusion.cli import limit_render as render
     from fusion.store.access import limit_inspector_of
@@ -156,20 +156,20 @@ def show(cli: Cli, keys: tuple[str, ...], as_json: bool) -> None:
 )
 @_KEY
 @click.argument("limit", type=click.IntRange(1, 1_000_000), required=False, metavar="[N]")
-@click.option("--rate", callback=_rate, metavar="RATE", help="So many start in a time at most: 100/60s, 10/s, 5/2m.")
-@click.option("--no-limit", is_flag=True, help="As many at once as the jobs say.")
-@click.option("--no-rate", is_flag=True, help="As many in a time as the jobs say.")
+@click.option("--rate", callback=_rate, metavar="RATE", help="The most jobs that start in a time: 100/60s, 10/s, 5/2m.")
+@click.option("--no-limit", is_flag=True, help="Remove N: the jobs' own limit applies.")
+@click.option("--no-rate", is_flag=True, help="Remove the rate: the jobs' own rate applies.")
 @shared_options
 @recorded("limit_set", of="key", says=("limit", "rate", "no_limit", "no_rate"))
 def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit: bool, no_rate: bool) -> None:
-    """Let N jobs of a key run at once, or so many start in a time.
+    """Set how many jobs of a key may run at once, or start in a time.
 
-    It holds whatever the jobs say, until it is taken back. What may start now starts; what runs goes on.
+    It overrides the jobs' own limit until it is removed. Jobs that may start now are started; running jobs go on.
     """
     if (limit is not None and no_limit) or (rate is not None and no_rate):
         raise click.UsageError("N and --no-limit, and --rate and --no-rate, exclude each other")
     if limit is None and rate is None and not (no_limit or no_rate):
-        raise click.UsageError("say N or --rate; or --no-limit, --no-rate to go by what the jobs say")
+        raise click.UsageError("give N or --rate; or --no-limit, --no-rate to apply the jobs' own limits")
     from fusion.cli import limit_render as render
 
     if limit is not None or no_limit:
@@ -182,14 +182,14 @@ def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit
 
 @_command("pause", 'run_worker.py limit pause smtp --duration 10m --reason "the provider is down"')
 @_KEYS
-@duration_option("Go on by itself after so long.  [default: never]")
-@line_option("--reason", "Shown with the key, with who paused it.")
+@duration_option("Resume by itself after this time.  [default: never]")
+@line_option("--reason", "The reason; it is shown with the key and the name of who paused it.")
 @shared_options
 @recorded("limit_pause", of="keys", says=("duration", "reason"))
 def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) -> None:
-    """Let no job of these keys be started.
+    """Pause keys: none of their jobs is started.
 
-    Jobs that run are completed, and jobs can still be enqueued. Other keys go on.
+    Running jobs are completed, and jobs can still be enqueued. Other keys go on.
     """
     from fusion.store.layout.pauses import this_user
 
@@ -203,7 +203,7 @@ def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) 
 @shared_options
 @recorded("limit_resume", of="keys")
 def resume(cli: Cli, keys: tuple[str, ...]) -> None:
-    """Let jobs of paused keys be started again, and of those that a task holds back."""
+    """Resume keys that are paused, or that a task holds back."""
     at = cli.inspector.now().timestamp()
     for key in keys:
         was = _broker(cli).resume_limit(key)
@@ -216,9 +216,9 @@ def resume(cli: Cli, keys: tuple[str, ...]) -> None:
 @shared_options
 @recorded("limit_release", of="key", jobs="job_ids", says=("job_ids",))
 def release(cli: Cli, key: str, job_ids: tuple[str, ...]) -> None:
-    """Take the slots of jobs that run: others of the key may start.
+    """Release the slots of running jobs: others of the key may start.
 
-    The jobs run on: from then on more of the key may run at once than its limit says. Exit code 1 if one has no slot, or has not started.
+    The jobs run on, so more jobs of the key than its limit may run at once. Exit code 1 if one has no slot, or has not started.
     """
     from fusion.store.layout.pauses import this_user
 

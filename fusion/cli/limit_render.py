@@ -1,4 +1,4 @@
-"""What the `limit` commands say: functions of what was read."""
+"""The output of the `limit` commands: functions of the data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def bounds(limit: Limit) -> str:
-    """Like `2 at once (pinned), 100/60s`."""
+    """Return a limit in words, like `2 at once (pinned), 100/60s`."""
     number = "any number at once" if limit.max_concurrent is None else f"{limit.max_concurrent:,} at once"
     rate = "" if limit.rate is None else f", {limit.rate}" + " (pinned)" * limit.rate_pinned
     return number + " (pinned)" * limit.pinned + rate
 
 
 def listing(infos: Iterable[LimitInfo], at: datetime) -> list[str]:
-    """A line for each key."""
+    """Return a line for each key."""
     header = ("KEY", "LIMIT", "RATE", "ACTIVE", "HELD", "BLOCKED", "USED", "")
     rows = [
         (
@@ -41,7 +41,7 @@ def listing(infos: Iterable[LimitInfo], at: datetime) -> list[str]:
         for info in infos
     ]
     lines = table(header, rows, right=(3, 4, 5))
-    return [*lines, "* set here, whatever jobs say"] if any("*" in row[1] + row[2] for row in rows) else lines
+    return [*lines, "* set here; overrides the jobs' own"] if any("*" in row[1] + row[2] for row in rows) else lines
 
 
 def _state(info: LimitInfo) -> str:
@@ -51,7 +51,7 @@ def _state(info: LimitInfo) -> str:
 
 
 def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
-    """Everything of one key."""
+    """Return all lines about one key."""
     limit = info.limit
     lines = [f"{limit.key}: {bounds(limit)}; {info.active} active, {info.held} slots held, {info.blocked} blocked"]
     if info.paused:

@@ -1,4 +1,4 @@
-"""Where log lines go and what they look like: text for people, or one JSON object each for machines."""
+"""Set up logging: where lines go, and their format, text for people or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusion.settings import Settings
 __all__ = ["JSONFormatter", "long_running", "set_up_logging"]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-#: Options of every command that goes on until it is told to end; see `long_running`.
+#: Options of every long-running command; see `long_running`.
 LOGGING = (
     click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
     click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
@@ -28,14 +28,14 @@ PID = click.option("--pid", metavar="FILE", help="Write the process id to FILE w
 
 
 def long_running(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for where a command's pid is written and what its log is like."""
+    """Add the options for a command's pid file and its log."""
     for option in reversed((PID, *LOGGING, QUIET)):
         function = option(function)
     return function
 
 
 def set_up_logging(settings: Settings, level: str | None, log_format: str, date_format: str) -> None:
-    """DICT_CONFIG of the settings, else lines on stderr; a level from the flags wins over both, and so does `log_json`."""
+    """Set up logging by DICT_CONFIG of the settings, else on stderr. A level from the flags overrides both, and so does `log_json`."""
     if settings.dict_config:
         try:
             logging.config.dictConfig(dict(settings.dict_config))

@@ -14,62 +14,62 @@ from fusion.cli.output import echo, lines, shown
 from fusion.exceptions import InvalidName
 from fusion.kernel import program
 
-#: name -> (where it is, what `--help` says of it: the first sentence of its own help)
+#: name -> (import path, the text in `--help`: the first sentence of the command's own help)
 COMMANDS = {
     "worker": ("fusion.cli.worker:worker", "Run jobs of these queues, each in a process of its own."),
     "start": ("fusion.cli.start:start", "Run several workers and a scheduler unattended: what dies is replaced."),
     "scheduler": ("fusion.cli.scheduler:scheduler", "Enqueue what is due: jobs enqueued for a time, retries, cron entries."),
-    "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue, put back, look at jobs and queues."),
+    "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue and requeue jobs, show jobs and queues."),
     "dashboard": ("fusion.cli.dashboard:dashboard", "Serve the dashboard."),
-    "relay": ("fusion.cli.relay:relay", "Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
+    "relay": ("fusion.cli.relay:relay", "Deliver the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
     "top": ("fusion.cli.top:top", "Watch queues, workers and the slowest running jobs."),
-    "stats": ("fusion.cli.stats:stats", "Show what became of jobs, and how long they waited and ran."),
+    "stats": ("fusion.cli.stats:stats", "Show the outcomes of jobs, and how long they waited and ran."),
     "enqueue": ("fusion.cli.enqueue:enqueue", "Enqueue one call of a function."),
-    "jobs": ("fusion.cli.jobs_list:jobs", "Show the jobs that a query means."),
+    "jobs": ("fusion.cli.jobs_list:jobs", "Show the jobs that a query matches."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
-    "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),
-    "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),
+    "failures": ("fusion.cli.failed:failures", "Show failures, grouped by error and place."),
+    "quarantine": ("fusion.cli.failed:quarantine", "Quarantine failed jobs."),
     "empty": ("fusion.cli.jobs:empty", "Delete all waiting jobs of these queues."),
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
-    "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
-    "stop": ("fusion.cli.cancel:stop", "End jobs, those that run included."),
+    "cancel": ("fusion.cli.cancel:cancel", "Cancel jobs, so that they do not run, or not run again."),
+    "stop": ("fusion.cli.cancel:stop", "Stop jobs, running ones included."),
     "delete": ("fusion.cli.operations:delete", "Delete jobs, whatever they wait for or however they ended."),
     "reprioritise": ("fusion.cli.operations:reprioritise", "Give waiting jobs another priority."),
     "operations": (
         "fusion.cli.operations:operations_group",
-        "Look at what was done to all jobs that a query matches; cancel it or carry it on.",
+        "Show operations on the jobs of a query; cancel or run them.",
     ),
-    "job": ("fusion.cli.job:job_group", "Show all that is known of a job; make an edited copy; cancel, stop, requeue or delete."),
+    "job": ("fusion.cli.job:job_group", "Show one job; copy, cancel, stop, requeue or delete it."),
     "tree": ("fusion.cli.tree:tree", "Show what a job waits for, and what waits for it."),
-    "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
-    "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
-    "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
-    "pause": ("fusion.cli.control:pause", "Let no job of these queues be started."),
-    "unpause": ("fusion.cli.control:unpause", "Let jobs of paused queues be started again."),
-    "queue": ("fusion.cli.queue:queue_group", "Show what bounds queues, and set it."),
+    "reschedule": ("fusion.cli.scheduled:reschedule", "Give a scheduled job another time."),
+    "suspend": ("fusion.cli.control:suspend", "Suspend all workers: none starts another job."),
+    "resume": ("fusion.cli.control:resume", "Resume suspended workers."),
+    "pause": ("fusion.cli.control:pause", "Pause queues: none of their jobs is started."),
+    "unpause": ("fusion.cli.control:unpause", "Unpause queues."),
+    "queue": ("fusion.cli.queue:queue_group", "Show and set limits of queues."),
     "batches": ("fusion.cli.batches:batches", "Show batches, the newest first."),
     "batch": ("fusion.cli.batches:batch_group", "Show or cancel a batch."),
-    "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, take a slot back."),
-    "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
-    "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
+    "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, release a slot."),
+    "quiet": ("fusion.cli.control:quiet", "Quiet workers: they finish their running jobs and take no more."),
+    "unquiet": ("fusion.cli.control:unquiet", "Unquiet workers: they take jobs again."),
     "trash": ("fusion.cli.trash:trash_group", "Show deleted jobs, and restore them."),
     "audit": ("fusion.cli.audit:audit", "Show who changed what, the newest first."),
     "config": ("fusion.cli.config:config_group", "Show the effective settings, and where each comes from."),
-    "doctor": ("fusion.cli.doctor:doctor", "Say what is wrong and what mends it."),
+    "doctor": ("fusion.cli.doctor:doctor", "Show what is wrong and how to fix it."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive and has loaded its tasks."),
-    "schema": ("fusion.cli.schema:schema", "Show which layout the data in Redis have, or move it to this program's."),
+    "schema": ("fusion.cli.schema:schema", "Show the layout of the data in Redis, or raise it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
-    "events": ("fusion.cli.events:events_group", "Show how far events got; look at them; deliver parked ones again."),
+    "events": ("fusion.cli.events:events_group", "Show sinks and events; deliver parked events again."),
     "outbox": (
         "fusion.cli.outbox:outbox_group",
-        "Enqueue the jobs that transactions wrote as rows; look at those that were refused.",
+        "Enqueue the jobs that transactions wrote as rows; show refused ones.",
     ),
     "callbacks": (
         "fusion.cli.callbacks:callbacks_group",
-        "Show what is told to URLs when jobs end; try again what was not delivered.",
+        "Show callbacks to URLs when jobs end; retry those that failed.",
     ),
-    "completion": ("fusion.cli.completion:completion", "Print the script that lets a shell complete what is typed."),
+    "completion": ("fusion.cli.completion:completion", "Print the script for shell completion."),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
     "debug": ("fusion.cli.debug:debug_group", "Show what Fusion sends to Redis."),
 }
@@ -86,7 +86,7 @@ def add_command(name: str, place: str, text: str) -> None:
 
 
 class _Formatter(click.HelpFormatter):
-    """Help has the name by which the program was called."""
+    """Writes help with the name under which the program was called."""
 
     def getvalue(self) -> str:
         """The text."""
@@ -109,11 +109,11 @@ class LazyGroup(click.Group):
     context_class = _Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None if there is none of this name."""
+        """Import the command; None if there is none with this name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say where options go if one stands before the command."""
+        """Refuse an option before the command, with a hint where options go."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -145,7 +145,7 @@ class LazyGroup(click.Group):
             ) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest name for a command that there is not."""
+        """Suggest the nearest name for an unknown command."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches
@@ -156,11 +156,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; tell what a person could have caused in one line, with exit code 1, 2 or 130."""
+        """Run the command. An error that a person can have caused becomes one line, with exit code 1, 2 or 130."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            own = not isinstance(error, click.MissingParameter)  # which lists what may be given, a line each
+            own = not isinstance(error, click.MissingParameter)  # the message lists the allowed values, one a line
             vars(error)["message"] = shown(error.message, len(error.message)) if own else lines(error.message)
             raise
         except click.exceptions.Exit:
@@ -171,7 +171,7 @@ class LazyGroup(click.Group):
         except InvalidName as error:
             raise click.UsageError(shown(str(error), 2000)) from None
         except UnicodeEncodeError as error:
-            # of a command line whose bytes are no UTF-8; what is in Redis has been read
+            # from a command line that is not UTF-8; data of Redis can't cause it
             raise click.UsageError(lines(f"{error.object[:100]!r}: write it in UTF-8")) from None
         except Exception as error:
             _tell(ctx, error)
@@ -204,7 +204,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """The entry point of `fusion` and `run_worker.py`; ends the process with the exit code."""
+    """Run the command line of `fusion` and `run_worker.py`; end the process with its exit code."""
     cli()
 
 

@@ -1,4 +1,4 @@
-"""Queue names as typed: exact ones, wildcards, `all`, and lists with commas."""
+"""Parse typed queue names: exact names, wildcards, `all`, and lists with commas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 from fusion.exceptions import InvalidName
 from fusion.store.layout.names import check_queue_name, is_pattern
 
-#: What `all` adds to the configured queues: every known queue that is not reserved, as queues appear.
+#: `all` adds this wildcard to the configured queues: every known queue that is not reserved, also future ones.
 ANY = "*"
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,128}")
 
 
 def check(name: str, *, patterns: bool = False) -> str:
-    """Return `name`; a usage error that tells the rule if it is none."""
+    """Return `name`; a usage error with the rule if it is invalid."""
     if patterns and is_pattern(name):
         if not _PATTERN.fullmatch(name):
             raise click.UsageError(f"queue pattern {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ . - * ? [ ] !")
@@ -29,7 +29,7 @@ def check(name: str, *, patterns: bool = False) -> str:
 
 
 def split(values: Iterable[str]) -> list[str]:
-    """`("sms,email", "pn")` as one list without repetitions."""
+    """Return values like `("sms,email", "pn")` as one list without repetitions."""
     return list(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
 
 
@@ -40,7 +40,7 @@ def expand_all(names: Sequence[str], configured: Sequence[str]) -> tuple[str, ..
 
 
 def known(names: Sequence[str], existing: Sequence[str]) -> tuple[str, ...]:
-    """Checked names as they are, each wildcard replaced by the existing queues it covers; all existing ones for no names."""
+    """Check the names and replace each wildcard by the existing queues that it matches. Without names, return all existing queues."""
     if not names:
         return tuple(existing)
     found: list[str] = []

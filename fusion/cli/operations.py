@@ -20,7 +20,7 @@ from fusion.status import FOREIGN, why_not
 
 SCHEMA = 1
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only show how many, and which.")
 
 
 @click.group(
@@ -30,18 +30,18 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only say 
     "  run_worker.py operations cancel 3f1d9c2ab86e",
 )
 def operations_group() -> None:
-    """Look at what was done to all jobs that a query matches; cancel it or carry it on."""
+    """Show operations on the jobs of a query; cancel or run them."""
 
 
 @operations_group.command("list", cls=Command, epilog="\b\nExample:\n  run_worker.py operations list --json | jq .operations")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="That many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the first.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the first.")
 @_JSON
 @shared_options
 def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
-    """Show operations: those that run, then those that ended last.
+    """Show operations: running ones first, then the most recently ended.
 
-    MATCHED: jobs when it began. WHO: who began it. One that `waits` has begun, and nobody carries it on now.
+    MATCHED: jobs that matched when it began. WHO: its author. `waits`: it has begun, but no process runs it now.
     """
     from fusion.operations import desk
 
@@ -77,7 +77,7 @@ def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
 @utc_option
 @shared_options
 def show(cli: Cli, operation_id: str, as_json: bool) -> None:
-    """Show one operation, how far it is and what it left out and why."""
+    """Show one operation: its progress, what it left out, and why."""
     from fusion.kernel.timeutil import from_iso
     from fusion.operations import desk
 
@@ -115,7 +115,7 @@ def show(cli: Cli, operation_id: str, as_json: bool) -> None:
 @shared_options
 @recorded("operations_cancel", of="operation_id")
 def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
-    """Have an operation change no further job. What it has done stays done. Exit code 1 if it had ended before, or there is none."""
+    """Cancel an operation: it changes no further job. Its changes so far stay. Exit code 1 if it had ended before, or does not exist."""
     from fusion.operations import desk
 
     answer = cli.broker.cancel_operation(operation_id, bulk.who())
@@ -137,7 +137,7 @@ def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
 @shared_options
 @recorded("operations_run", of="operation_id")
 def run(cli: Cli, operation_id: str, as_json: bool) -> None:
-    """Carry an operation on, to its end. Ctrl-C leaves it to workers and schedulers."""
+    """Run an operation to its end. After Ctrl-C, workers and schedulers go on with it."""
     from fusion.operations import desk
 
     if desk.find(cli.connection, operation_id) is None:
@@ -146,7 +146,7 @@ def run(cli: Cli, operation_id: str, as_json: bool) -> None:
 
 
 def _missing(operation_id: str) -> NoReturn:
-    echo(f"Error: no operation {operation_id}; {prog()} operations list shows those there are", err=True)
+    echo(f"Error: no operation {operation_id}; {prog()} operations list shows all", err=True)
     sys.exit(1)
 
 
@@ -168,7 +168,7 @@ def delete(
 ) -> None:
     """Delete jobs, whatever they wait for or however they ended.
 
-    For an hour `trash restore` brings them back. One that runs is not deleted: stop it first. Exit code 1 if one could not be deleted.
+    For an hour `trash restore` brings them back. A running job is not deleted: stop it first. Exit code 1 if one could not be deleted.
     """
     if bulk.check(query, job_ids, detach=detach):
         bulk.operate(cli, "delete", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json, purge=purge)
@@ -213,8 +213,8 @@ def reprioritise(
 ) -> None:
     """Give waiting jobs another priority.
 
-    A job keeps its arrival number: among those of its new priority it stands where it would have stood. Signed jobs are signed anew, which
-    takes the secret_keys. Exit code 1 if one could not be moved.
+    A job keeps its arrival number, which gives its place among the jobs of its new priority. Signed jobs are signed anew, which needs the
+    secret_keys. Exit code 1 if one could not be moved.
     """
     from fusion.operations.plan import read_priority
 
@@ -245,13 +245,13 @@ def reprioritise(
 
 def _ids_only(job_ids: tuple[str, ...], dry_run: bool) -> None:
     if not job_ids:
-        raise click.UsageError("give job ids, or say which jobs by --query")
+        raise click.UsageError("give job ids, or select jobs by --query")
     if dry_run:
         raise click.UsageError("--dry-run goes with --query, not with ids")
 
 
 def _fit(job_ids: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """Those that can be ids at all, and why the others can't."""
+    """Return the valid ids, and the reasons against the others."""
     from fusion.store.layout.names import check_job_id
 
     fit, refused = list[str](), dict[str, str]()

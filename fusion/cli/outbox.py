@@ -1,4 +1,4 @@
-"""`outbox run | status | retry | delete`: rows of a database that are to be jobs."""
+"""`outbox run | status | retry | delete`: database rows that become jobs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _Function = Callable[..., Any]
 
 @click.group(cls=Group, name="outbox")
 def outbox_group() -> None:
-    """Enqueue the jobs that transactions wrote as rows; look at those that were refused.
+    """Enqueue the jobs that transactions wrote as rows; show refused ones.
 
-    An outbox is three tables of your database: a job is a row of the transaction that it belongs to, and is enqueued once that is committed.
+    An outbox is three tables of your database. A transaction writes a job as a row; the job is enqueued once the transaction is committed.
     """
 
 
@@ -60,19 +60,24 @@ def _ledger(database: str) -> Any:
     "--keep", type=click.FloatRange(0), default=600.0, show_default=True, metavar="SECONDS", help="Keep forwarded rows."
 )
 @click.option(
-    "--poll", type=click.FloatRange(0.01), default=0.25, show_default=True, metavar="SECONDS", help="Between looks for rows."
+    "--poll",
+    type=click.FloatRange(0.01),
+    default=0.25,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two searches for rows.",
 )
 @click.option("--burst", is_flag=True, help="End when nothing is left to forward.")
 @long_running
 @shared_options
 def run(cli: Cli, database: str, keep: float, poll: float, burst: bool, pid: str | None, **given: Any) -> None:
-    """Forward rows until told to stop.
+    """Forward rows until it is stopped.
 
-    Any number may run, one of them works, and another takes over should it die. Each row is one job, whoever is killed and whenever; those of one
-    queue in the order of their batches. Rows that were forwarded are kept for a while, to be sent again should Redis lose what it accepted.
+    Any number may run; one of them works, and another takes over if it dies. Each row becomes exactly one job, whatever process is killed. The jobs
+    of a queue are enqueued in the order of their batches. Forwarded rows are kept for a while, to be sent again if Redis loses accepted jobs.
     """
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
-    ledger = _ledger(database)  # first: a project of Django has settings and logging of its own
+    ledger = _ledger(database)  # must come first: a Django project has its own settings and logging
     settings = cli.load(**given)
     set_up_logging(settings, level, log_format, date_format)
     from fusion.kernel import titles
@@ -86,14 +91,14 @@ def run(cli: Cli, database: str, keep: float, poll: float, burst: bool, pid: str
 
 @_command("status", "run_worker.py outbox status --database django:default\n  run_worker.py outbox status --json | jq .parked")
 @_DATABASE
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="So many parked rows at most.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most this many parked rows.")
 @_JSON
 @utc_option
 @shared_options
 def status(cli: Cli, database: str, limit: int, as_json: bool) -> None:
-    """Show how many rows wait, and those that are parked: what Redis refused, and why.
+    """Show how many rows wait, and parked rows: those that Redis refused, and why.
 
-    Of a full queue, and of a job that waits for one which is not there yet, they are tried again by themselves.
+    Rows refused for a full queue, or for a parent job that does not exist yet, are retried automatically.
     """
     ledger = _ledger(database)
     counts, rows = ledger.counts(), ledger.parked(limit)
@@ -130,7 +135,7 @@ def _chosen(ledger: Any, rows: tuple[int, ...], everything: bool) -> list[int]:
 @_JSON
 @shared_options
 def retry(cli: Cli, rows: tuple[int, ...], everything: bool, database: str, as_json: bool) -> None:
-    """Have parked rows forwarded again."""
+    """Retry parked rows."""
     ledger = _ledger(database)
     chosen = _chosen(ledger, rows, everything)
     done = ledger.retry(chosen)
@@ -146,7 +151,7 @@ def retry(cli: Cli, rows: tuple[int, ...], everything: bool, database: str, as_j
 @_JSON
 @shared_options
 def delete(cli: Cli, rows: tuple[int, ...], everything: bool, yes: bool, database: str, as_json: bool) -> None:
-    """Delete parked rows: they will be no jobs."""
+    """Delete parked rows, which then never become jobs."""
     ledger = _ledger(database)
     chosen = _chosen(ledger, rows, everything)
     if not confirmed(f"Delete {len(chosen)} rows for good?", yes):

@@ -1,4 +1,4 @@
-"""The one place that prints. Names, descriptions, reasons and errors come from Redis, where strangers may have written them."""
+"""All printing of the command line. Names, descriptions, reasons and errors come from Redis, where strangers may have written them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import click
 if TYPE_CHECKING:
     from fusion.views.base import View
 
-#: In each of our own colours until it is printed. Nobody else can know it: colours that strangers wrote are made visible like the rest.
+#: A random mark in each of our own colours until it is printed. Colour codes in strangers' texts lack it and are made visible as text.
 _MARK = f"{10**9 + int.from_bytes(os.urandom(4))};"
 _COLOUR = re.compile(rf"(\x1b\[{_MARK}\d+m)")
 
 
 def styled(text: str, fg: str | None) -> str:
-    """`click.style` for what `echo` prints."""
+    """Style a text for `echo`, like `click.style`."""
     if fg is None:
         return text
     begin, end = (code.replace("\x1b[", f"\x1b[{_MARK}") for code in click.style("|", fg=fg).split("|"))
@@ -27,12 +27,12 @@ def styled(text: str, fg: str | None) -> str:
 
 
 def drawn(text: str) -> str:
-    """With our colours as a terminal wants them."""
+    """Return the text with our own colours as terminal codes."""
     return text.replace(f"\x1b[{_MARK}", "\x1b[")
 
 
 def shown(text: str, limit: int = 1000) -> str:
-    """In one line, and without anything that steers a terminal but `styled` colours: most texts were written by others. Cut to about `limit`."""
+    """Return a text in one line, cut to about `limit`. Terminal codes in it are made visible, except for `styled` colours."""
     from fusion.kernel.redaction import printable
 
     if text.isprintable() and len(text) <= limit:
@@ -42,17 +42,17 @@ def shown(text: str, limit: int = 1000) -> str:
 
 
 def lines(text: str) -> str:
-    """Each line as `shown`."""
+    """Return a text with each line made safe by `shown`."""
     return "\n".join(shown(line, len(line)) for line in text.split("\n"))
 
 
-#: What `echo` says is kept here instead of printed.
+#: The list that collects the output of `echo` in place of printing it.
 _kept: list[str] | None = None
 
 
 @contextmanager
 def kept() -> Iterator[list[str]]:
-    """What is echoed meanwhile, on stderr too, in place of printing it."""
+    """Collect the output of the block, of stderr too, in place of printing it."""
     global _kept
     before, _kept = _kept, []
     try:
@@ -71,7 +71,7 @@ def echo_json(shown: View, **more: object) -> None:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """`click.echo` of `lines`: nothing else in the command line prints."""
+    """Print a text made safe by `lines`, with `click.echo`. Nothing else in the command line prints."""
     if _kept is not None:
         _kept.append(lines(text))
     else:

@@ -1,4 +1,4 @@
-"""`queue show | set`: what bounds queues at run time, as operators see it."""
+"""`queue show | set`: limits of queues at run time."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _TAKEN_BACK = {
 }
 _TAKEN_BACK |= {"max_length": "As the settings of who enqueues say.", "timeout": "As the settings of who enqueues say."}
 
-#: What of its options the audit tells.
+#: Options whose values are written to the audit.
 _SAYS = ("limit", "rate", "burst", "max_wait", "max_length", "timeout", *(f"no_{bound}" for bound in _TAKEN_BACK))
 
 
 @click.group(cls=Group, name="queue")
 def queue_group() -> None:
-    """Show what bounds queues, and set it.
+    """Show and set limits of queues.
 
-    It holds for the whole fleet from the next claim or enqueue on. It stays until the setting queue_gates
-    of workers says something else than before.
+    A limit holds for the whole fleet from the next claim or enqueue on. It stays until the workers' setting queue_gates
+    changes.
     """
 
 
 def _no(name: str) -> Callable[[_Function], _Function]:
-    return click.option(f"--no-{name.replace('_', '-')}", is_flag=True, help=f"Take it back. {_TAKEN_BACK[name]}")
+    return click.option(f"--no-{name.replace('_', '-')}", is_flag=True, help=f"Remove it. {_TAKEN_BACK[name]}")
 
 
 @queue_group.command(
@@ -54,9 +54,9 @@ def _no(name: str) -> Callable[[_Function], _Function]:
 @shared_options
 @watchable
 def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
-    """Show what is set for queues.
+    """Show the limits that are set for queues.
 
-    QUEUES may be wildcards; without any, all are shown for which something is set. A dash stands where nothing is.
+    QUEUES may be wildcards; without any, all queues with limits are shown. A dash means that nothing is set.
     """
     from fusion.cli.tables import table
 
@@ -84,25 +84,25 @@ def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
     epilog="\b\nExamples:\n  run_worker.py queue set sms --limit 20 --rate 100/60s --burst 5\n  run_worker.py queue set sms --no-rate --timeout 1h",
 )
 @click.argument("queue", metavar="QUEUE")
-@click.option("--limit", type=int, metavar="N", help="So many of its jobs run at once at most.")
+@click.option("--limit", type=int, metavar="N", help="The most of its jobs that run at once.")
 @_no("limit")
-@click.option("--rate", metavar="RATE", help="So many start in a time at most: 100/60s, 10/s, 5/2m.")
-@click.option("--burst", type=int, metavar="N", help="With --rate: so many may start at once after a rest.")
+@click.option("--rate", metavar="RATE", help="The most of its jobs that start in a time: 100/60s, 10/s, 5/2m.")
+@click.option("--burst", type=int, metavar="N", help="With --rate: the most that may start at once after an idle time.")
 @_no("rate")
-@click.option("--max-wait", metavar="TIME", help="A lower priority that has waited longer is next.")
+@click.option("--max-wait", metavar="TIME", help="A job of lower priority that has waited longer is next.")
 @_no("max_wait")
-@click.option("--max-length", type=int, metavar="N", help="So many jobs may wait; enqueues of more are refused.")
+@click.option("--max-length", type=int, metavar="N", help="The most jobs that may wait; further enqueues are refused.")
 @_no("max_length")
-@click.option("--timeout", metavar="TIME", help="Jobs without a ttl expire when they have waited so long.")
+@click.option("--timeout", metavar="TIME", help="Jobs without a ttl expire when they have waited this long.")
 @_no("timeout")
-@click.option("-y", "--yes", is_flag=True, help="Also a queue that nobody has used yet.")
+@click.option("-y", "--yes", is_flag=True, help="Also for a queue that was never used.")
 @shared_options
 @recorded("queue_set", queues="queue", says=_SAYS)
 def set_bounds(cli: Cli, queue: str, yes: bool, burst: int | None, **given: Any) -> None:
-    """Set what bounds a queue, or take it back; what is not named stays.
+    """Set limits of a queue, or remove them; limits that are not named stay.
 
-    Jobs that run go on, and jobs that wait stay. A new rate, and --no-rate, also end what a task holds back (`rate_limited`). Exit code 1,
-    and nothing is set, if the queue is unknown.
+    Running jobs go on, and waiting jobs stay. A new rate, and --no-rate, also end a hold by a task (`rate_limited`). Exit code 1, and nothing
+    is set, if the queue is unknown.
     """
     from fusion.kernel import gates
 
@@ -121,10 +121,10 @@ def set_bounds(cli: Cli, queue: str, yes: bool, burst: int | None, **given: Any)
         raise click.UsageError("--burst goes with --rate")
     if not values:
         raise click.UsageError(
-            "say what to set: --limit, --rate, --max-wait, --max-length, --timeout; or --no-limit ... to take it back"
+            "give a limit to set: --limit, --rate, --max-wait, --max-length, --timeout; or --no-limit ... to remove it"
         )
     if not yes:
-        refuse_unknown(cli, [name], "--yes sets it all the same")
+        refuse_unknown(cli, [name], "--yes sets it anyway")
     cli.broker.set_gate(name, values)
     (info,) = cli.inspector.queues([name])
     words = [f"{title} {cell}" for title, cell in zip(_TITLES, _cells(info), strict=True) if cell != "-"]

@@ -1,4 +1,4 @@
-"""Commands that change something say who changed what: every one of them is `recorded`, and a test goes through all."""
+"""Write commands that change something to the audit. Each of them is `recorded`; a test checks all commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fusion.cli.context import Cli
 
 _Function = Callable[..., Any]
-#: Names of a command's arguments that stand in an entry; and jobs whose queues are looked up: of more the entry names none.
+#: Most names of a command's arguments in an entry; most jobs whose queues are looked up. For more jobs the entry names no queue.
 _NAMED, _LOOKED_UP = 20, 100
 
 
@@ -26,10 +26,10 @@ def recorded(
     only: str = "",
     unless: Iterable[str] = ("dry_run",),
 ) -> Callable[[_Function], _Function]:
-    """Write an entry of the audit for each run of a command that gets as far as Redis. It stands below `shared_options`.
+    """Write an audit entry for each run of a command that connects to Redis. The decorator stands below `shared_options`.
 
-    `of`: the argument that names what is changed. `queues`, `jobs`: the one that names queues, or jobs, whose queues are told with it. `says`:
-    options that the entry tells; never such as hold arguments of jobs. A run with an option of `unless`, or without `only`, changes nothing.
+    `of`: the argument that names what is changed. `queues`, `jobs`: the argument that names queues, or jobs whose queues are added. `says`:
+    options that the entry contains, never ones with arguments of jobs. A run with an option of `unless`, or without `only`, changes nothing.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -81,7 +81,7 @@ def _named(names: list[str]) -> str:
 
 
 def _queues_of(connection: Redis, job_ids: list[str]) -> list[str]:
-    """The queues of these jobs; none if there are too many, or one is not there."""
+    """Return the queues of these jobs; none if there are too many jobs, or one is missing."""
     from fusion.exceptions import InvalidName
     from fusion.store.access import inspector_of
     from fusion.store.layout.names import check_job_id

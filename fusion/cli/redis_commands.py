@@ -28,7 +28,7 @@ def redis_group() -> None:
 @redis_group.command(epilog="Example: run_worker.py redis start")
 @_HOME
 def start(home: str | None) -> None:
-    """Start it, unless it runs already."""
+    """Start the built-in Redis, unless it runs already."""
     server = _server(home)
     before = _or_exit(server.status)
     url = _or_exit(server.start)
@@ -43,7 +43,7 @@ def start(home: str | None) -> None:
 @redis_group.command(epilog="Example: run_worker.py redis stop")
 @_HOME
 def stop(home: str | None) -> None:
-    """Stop it; its data is kept for the next start."""
+    """Stop the built-in Redis; its data is kept for the next start."""
     server = _server(home)
     if _or_exit(server.stop):
         echo(f"Redis stopped; its data stays in {server.home}")
@@ -55,7 +55,7 @@ def stop(home: str | None) -> None:
 @_HOME
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def status(home: str | None, as_json: bool) -> None:
-    """Say whether it runs. Exit code 0 if so, else 1."""
+    """Show whether the built-in Redis runs. Exit code 0 if it does, else 1."""
     found = _or_exit(_server(home).status)
     if as_json:
         facts = {"schema": 1, "running": found.running, "state": found.state, "pid": found.pid, "url": found.url}

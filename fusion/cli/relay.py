@@ -1,4 +1,4 @@
-"""`relay`: from flags to a running relay."""
+"""`relay`: start a relay from its flags."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fusion.settings.flags import RELAY
 @long_running
 @shared_options
 def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
-    """Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks.
+    """Deliver the events of all jobs to Elasticsearch, a file or the log; deliver callbacks.
 
-    Any number may run at once, on any machine; they share the work. Nothing that happens here is felt by jobs. What a sink can't take now
-    is kept in Redis, up to a million events, and delivered when it can: at least once, with an id that tells a repetition. `events stats`
-    shows how far each sink is. INT or TERM ends it when what is being written is written.
+    Any number may run at once, on any machine; they share the work. Errors and delays here do not affect jobs. Events that a sink can't accept
+    are kept in Redis, up to a million, and delivered later: at least once, with an id that identifies a repetition. `events stats` shows the
+    progress of each sink. INT or TERM ends it when the current write is done.
     """
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
     if embedded:

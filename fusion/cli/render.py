@@ -1,4 +1,4 @@
-"""The answer of `info` as text or JSON: pure functions of what was read."""
+"""The output of `info` as text or JSON: pure functions of the data."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from fusion.views.fleet import SnapshotView
 
 SCHEMA = 1
-#: An en dash: what RQ prints for a queue without workers.
+#: An en dash, which RQ prints for a queue without workers.
 _NONE = "\u2013"
 _ANY = 1_000_000
-#: Queues that a line of advice names, and functions that have one each.
+#: Most queues that a line of advice names; most functions with a line of advice each.
 _NAMED = 5
-#: Columns of queues, on a terminal with fewer than so many columns in short; jobs of workers that run several.
+#: Terminal columns below which the table of queues is shortened; most jobs of workers that run several.
 _WIDE = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED", "FAILED/M", "IN/M", "OUT/M")
 _SHORT = ("QUEUE", "HIGH", "MOD", "LOW", "ALL", "OLDEST", "RUN", "DONE", "DEF", "FAIL/M", "IN/M", "OUT/M")
 _NARROW, _LISTED = 120, 20
@@ -43,7 +43,7 @@ _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
 @dataclass(frozen=True)
 class CronTotals:
-    """Of all cron entries; `errors`: those that could not be planned, or are declared with a mistake."""
+    """Counts of cron entries. `errors`: entries that could not be planned, or have a wrong declaration."""
 
     entries: int = 0
     paused: int = 0
@@ -52,15 +52,14 @@ class CronTotals:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that one `info` shows, about the queues `names`. `queues`, `workers`, or `schedulers` with `cron`, is None where that was
-    not asked for."""
+    """The data of one `info`, about the queues `names`. `queues`, `workers`, and `schedulers` with `cron`, are None if not requested."""
 
     at: datetime
     totals: Totals
     names: tuple[str, ...]
     queues: tuple[QueueInfo, ...] | None
     workers: tuple[WorkerInfo, ...] | None
-    #: Whether `names` were chosen, or are all there are.
+    #: True if `names` were chosen; False if they are all queues.
     chosen: bool = False
     #: Chosen names that no job was ever enqueued to.
     unseen: tuple[str, ...] = ()
@@ -71,9 +70,9 @@ class Snapshot:
     blocked: tuple[BlockedJobs, ...] = ()
     #: Concurrency keys whose jobs wait while none starts.
     stuck: tuple[LimitInfo, ...] = ()
-    #: Of the whole fleet; None where only a part of it was asked for.
+    #: For the whole fleet; None if only a part of it was requested.
     verdict: Verdict | None = None
-    #: Jobs per minute by queue; of those that were not sampled of late there is none.
+    #: Jobs per minute by queue; queues without a recent sample are missing.
     flows: Mapping[str, Flow] = field(default_factory=dict)
     sinks: tuple[SinkInfo, ...] | None = None
     callbacks: CallbackCounts | None = None
@@ -82,12 +81,12 @@ class Snapshot:
 
     @property
     def scheduler_alive(self) -> bool | None:
-        """None if it was not looked for."""
+        """True if a scheduler is alive; None if schedulers were not read."""
         return None if self.schedulers is None else any(scheduler.alive for scheduler in self.schedulers)
 
 
 def serves(worker: WorkerInfo, queue: str) -> bool:
-    """True if the worker takes jobs that wait in `queue`: one of its names or wildcards covers it."""
+    """Return True if the worker takes jobs of `queue`: one of its names or wildcards matches it."""
     return not worker.probation and any(fnmatchcase(queue, name) for name in worker.queues)
 
 
@@ -95,7 +94,7 @@ def serves(worker: WorkerInfo, queue: str) -> bool:
 
 
 def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = WRITTEN) -> str:
-    """Tables, what is wrong in words, and RQ's summary as the last line."""
+    """Return the tables, sentences about problems, and RQ's summary as the last line."""
     blocks: list[list[str]] = []
     if snapshot.queues is not None:
         blocks.append(_queues(snapshot))
@@ -117,7 +116,7 @@ def _queues(snapshot: Snapshot) -> list[str]:
     rows = []
     for queue in snapshot.queues:
         oldest = marks.age(snapshot.at, queue.oldest)
-        # What waits in a LIST queue's inbox has no priority until a worker takes it over; it gets the default one.
+        # Jobs in a LIST queue's inbox get the default priority when a worker takes them over.
         counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
         gate = queue.bounds
         rest = (queue.started if gate.limit is None else f"{queue.started}/{gate.limit}", queue.finished, queue.deferred)
@@ -150,7 +149,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
 
 
 def _running(snapshot: Snapshot) -> list[str]:
-    """A line for each job, of workers that run several; the others stand beside theirs."""
+    """Return a line for each job of workers that run several; other jobs are shown in their worker's line."""
     rows = []
     for job in snapshot.running[:_LISTED]:
         age = marks.age(snapshot.at, job.started_at)
@@ -229,7 +228,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
 
 
 def _who_moves_them(snapshot: Snapshot) -> str:
-    """Nobody need start a scheduler for the sake of jobs that wait for a time."""
+    """Return a note that workers move due jobs too, so that nobody starts a scheduler just for these."""
     by_workers = snapshot.scheduler_alive is False and any(worker.alive for worker in snapshot.workers or ())
     return "; no scheduler is alive, workers queue them when they are due" if by_workers else ""
 
@@ -266,7 +265,7 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
     elif not alive:
         due = ", and no scheduled job becomes due" if snapshot.scheduler_alive is False else ""
         what = f"No worker is alive: nothing runs{due}."
-        # Not `all`: on a Redis that others share, these may be queues of theirs.
+        # Not `all`: on a shared Redis it may include queues of other programs.
         served = [queue.name for queue in snapshot.queues or () if queue.count][:_NAMED] or list(snapshot.names[:_NAMED])
         lines.append(styled(f"{what} Start one: {program} worker {' '.join(served)}".rstrip(), fg="yellow"))
     else:
@@ -290,7 +289,7 @@ def _summary(snapshot: Snapshot) -> list[str]:
 
 
 def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
-    """RQ's lines. Failed jobs are one queue of their own here, so each queue's own figure is 0."""
+    """Return RQ's lines. Failed jobs form one queue of their own here, so each queue's own figure is 0."""
     lines = [
         f"queue {queue.name} {queue.count}, {queue.started} executing, {queue.finished} finished, 0 failed"
         for queue in snapshot.queues or ()
@@ -301,7 +300,7 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
     if by_queue:
         return "\n".join(shown(line, _ANY) for line in lines + _workers_by_queue(snapshot))
     for worker in snapshot.workers or ():
-        # RQ names the worker's address here; Redis does not know ours.
+        # RQ prints the worker's address here; Fusion does not store it.
         where = f"{worker.name} ({worker.hostname} unknown {worker.pid})"
         counts = f"jobs: {worker.successful_jobs} finished, {worker.failed_jobs} failed"
         lines.append(f"worker {where} {state_of(worker)} {', '.join(worker.queues)}. {counts}")
@@ -309,7 +308,7 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
 
 
 def view(snapshot: Snapshot) -> SnapshotView:
-    """All of it; a part that was not asked for is None."""
+    """Return the view of all data; a part that was not requested is None."""
     from fusion.views.events import SinkView
     from fusion.views.finding import VerdictView
     from fusion.views.fleet import BlockedView, CallbackCountsView, CallbackErrorsView, CronCountsView, SnapshotView
@@ -344,7 +343,7 @@ def view(snapshot: Snapshot) -> SnapshotView:
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
-    """One JSON document; a part that was not asked for is null."""
+    """Return one JSON document; a part that was not requested is null."""
     from fusion.views.base import EVERYONE, to_json
 
     return {"schema": SCHEMA, **to_json(view(snapshot), EVERYONE)}

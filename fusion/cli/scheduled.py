@@ -1,4 +1,4 @@
-"""`scheduled` and `reschedule`: what waits for a time."""
+"""`scheduled` and `reschedule`: jobs that wait for a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 def moment_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Of an option whose value is a time with a zone."""
+    """Parse an option whose value is a time with a zone."""
     try:
         return None if value is None else parse_moment(value)
     except ValueError as error:
@@ -33,7 +33,7 @@ def moment_option(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def due(moment: datetime, at: datetime) -> str:
-    """In a sentence: `due 2030-01-31 09:00:00 +0100 (in 5 min)`, or `due now`; `at` by the server's clock."""
+    """Return for a sentence: `due 2030-01-31 09:00:00 +0100 (in 5 min)`, or `due now`. `at`: now, by the server's clock."""
     return f"due {told(moment)} ({_until(moment, at)})" if moment > at else "due now"
 
 
@@ -49,7 +49,7 @@ def _until(moment: datetime, at: datetime) -> str:
     example="run_worker.py scheduled\n  run_worker.py scheduled --limit 100 --offset 100\n  run_worker.py scheduled --json | jq .jobs"
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the soonest.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the soonest.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @utc_option
 @shared_options
@@ -57,8 +57,8 @@ def _until(moment: datetime, at: datetime) -> str:
 def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     """Show the jobs that wait for a time, the soonest first.
 
-    Of all queues: those that were enqueued for later, that failed and will be tried again, and that were held back. `due` means that any
-    worker moves it to its queue now.
+    It shows jobs of all queues that were enqueued for later, that failed and will be retried, and that are held back. `due` means that any worker
+    may move it to its queue now.
     """
     from fusion.jobs.scheduled import waiting_jobs
     from fusion.kernel.redaction import masked_text
@@ -119,7 +119,7 @@ def _moment_or_delay(ctx: click.Context, param: click.Parameter, value: str) -> 
 @shared_options
 @recorded("reschedule", jobs="job_id", says=("when",))
 def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> None:
-    """Have a scheduled job wait for another time.
+    """Give a scheduled job another time.
 
     WHEN is a time with its zone, or how long from now: +5m, +2h. One in the past is now. A job that waits for a retry can be rescheduled too.
     """

@@ -1,4 +1,4 @@
-"""`scheduler`: from flags to a running scheduler."""
+"""`scheduler`: start a scheduler from its flags."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from fusion.settings.flags import SCHEDULER
 def scheduler(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     """Enqueue what is due: jobs enqueued for a time, retries, cron entries.
 
-    Any number may run at once, on any machine; each tick is enqueued once. Entries are kept in Redis and run whoever declared them: modules
-    named by --schedule, tasks by @recurring, or a program at run time. HUP reads the modules again; TERM ends it.
+    Any number may run at once, on any machine; each tick is enqueued once. Entries are stored in Redis, and each scheduler runs all of them, whether
+    they come from modules named by --schedule, from @recurring or from a program at run time. HUP reads the modules again; TERM ends it.
     """
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
     if embedded:

@@ -1,4 +1,4 @@
-"""`schema`: the layout of the data, and the one step to a newer one."""
+"""`schema`: show the layout of the data, and raise it to a newer one."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 
-#: Exit code of a program that is too old, and of a step that can't be made yet; 1 is left to errors.
+#: Exit code if the program is too old, or the step can't be made yet; 1 means an error.
 NOT_YET = 3
 
 
 @command(example="run_worker.py schema\n  run_worker.py schema --raise")
-@click.option("--raise", "up", is_flag=True, help="Have the data be of this program's layout from now on.")
+@click.option("--raise", "up", is_flag=True, help="Raise the data to this program's layout.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
 @recorded("schema_raise", only="up")
 def schema(cli: Cli, up: bool, as_json: bool) -> None:
-    """Show which layout the data in Redis have, or move it to this program's.
+    """Show the layout of the data in Redis, or raise it to this program's.
 
-    --raise is the last step of an upgrade that asks for it, to be made when this version runs everywhere, producers included: it is refused
-    while an older worker, scheduler or relay is registered, and there is no way back to the older version after it.
+    --raise is the last step of an upgrade whose notes ask for it. Run it when this version runs everywhere, producers included. It is refused while
+    an older worker, scheduler or relay is registered. After it there is no way back to the older version.
 
     Exit code 3: this program is too old for the data, or older processes are still there.
     """
@@ -53,7 +53,7 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
         echo(
             json.dumps(
                 {
-                    "schema": 1,  # of this document
+                    "schema": 1,  # the version of this document
                     "data": {**asdict(found), "written": written},
                     "program": known,
                     "older": [one._asdict() for one in older],

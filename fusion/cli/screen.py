@@ -1,4 +1,4 @@
-"""A terminal that is drawn over again and again without flicker, and what is typed at it; frames one below the other where there is none."""
+"""Redraw a terminal in place without flicker and read keys. Without a terminal, frames are printed one below the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Frame = Callable[[], str]
 
 
 def show(frame: Frame, interval: float | None) -> None:
-    """Print a frame; with an interval again and again: in place on a terminal, else one below the other."""
+    """Print a frame; with an interval repeatedly, in place on a terminal, else one below the other."""
     if interval is None:
         echo(frame())
     elif sys.stdout.isatty():
@@ -47,7 +47,7 @@ def repeat(frame: Frame, interval: float) -> None:
 
 
 def live(frame: Frame, interval: float) -> None:
-    """Each frame overwrites the last one in place, so that nothing flickers. While Redis is away the last figures stay."""
+    """Draw each frame over the last one, so that nothing flickers. While Redis is down the last figures stay."""
     text = frame()
     with alternate_screen():
         trouble = ""
@@ -62,7 +62,7 @@ def live(frame: Frame, interval: float) -> None:
 
 
 def in_words(error: Exception) -> str:
-    """What to tell of an error a person may have caused while the last figures stay; another error is raised."""
+    """Return the line for an error that a person may have caused, shown while the last figures stay. Other errors are raised."""
     line = explain(error)
     if line is None:
         raise error
@@ -70,12 +70,12 @@ def in_words(error: Exception) -> str:
 
 
 def draw(text: str, status: str) -> None:
-    """Draw a frame with a last line over the last one."""
+    """Draw a frame and its status line over the last frame."""
     click.echo(drawn(screen(text, status, shutil.get_terminal_size().lines)), nl=False)
 
 
 def screen(text: str, status: str, height: int) -> str:
-    """The bytes that draw `text` and a last line; what does not fit gives way to a count, the summary stays."""
+    """Return the output that draws `text` and the status line. Lines that do not fit are replaced by their number; the summary stays."""
     lines = text.split("\n")
     room = max(height - 2, 2)
     if len(lines) > room:
@@ -85,7 +85,7 @@ def screen(text: str, status: str, height: int) -> str:
 
 @contextmanager
 def alternate_screen() -> Iterator[None]:
-    """Gives the terminal back as it was, also when asked to terminate."""
+    """Use the alternate screen in the block, and restore the terminal after it, also on SIGTERM."""
 
     def end(number: int, stack: Any) -> None:
         raise SystemExit(128 + number)
@@ -102,7 +102,7 @@ def alternate_screen() -> Iterator[None]:
 
 
 class Keys:
-    """What is typed, key by key. Ctrl-C and Ctrl-Z stay what they are; a window of another size counts as a key of no name."""
+    """Typed keys, one by one. Ctrl-C and Ctrl-Z work as usual; a change of the window's size counts as a key without a name."""
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -111,7 +111,7 @@ class Keys:
         os.set_blocking(self._tells, False)
 
     def wait(self, seconds: float) -> str:
-        """The keys that came within that time, as soon as there are any; empty if none did."""
+        """Wait up to `seconds` for keys and return them; empty if there were none."""
         watched = [fd for fd in (self._fd, self._told) if fd is not None]
         ready = select.select(watched, [], [], max(0.0, seconds))[0]
         if self._told in ready:
@@ -121,12 +121,12 @@ class Keys:
             return ""
         typed = os.read(self._fd, 1024)
         if not typed:
-            raise SystemExit(0)  # whoever typed has hung up
+            raise SystemExit(0)  # the terminal was closed
         return typed.decode("ascii", "ignore")
 
     @contextmanager
     def raw(self) -> Iterator[Keys]:
-        """Keys come one by one and are not shown; the terminal is given back at the end, and while the program is stopped."""
+        """Read keys one by one without echo. The terminal is restored at the end, and while the program is stopped."""
         handlers = {
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._stopped),
@@ -156,7 +156,7 @@ class Keys:
         return lambda: termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
     def _stopped(self, number: int, stack: Any) -> None:
-        """Ctrl-Z: the shell gets its terminal as it was, and we take it again when we go on."""
+        """Handle Ctrl-Z: restore the terminal for the shell, and take it again when the program continues."""
         self._give_back()
         click.echo(_LEAVE, nl=False)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)

@@ -54,10 +54,10 @@ def serving_options(name: str) -> Callable[[Callable[..., Any]], Callable[..., A
 @serving_options(SERVER)
 @shared_options
 def server(cli: Cli, **given: Any) -> None:
-    """Serve the HTTP API: enqueue, put back, look at jobs and queues.
+    """Serve the HTTP API: enqueue and requeue jobs, show jobs and queues.
 
-    Closed unless told otherwise: callers need a token. It speaks plain HTTP; put a proxy with TLS in front of it. INT or TERM ends it when
-    the requests under way are answered. The tokens file is read again when it changes.
+    Callers need a token, unless --no-auth is given. It serves plain HTTP; put a proxy with TLS in front of it. INT or TERM ends it when all open
+    requests are answered. The tokens file is read again when it changes.
     """
     if click.get_current_context().invoked_subcommand is None:
         sys.exit(serve(cli, **given))
@@ -73,7 +73,7 @@ def serve(
     read_only: bool = False,
     **given: Any,
 ) -> int:
-    """Serve the API, the dashboard or both until INT or TERM; returns the exit code. `read_only`: of the dashboard."""
+    """Serve the API, the dashboard or both until INT or TERM; return the exit code. `read_only` applies to the dashboard."""
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
     settings = cli.load(**given_settings(SERVER if api else DASHBOARD, given))
     set_up_logging(settings, level, log_format, date_format)
@@ -97,7 +97,7 @@ def serve(
         close_to_others()
     titles.show("HTTP server at", host, settings.server_port)
     listener = _listen(family, address, host)
-    connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
+    connection = connect(settings, role="worker")  # one attempt with a timeout: a request during an outage gets an error at once
     try:
         with pid_file(pid):
             hosts = _hosts(host, settings.server_allowed_hosts or ())
@@ -155,7 +155,7 @@ def _make(
     made = WebServer(app, listener, threads=threads)
     made.install_signals()
     where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
-    logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet is about what happens, not about who did it
+    logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet does not silence the audit log
     logging.getLogger("fusion.web").info(
         "serving http://%s%s (pid %d); Redis: %s",
         where,
@@ -167,7 +167,7 @@ def _make(
 
 
 def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -> Authenticator:
-    """Closed by default; a usage error names the way."""
+    """Return the check of tokens. Without tokens or --no-auth, a usage error shows how to make a token."""
     from ipaddress import ip_address
 
     from fusion.web.auth import Bearer, TokenFile
@@ -222,15 +222,13 @@ def _listen(family: int, address: tuple[str, int], host: str) -> socket.socket:
 @click.option(
     "--queue", "within", multiple=True, metavar="NAME", help="Restrict it to this queue, or wildcard like 'sms-*'. Repeatable."
 )
-@click.option(
-    "--expires", metavar="WHEN", help="Until when it counts: 90d, 12h, or a time like 2030-01-31T00:00Z.  [default: for ever]"
-)
+@click.option("--expires", metavar="WHEN", help="When it expires: 90d, 12h, or a time like 2030-01-31T00:00Z.  [default: never]")
 @click.option("--file", "path", metavar="FILE", help="Append the line to FILE, instead of printing it.")
 def token(name: str, scope: tuple[str, ...], within: tuple[str, ...], expires: str | None, path: str | None) -> None:
     """Make a token.
 
-    It is shown once, on stdout, and can't be found out again: what is stored is its hash. Who has one that is restricted to some queues
-    sees nothing of the others, and is refused where an answer would be about all of them.
+    It is printed once, on stdout, and can't be recovered, because only its hash is stored. A token that is restricted to some queues shows nothing
+    of the others, and is refused by requests about all queues.
     """
     from fusion.web.auth import new_token, parse_tokens
 
@@ -254,13 +252,13 @@ def token(name: str, scope: tuple[str, ...], within: tuple[str, ...], expires: s
 
 
 def _end(text: str) -> datetime:
-    """A time to come, from a duration or a time. A usage error for any other."""
+    """Return a future time from a duration or a time. A usage error for anything else."""
     moment: datetime | None = None
     try:
         moment = now() + timedelta(seconds=to_delay(parse_seconds(text)))
     except OptionError:  # 31 years and more, or a negative one
         pass
-    except ValueError:  # no duration
+    except ValueError:  # not a duration
         with suppress(ValueError, OverflowError):
             moment = parse_moment(text).astimezone(timezone.utc)
     if moment is None:
@@ -278,13 +276,13 @@ def _check_name(path: str, name: str, known: Sequence[str]) -> None:
 
 
 def _append(path: str, line: str, check: Callable[[str], None]) -> None:
-    """Add the line to a file that nobody else can write to or replace: a line that another adds there opens everything."""
+    """Append the line to a file that no other user can write to or replace, because anyone who adds a line there gets access to everything."""
     folder, name = os.path.split(os.path.abspath(path))
     try:
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             _check_writers(folder, os.fstat(at), "folder")
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # of a FIFO the open would wait
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a FIFO would block
             fd = os.open(name, flags, 0o600, dir_fd=at)
         finally:
             os.close(at)
@@ -301,7 +299,7 @@ def _append(path: str, line: str, check: Callable[[str], None]) -> None:
 
 
 def _check_writers(path: str, found: os.stat_result, kind: str) -> None:
-    """ConfigurationError for what others may write to. In a folder with the sticky bit, like /tmp, they can't replace a file of ours."""
+    """Raise ConfigurationError for a path that other users can write to. In a folder with the sticky bit, like /tmp, they can't replace our file."""
     if kind == "file" and not stat.S_ISREG(found.st_mode):
         raise ConfigurationError(f"--file {path!r} is no plain file; choose another one")
     if found.st_uid not in (os.geteuid(), 0):
@@ -314,7 +312,7 @@ def _check_writers(path: str, found: os.stat_result, kind: str) -> None:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """True if anybody but its owner may write to it. Where each user has a group of that name alone, that group is no other."""
+    """Return True if anyone but its owner may write to it. A user's private group, with the same name as the user, does not count."""
     if not found.st_mode & stat.S_IWGRP:
         return bool(found.st_mode & stat.S_IWOTH)
     import grp

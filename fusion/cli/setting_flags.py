@@ -1,4 +1,4 @@
-"""The flags of settings, as the settings declare them (`fusion/settings/flags.py`): a command gets all that are for it."""
+"""The command line flags of settings, as declared in `fusion/settings/flags.py`. Each command gets the flags meant for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.settings.reporting import ReportingSettings
 
 
 def declared(command: str) -> Iterator[tuple[Field[Any], Flag]]:
-    """The settings that a command has flags for, a worker's first, in the order of their groups."""
+    """Yield the settings for which a command has flags, a worker's first, in the order of their groups."""
     for group in (WorkerSettings, JobSettings, ReportingSettings):
         for item in fields(group):
             for flag in item.metadata["flags"]:
@@ -24,7 +24,7 @@ def declared(command: str) -> Iterator[tuple[Field[Any], Flag]]:
 
 
 def setting_flags(command: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the flags of all settings that the command has. Each parameter has the name of its setting."""
+    """Add the flags of the command's settings. Each parameter has the name of its setting."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for item, flag in reversed(list(declared(command))):
@@ -35,7 +35,7 @@ def setting_flags(command: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def given_settings(command: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of these flags out of the parameters of a command, as `Settings.load` wants them. None: not given."""
+    """Take the values of these flags out of a command's parameters, in the form for `Settings.load`. None: not given."""
     found: dict[str, Any] = {}
     for item, flag in declared(command):
         if flag.raw:
@@ -50,7 +50,7 @@ def given_settings(command: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_flags(*commands: str) -> set[str]:
-    """Parameters that a process keeps to itself: those it starts with the same command line do not get them."""
+    """Return the parameters that a process does not pass to children with the same command line."""
     return {item.name for command in commands for item, flag in declared(command) if flag.own}
 
 

@@ -1,4 +1,4 @@
-"""Hints for queries that match nothing: a word alone is looked for in texts, and may have been meant as something else."""
+"""Hints for queries that match nothing: a word alone is searched in texts, but may have been meant as a field's value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tell_slips(cli: Cli, query: Query) -> None:
-    """On stderr, what a word of the query may have been meant to be."""
+    """Print on stderr what a word of the query may have been meant to be."""
     from fusion.kernel.states import STATES
     from fusion.store.query.fields import FIELDS
     from fusion.store.query.lexer import WORD

@@ -1,4 +1,4 @@
-"""`start`: workers under a supervisor. Takes every flag of `worker`, has it checked as `worker` does, and hands it on."""
+"""`start`: workers under a supervisor. It takes every flag of `worker`, checks it like `worker`, and passes it to the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fusion.kernel.importing import task_modules
 from fusion.runtime.child_process import Kind
 from fusion.settings.flags import RELAY, SCHEDULER, START
 
-#: Of the flags that both have, those that mean the supervisor; a scheduler or relay beside workers also needs a name of its own.
+#: Shared flags that apply to the supervisor itself. A scheduler or relay beside workers also needs a name of its own.
 _NOT_HANDED_ON = {"pid", "embedded", "probe_port"}
 
 
@@ -45,10 +45,10 @@ def start(
 ) -> None:
     """Run several workers and a scheduler unattended: what dies is replaced.
 
-    Takes the flags of `worker` for each of them. What a dead worker ran goes back to its queue at once.
+    It takes the flags of `worker` and passes them to each worker. Jobs of a dead worker go back to their queues at once.
 
-    INT or TERM ends all when their jobs are done, cut off after --shutdown-timeout; twice, or QUIT: at once. HUP replaces one after the
-    other, each only once its successor is ready.
+    INT or TERM ends all when their jobs are done, or after --shutdown-timeout; a second signal, or QUIT, ends them at once. HUP replaces one
+    after the other, each once its successor is ready.
     """
     context = click.get_current_context()
     not_for_others = {*_NOT_HANDED_ON, *own_flags(SCHEDULER, RELAY)}
@@ -61,10 +61,10 @@ def start(
     if len(plan.by_executor) > 1:
         workers = list(_by_executor(plan, _NOT_HANDED_ON))
     if plan.settings.probe_port is not None:
-        # the port is the supervisor's; they get any free one each
+        # the port belongs to the supervisor; each worker gets a free port
         workers = [(kind, ["--probe-port", "0", *flags]) for kind, flags in workers]
         planning, telling = (["--probe-port", "0", *each] for each in (planning, telling))
-    task_modules(plan.settings.tasks)  # a wrong one is told here, not by each worker
+    task_modules(plan.settings.tasks)  # report a wrong flag here once, not in each worker
 
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
@@ -83,7 +83,7 @@ def start(
         if not (no_scheduler or plan.burst):
             kinds.append(Kind("scheduler", ("scheduler", *planning)))
         if settings.sinks and plan.relay and not plan.burst:
-            # one for all: the workers see that the sinks are served, and start none of their own
+            # one relay for all: the workers see that the sinks are served and start none of their own
             kinds.append(Kind("relay", ("relay", *telling)))
         code = Supervisor(settings, Broker.of(connection, settings), kinds, program()).run()
     connection.close()
@@ -91,7 +91,7 @@ def start(
 
 
 def _by_executor(plan: WorkerPlan, own: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """A name and the flags for the workers of each executor, less those that are the supervisor's `own`."""
+    """Yield a name and the flags for the workers of each executor, without the supervisor's `own` flags."""
     context = click.get_current_context()
     for kind, queues in plan.by_executor.items():
         flags = as_typed(context, worker, {*own, "executor", "queues", "customq", *executors.unknown_to(kind)})
@@ -99,5 +99,5 @@ def _by_executor(plan: WorkerPlan, own: Collection[str]) -> Iterator[tuple[str, 
         yield f"{kind} worker", [*flags, "--executor", kind, *served]
 
 
-# What is checked for one worker is right for all of them.
+# Flags that were checked for one worker are valid for all.
 start.params += [param for param in worker.params if param.name not in {"reload", *(own.name for own in start.params)}]

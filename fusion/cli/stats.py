@@ -1,4 +1,4 @@
-"""`stats`: what became of jobs, and how long they waited and ran: of a queue, a concurrency key or a function."""
+"""`stats`: outcomes and times of the jobs of a queue, a concurrency key or a function."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _EXAMPLE = (
 @shared_options
 @watchable
 def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, since: str, as_json: bool) -> None:
-    """Show what became of jobs, and how long they waited and ran.
+    """Show the outcomes of jobs, and how long they waited and ran.
 
-    Counters are of all time, and exact. The history is of up to a day by minute, else by hour; workers write it down every few seconds,
-    and what was not written when one is killed is not in it. p50, p95 and p99 are of jobs that ended, by priority. Without a name all
-    queues are listed.
+    Counters are exact and count from the start. The history of up to a day is by minute, a longer one by hour. Workers write it every few seconds;
+    a killed worker loses its last seconds. p50, p95 and p99 are of jobs that ended, by priority. Without a name all queues are listed.
     """
     if sum(one is not None for one in (queue, key, function)) > 1:
         raise click.UsageError("QUEUE, --key and --function exclude each other")
@@ -59,7 +58,7 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
 def gather(
     cli: Cli, queue: str | None, key: str | None, function: str | None, since: float, *, whole: bool = False
 ) -> dict[str, Any]:
-    """Everything to be shown, as JSON shows it; `whole`: with steps in which nothing was. A usage error for what is not there."""
+    """Read all data, in the form of the JSON output. `whole`: with steps without activity. A usage error for an unknown name."""
     from fusion.views.base import to_json
     from fusion.views.queue import FunctionStatsView, QueueStatsView, history_of, seconds_of
 
@@ -76,7 +75,7 @@ def gather(
     if queue is None:
         return {"queues": [to_json(QueueStatsView.of_stats(inspector.stats(name))) for name in existing]}
     if queue not in existing:
-        raise click.UsageError(f"no job was ever enqueued to {queue!r}; `{prog()} info` shows the queues that there are")
+        raise click.UsageError(f"no job was ever enqueued to {queue!r}; `{prog()} info` shows all queues")
     steps = inspector.history("queue", queue, since)
     return cast(dict[str, Any], to_json(QueueStatsView.of_stats(inspector.stats(queue), steps, whole=whole)))
 
@@ -87,7 +86,7 @@ def _key(cli: Cli, key: str) -> dict[str, Any]:
     found = limit_inspector_of(cli.looking).stats(key)
     if found is None:
         raise click.UsageError(
-            f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` shows those there are"
+            f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` lists all keys"
         )
     from fusion.views.base import to_json
     from fusion.views.limit import KeyStatsView

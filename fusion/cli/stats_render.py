@@ -1,4 +1,4 @@
-"""What `stats` prints."""
+"""The output of `stats`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 60
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """The document of `stats` for people."""
+    """Return the document of `stats` as text for people."""
     if "queues" in found:
         rows: list[tuple[str, ...]] = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
         rows += [
@@ -38,7 +38,7 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def sparkline(values: Sequence[int], together: Callable[[Sequence[int]], int] = sum) -> str:
-    """A bar for each value, the highest as high as a line; of more than fit some are put `together`."""
+    """Return a bar for each value, scaled to the highest. If there are more values than columns, neighbours are combined by `together`."""
     step = -(-len(values) // _WIDTH) or 1
     sums = [together(values[i : i + step]) for i in range(0, len(values), step)]
     top = max(sums, default=0)

@@ -1,4 +1,4 @@
-"""Tables that fit a terminal: columns as wide as they must be, and where there is no room those of texts give way."""
+"""Tables that fit a terminal: columns are as wide as needed; if there is no room, text columns are cut."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import click
 
 from fusion.cli.output import shown
 
-#: What such a column keeps at least, and what stands for the rest of its text.
+#: The least width of a cut column, and the mark for the rest of its text.
 _LEAST, _MORE = 6, "…"
 _GAP = "  "
-#: Heads of columns that are cut only if all others were: half an id can not be typed, of half a time it is the wrong half.
+#: Heads of columns that are cut last: half an id or half a time is useless.
 _KEPT = frozenset(("ID", "JOB", "EXAMPLE", "STATE", "STATUS", "SETTING", "DUE", "GROUP", "BY HOUR", "AT", "DELETED", ""))
 
 
 def room() -> int | None:
-    """Columns of the terminal; None where there is none: programs that read want all of a text. One stays free: where a line is drawn over an older
-    one, erasing the rest of it would take the last character."""
+    """Return the usable columns of the terminal; None without one, since programs need the whole text. The last column stays free, because erasing
+    the rest of an older line would delete a character there."""
     return max(20, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes, colours left out: a Chinese character takes two, an accent of its own none."""
+    """Return how many columns a text takes on a terminal, without its colours. A Chinese character takes two, a combining accent none."""
     bare = click.unstyle(text)
     if bare.isascii():
         return len(bare)
@@ -35,7 +35,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """`text` in no more columns; one that is cut ends with an ellipsis, and loses its colours."""
+    """Return `text` cut to these columns. A cut text ends with an ellipsis and loses its colours."""
     if cells(text) <= columns:
         return text
     taken, kept = 0, ""
@@ -48,9 +48,9 @@ def cut(text: str, columns: int) -> str:
 
 
 def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
-    """Words in lines that fit the terminal, those after the first indented, in the first so many columns being `taken`; one line where there is
-    no terminal."""
-    text = shown(text, len(text))  # a line end that somebody wrote into Redis would begin a line of its own
+    """Return the text in lines that fit the terminal. Lines after the first are indented; on the first, `taken` columns are already used. Without
+    a terminal, return one line."""
+    text = shown(text, len(text))  # a line end in a text from Redis would start a new line
     limit, lines, line = room(), list[str](), ""
     if limit is None:
         return [text.lstrip(" ")]
@@ -66,8 +66,8 @@ def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), *, within: int | None = -1
 ) -> list[str]:
-    """Columns as wide as they must be; those numbered in `right`, of figures, are aligned there. If that is more than there is room for, or than
-    `within` says, the widest columns of texts give way and are cut: ids, which are typed again, and states come last."""
+    """Return the rows as lines, with columns as wide as needed; columns in `right` are aligned right. If the table is wider than the terminal, or
+    than `within`, the widest text columns are cut; ids, which users type again, and states are cut last."""
     lines = [list(header), *([shown(text) for text in row] for row in rows)]
     widths = [max(cells(line[i]) for line in lines) for i in range(len(header))]
     to_the_right = set(right)

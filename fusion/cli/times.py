@@ -1,4 +1,4 @@
-"""Times as people read them: by the clocks of this machine, or with --utc in UTC. What programs read is UTC throughout."""
+"""Times for people, in this machine's zone, or with --utc in UTC. Output for programs is always in UTC."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ utc_option = click.option("--utc", is_flag=True, help="Times in UTC, in place of
 
 
 def here(moment: datetime) -> datetime:
-    """The same moment by the clocks that are wanted."""
+    """Return the moment in the chosen zone."""
     cli = current()
     try:
         return moment.astimezone(timezone.utc if cli is not None and cli.utc else None)
-    except (OverflowError, OSError, ValueError):  # of the year 9999: a zone east of here has no such
+    except (OverflowError, OSError, ValueError):  # at the end of the year 9999 the local time would be out of range
         return moment.astimezone(timezone.utc)
 
 
 def told(moment: datetime | None, none: str = "-") -> str:
-    """`2026-01-31 10:30:00 +0100`, with --utc `2026-01-31 09:30:00Z`; `none` for no time."""
+    """Return a time like `2026-01-31 10:30:00 +0100`, with --utc `2026-01-31 09:30:00Z`; `none` if there is none."""
     if moment is None:
         return none
     shown = here(moment)

@@ -1,4 +1,4 @@
-"""`top`: queues, workers and running jobs as they change. A frame costs a handful of round trips, however much there is."""
+"""`top`: watch queues, workers and running jobs. A frame takes a few round trips, however large the fleet is."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from fusion.cli.top_render import Rate, Reading
 if TYPE_CHECKING:
     from fusion.store.read.totals import Counters
 
-#: What a frame reads at most; what there is beyond is counted.
+#: Most things that a frame reads; further ones are only counted.
 MOST_QUEUES, MOST_WORKERS, MOST_JOBS, MOST_FAILED = 200, 300, 1000, 50
-#: Seconds over which a rate is told.
+#: Seconds over which a rate is measured.
 _SPAN = 60.0
 _HELP = {"q": "quit", "p": "freeze", "r": "read now", "f": "failures"}
 
 
 class Rates:
-    """Jobs per minute, by what the counters of two readings differ in: exact, and never older than a minute."""
+    """Jobs per minute, from the difference between the counters of two readings: exact, and at most a minute old."""
 
     def __init__(self) -> None:
         self._past: deque[tuple[float, Mapping[str, Counters]]] = deque()
 
     def note(self, counters: Mapping[str, Counters], at: float) -> dict[str, Rate]:
-        """The rates, with this reading as the newest."""
+        """Add a reading, and return the rates up to it."""
         while len(self._past) > 1 and self._past[1][0] <= at - _SPAN:
             self._past.popleft()
         first = self._past[0] if self._past else None
@@ -78,9 +78,9 @@ def _rate(new: Counters, old: Counters, factor: float) -> Rate:
 def top(cli: Cli, queues: tuple[str, ...], interval: float, count: int | None, as_json: bool) -> None:
     """Watch queues, workers and the slowest running jobs.
 
-    QUEUES may be wildcards. Keys: q quits, p freezes the picture and goes on, r reads at once, f shows what failed last, or the workers again.
-    IN and OUT are jobs per minute, of the last minute or since it was started; FAILED those of OUT that failed. Of
-    very many queues, workers or jobs some are left out, and counted. Without a terminal it prints plain frames.
+    QUEUES may be wildcards. Keys: q quits, p freezes the picture and goes on, r reads at once, f shows the last failed jobs, or the workers again.
+    IN and OUT are jobs per minute, over the last minute or since the start; FAILED are those of OUT that failed. If there are very many queues,
+    workers or jobs, some are left out and counted. Without a terminal it prints plain frames.
     """
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]
     rates = Rates()
@@ -94,11 +94,11 @@ def top(cli: Cli, queues: tuple[str, ...], interval: float, count: int | None, a
         _watch(read, interval, count)
     else:
         _plain(read, interval, count or 1)
-    cli.broken()  # each frame tells it
+    cli.broken()  # each frame shows it
 
 
 def gather(cli: Cli, chosen: list[str], rates: Rates, with_failed: bool = False) -> Reading:
-    """Read it all."""
+    """Read all data of a frame."""
     from fusion.jobs.moment import failed_jobs, running_jobs
     from fusion.kernel.timeutil import now
     from fusion.store.access import glance_of
@@ -141,7 +141,7 @@ def _plain(read: Callable[[bool], Reading], interval: float, count: int) -> None
 
 
 class _Look:
-    """A reading under way in a thread of its own: a Redis that hangs must not keep `q` from working."""
+    """A reading in its own thread, so that `q` works even if Redis hangs."""
 
     def __init__(self, read: Callable[[bool], Reading], with_failed: bool) -> None:
         self._read, self._with_failed = read, with_failed
@@ -162,7 +162,7 @@ class _Look:
 
 
 def _watch(read: Callable[[bool], Reading], interval: float, count: int | None) -> None:
-    reading = read(False)  # an error of the first is told as any command's
+    reading = read(False)  # an error of the first reading is reported like that of any command
     state = _State(interval)
     with screen.alternate_screen(), screen.Keys().raw() as keys:
         look: _Look | None = None
@@ -199,7 +199,7 @@ def _taken(look: _Look, before: Reading, state: _State) -> Reading:
 
 @dataclass
 class _State:
-    """What keys have changed."""
+    """The state that keys change."""
 
     interval: float
     frozen: bool = False
@@ -208,7 +208,7 @@ class _State:
     trouble: str = ""
 
     def press(self, key: str, due: float) -> float:
-        """Do what the key asks for; when the next look is due."""
+        """Apply a key; return the time of the next reading."""
         if key in "pP":
             self.frozen = not self.frozen
             return time.monotonic()
@@ -220,7 +220,7 @@ class _State:
         return due
 
     def line(self) -> str:
-        """The last line of the screen."""
+        """Return the last line of the screen."""
         if self.trouble:
             return self.trouble
         texts = {**_HELP, "p": "go on" if self.frozen else _HELP["p"], "f": "workers" if self.failures else _HELP["f"]}

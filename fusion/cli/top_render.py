@@ -1,4 +1,4 @@
-"""The frames of `top`: pure functions of what was read."""
+"""The frames of `top`: pure functions of the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fusion.store.read.totals import Counters
 
 SCHEMA = 1
-#: Of its time, what a running job may use before it is marked.
+#: The share of its timeout from which a running job is coloured.
 _LONG = 0.8
 _WORSE = {"dead": "red", UNLOADED: "red", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow"}
 
@@ -40,7 +40,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that one frame shows. `queue_count` and `worker_count` are of all there are."""
+    """The data of one frame. `queue_count` and `worker_count` count all queues and workers."""
 
     at: datetime
     where: str
@@ -58,7 +58,7 @@ class Reading:
 
 
 def text(reading: Reading, *, width: int | None, height: int | None, failures: bool = False) -> str:
-    """A frame: what there is in one line, queues, workers or failures, and the jobs that run longest; no more lines than `height`."""
+    """Return a frame of at most `height` lines: a summary, queues, workers or failures, and the longest-running jobs."""
     head = _head(reading, width)
     below = _failed(reading, width) if failures else _workers(reading, width)
     jobs = _jobs(reading, width)
@@ -71,7 +71,7 @@ def text(reading: Reading, *, width: int | None, height: int | None, failures: b
 
 
 def _shared(room: int, wanted: list[int]) -> list[int]:
-    """How many lines each block gets: what one does not need goes to the others."""
+    """Return the number of lines for each block. Lines that one does not need go to the others."""
     given = [0] * len(wanted)
     while room > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
         for i, want in enumerate(wanted):
@@ -125,7 +125,7 @@ def _queues(reading: Reading, width: int | None) -> list[str]:
 
 
 def _busiest(queues: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """Those with jobs first, each part by name."""
+    """Return the queues, those with jobs first, each part by name."""
     return sorted(queues, key=lambda queue: (not (queue.count or queue.started or queue.blocked), queue.name))
 
 
@@ -206,7 +206,7 @@ def _failed(reading: Reading, width: int | None) -> list[str]:
 
 
 def document(reading: Reading) -> dict[str, Any]:
-    """The same as JSON shows it: lifetime counters in place of rates, which one look can't tell."""
+    """Return the data as JSON, with lifetime counters in place of rates, which need two readings."""
     return {
         "schema": SCHEMA,
         "at": to_iso(reading.at),

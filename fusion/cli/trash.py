@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fusion.store.read.trash_inspector import TrashEntry, TrashInspector
 
 SCHEMA = 1
-#: Jobs that are told apart one by one when they could not be restored.
+#: Most jobs that are listed with the reason why they could not be restored.
 _SHOWN, _CHUNK = 20, 500
 _Function = Callable[..., Any]
 
@@ -34,7 +34,7 @@ _Function = Callable[..., Any]
 def trash_group() -> None:
     """Show deleted jobs, and restore them.
 
-    What `delete` and `empty` take away stays here for an hour, up to 10,000 jobs and 64 MB. It is no job meanwhile: its id and its keys are free.
+    Jobs that `delete` and `empty` remove stay here for an hour, up to 10,000 jobs and 64 MB. Meanwhile their ids and keys are free.
     """
 
 
@@ -55,7 +55,7 @@ def _query(ctx: click.Context, param: click.Parameter, given: str | None) -> Que
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _QUERY = click.option(
-    "--query", callback=_query, metavar="QUERY", help="Only those that fit: 'queue:sms state:failed error:Timeout'."
+    "--query", callback=_query, metavar="QUERY", help="Only those that match: 'queue:sms state:failed error:Timeout'."
 )
 
 
@@ -66,7 +66,7 @@ def _inspector(cli: Cli) -> TrashInspector:
 
 
 def fitting(inspector: TrashInspector, query: Query, at: datetime) -> Iterable[TrashEntry]:
-    """The jobs of the trash that a query means, those deleted last first."""
+    """Return the jobs of the trash that a query matches, the most recently deleted first."""
     entries = inspector.all()
     while part := list(islice(entries, _CHUNK)):
         rows = inspector.rows([entry.id for entry in part], query.fields)
@@ -76,15 +76,17 @@ def fitting(inspector: TrashInspector, query: Query, at: datetime) -> Iterable[T
 @_command("list", "run_worker.py trash list\n  run_worker.py trash list --query queue:sms --json | jq .jobs")
 @_QUERY
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of those deleted last.")
+@click.option(
+    "--offset", type=click.IntRange(0), default=0, show_default=True, help="Skip this many of the most recently deleted."
+)
 @_JSON
 @utc_option
 @shared_options
 @watchable
 def list_trash(cli: Cli, query: Query | None, limit: int, offset: int, as_json: bool) -> None:
-    """Show deleted jobs, those deleted last first.
+    """Show deleted jobs, the most recently deleted first.
 
-    STATE is what a job was, LEFT how long it can be restored.
+    STATE is the job's former state, LEFT the time for which it can still be restored.
     """
     inspector, at = _inspector(cli), cli.inspector.now()
     total, size = inspector.count(), inspector.size()
@@ -127,7 +129,7 @@ def show(cli: Cli, job_id: str, as_json: bool) -> None:
     """
     entry = _inspector(cli).one(job_id)
     if entry is None:
-        echo(f"Error: no job {job_id} in the trash; `{prog()} trash list` shows those there are", err=True)
+        echo(f"Error: no job {job_id} in the trash; `{prog()} trash list` lists all", err=True)
         sys.exit(1)
     if as_json:
         from fusion.views.trash import DeletedJobView
@@ -155,15 +157,15 @@ def show(cli: Cli, job_id: str, as_json: bool) -> None:
 @click.argument("job_ids", nargs=-1, metavar="[ID]...")
 @click.option("-a", "--all", "everything", is_flag=True, help="All that is in the trash.")
 @_QUERY
-@click.option("--dry-run", is_flag=True, help="Only say how many.")
+@click.option("--dry-run", is_flag=True, help="Only show how many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
 @recorded("trash_restore", jobs="job_ids", says=("everything", "query"))
 def restore(cli: Cli, job_ids: tuple[str, ...], everything: bool, query: Query | None, dry_run: bool, as_json: bool) -> None:
-    """Bring deleted jobs back.
+    """Restore deleted jobs.
 
-    Those that had ended go to where they were, with the time that is left. Those that waited wait again at their old places: limits, unique keys
-    and parents are asked again, a time that is still to come is kept. Exit code 1 if one could not be restored.
+    Ended jobs return to their state, with the remaining TTL. Waiting jobs wait again at their old places; limits, unique keys and parents are
+    checked again, and a future time is kept. Exit code 1 if one could not be restored.
     """
     if bool(job_ids) + everything + (query is not None) != 1:
         raise click.UsageError("give ids, --all or --query; one of them (`trash list` shows the ids)")
@@ -200,7 +202,7 @@ def restore(cli: Cli, job_ids: tuple[str, ...], everything: bool, query: Query |
 @shared_options
 @recorded("trash_empty")
 def empty(cli: Cli, yes: bool) -> None:
-    """Forget all deleted jobs for good."""
+    """Remove all deleted jobs for good."""
     from fusion.trash import Trash
 
     trash = Trash(cli.connection)

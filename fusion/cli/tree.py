@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fusion.jobs.tree import JobTree, TreeNode
 
 SCHEMA = 1
-#: Levels that are set off from each other; one farther away tells its number.
+#: Levels that are indented; a farther job shows the number of its level.
 _DEEPEST = 6
-#: Other jobs that a line names.
+#: Most other jobs that a line names.
 _NAMED = 2
 
 
@@ -32,8 +32,8 @@ _NAMED = 2
 def tree(cli: Cli, job_id: str, limit: int, as_json: bool) -> None:
     """Show what a job waits for, and what waits for it.
 
-    With those that have ended, however far away, the nearest first. Each job stands once, under one that it waits for (above: that waits
-    for it); ALSO names the others. `gone`: there is no record of it any more.
+    It includes ended jobs at any distance, the nearest first. Each job is shown once, under one that it waits for (in the upper part: under one
+    that waits for it); ALSO names the others. `gone`: its record no longer exists.
     """
     from fusion.jobs.tree import tree as look
     from fusion.store.access import inspector_of
@@ -50,7 +50,7 @@ def tree(cli: Cli, job_id: str, limit: int, as_json: bool) -> None:
 
 
 def drawn_tree(found: JobTree, within: int | None = -1) -> list[str]:
-    """As text; `within` so many columns, or those of the terminal."""
+    """Return the tree as text, `within` this number of columns, or those of the terminal."""
     root = found.nodes[0]
     below = {node.id: list(node.parents) for node in found.nodes}
     above: dict[str, list[str]] = {node.id: [] for node in found.nodes}
@@ -73,7 +73,7 @@ def drawn_tree(found: JobTree, within: int | None = -1) -> list[str]:
 
 
 def _branches(root: str, side: Sequence[TreeNode], ties: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """One line for each, under the first of those that it is tied to and that are nearer."""
+    """Return one line for each job, under the first related job that is nearer to the root."""
     distances = {root: 0, **{node.id: abs(node.level) for node in side}}
     under: dict[str, list[TreeNode]] = {}
     homes = {}

@@ -1,4 +1,4 @@
-"""`--watch`: any command that shows something shows it again and again."""
+"""`--watch`: repeat a command that only shows something."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 from fusion.cli import screen
 from fusion.cli.output import kept
 
-#: Seconds between two looks.
+#: Seconds between two runs.
 INTERVAL = 2.0
 
 
 def watchable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --watch to a command that only reads: it is run again every two seconds, and what it says is drawn over what it said."""
+    """Add --watch to a read-only command: it runs again every two seconds, and its output is drawn over the last one."""
 
     def command(cli: Any, **given: Any) -> Any:
         if not given.pop("watch"):
@@ -28,7 +28,7 @@ def watchable(function: Callable[..., Any]) -> Callable[..., Any]:
             with kept() as said:
                 try:
                     function(cli, **given)
-                except SystemExit:  # of one that ends with a code of its own: what it said is shown
+                except SystemExit:  # a command that ends with its own exit code: show its output
                     pass
                 said += cli.broken()
             return "\n".join(said)

@@ -1,4 +1,4 @@
-"""`worker`: from flags to a running worker."""
+"""`worker`: start a worker from its flags."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from fusion.settings import Settings
 
 
-#: Flags, other than settings', that are about this process alone.
+#: Flags other than settings that concern only this process.
 _OWN = {"pid", "embedded"}
-#: Those that --reload has done for the worker that it starts.
+#: Flags that --reload handles itself for the worker that it starts.
 _NOT_FOR_RELOADED = {"reload", *_OWN}
-#: The settings of the worker for jobs on probation, whatever those of its parent are. It ends after some seconds without a job.
+#: The settings of the worker for jobs on probation, which override those of its parent. It ends after some seconds without a job.
 _PROBATION: dict[str, Any] = {
     **dict.fromkeys(("name", "horses", "threads", "concurrency", "probe_port", "max_jobs", "max_age")),
     "slots": 1,
@@ -46,8 +46,8 @@ _PROBATION: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """A worker as the flags ask for it. `job_lines`: log the description of each job. `probation`: run only jobs that are to run alone.
-    `by_executor`: its queues by what their jobs run in; for more than one `start` makes workers for each."""
+    """A worker as its flags describe it. `job_lines`: log the description of each job. `probation`: run only jobs that must run alone.
+    `by_executor`: its queues by executor; with more than one, `start` makes workers for each."""
 
     settings: Settings
     queues: tuple[str, ...]
@@ -63,10 +63,12 @@ _RUNNING = (
     click.option("-b", "--burst", is_flag=True, help="End when the queues are empty."),
     setting_flags(WORKER),
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
-    click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
+    click.option("--no-relay", is_flag=True, help="Never start a relay, even if no other process delivers events and callbacks."),
     click.option("--probation", is_flag=True, hidden=True),
     PID,
-    click.option("--reload", is_flag=True, help="For development: start afresh, its jobs done, when code of the tasks changes."),
+    click.option(
+        "--reload", is_flag=True, help="For development: restart, after its jobs are done, when the tasks' code changes."
+    ),
 )
 _LOGGING = (
     *LOGGING,
@@ -115,7 +117,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     from fusion.worker.parts import SideProcesses
     from fusion.worker.worker import Worker
 
-    hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
+    hand_on_url(cli.url)  # also for its jobs: a task that enqueues must use the same Redis
     without_embedded_worker()
     relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
     Signals.ends_process = True
@@ -135,7 +137,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
 
 
 def _reloading(cli: Cli, plan: WorkerPlan) -> int:
-    """Run this command line in a child, and again when its code changes; the exit code of the last one."""
+    """Run this command line in a child, again whenever the code changes; return the exit code of the last run."""
     from fusion.runtime.signals import Signals
     from fusion.supervisor.reloader import Reloader
     from fusion.supervisor.sources import Sources
@@ -150,7 +152,7 @@ def _reloading(cli: Cli, plan: WorkerPlan) -> int:
 
 
 def _relay() -> list[str]:
-    """The command line of a relay with this worker's settings."""
+    """Return the command line of a relay with this worker's settings."""
     context = click.get_current_context()
     root = context.find_root()
     relay = root.command.get_command(root, "relay") if isinstance(root.command, click.Group) else None
@@ -159,15 +161,15 @@ def _relay() -> list[str]:
 
 
 def _probation() -> list[str]:
-    """The command line of the worker that runs this one's jobs on probation."""
+    """Return the command line of the worker that runs this worker's jobs on probation."""
     context = click.get_current_context()
     without = {*_OWN, *_PROBATION, *own_flags(WORKER), "burst", "no_relay", "probation"}
     return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, without)]
 
 
 def prepare(cli: Cli, embedded: bool, more: Mapping[str, Any] | None = None, **given: Any) -> WorkerPlan:
-    """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up. `more`: settings
-    besides those of a worker's flags."""
+    """Prepare a worker, or a supervisor of workers: check flags, start the built-in Redis, set up logging. `more`: further settings than those of
+    a worker's flags."""
     level = level_of(cli, given)
     if embedded:
         cli.url = start_embedded(cli)
@@ -190,7 +192,7 @@ def plan_worker(
     more: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> WorkerPlan:
-    """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
+    """Check and return settings and queues. Usage errors name the flag, configuration errors the module or variable."""
     flags = {**given_settings(WORKER, given), **(more or {})}
     for name in flags["adopt_rq"] or ():
         names.check(name)
@@ -207,16 +209,16 @@ def plan_worker(
             raise click.UsageError("--customq names no queue; use --customq sms, or --customq all")
         typed = [defaults.QUEUE] if settings.origin_of("queues") == "default" else list(settings.queues)
     served = names.expand_all(typed, settings.queues)
-    # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
+    # By its exact name: in the index that wildcards use, workers that do not adopt the queue also record whether it has work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
     by_executor = executors.groups(typed_executor, settings, served)
-    if [*by_executor] != [settings.executor]:  # what was said for queues is right for each of their workers, too
+    if [*by_executor] != [settings.executor]:  # flags for queues are valid for each of their workers too
         given_sizes = {**flags, **sizes}
         checked = [cli.load(**executors.fitting(kind, given_sizes)) for kind in by_executor]
         if len(checked) == 1:
             settings, flags = checked[0], executors.fitting(next(iter(by_executor)), given_sizes)
     if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
-        settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
+        settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, with RQ's meaning
     if not probation:
         executors.check_interpreter(by_executor)
     else:
@@ -225,7 +227,7 @@ def plan_worker(
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:
-    """The log level that --logging-level, --verbose and --quiet ask for. A usage error if two of them contradict."""
+    """Return the log level of --logging-level, --verbose and --quiet. A usage error if they contradict each other."""
     level, quiet = given.pop("logging_level"), given.pop("quiet")
     if cli.verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
@@ -233,7 +235,7 @@ def level_of(cli: Cli, given: dict[str, Any]) -> str | None:
 
 
 def start_embedded(cli: Cli) -> str:
-    """The url of the built-in Redis, started if need be."""
+    """Start the built-in Redis unless it runs; return its url."""
     if cli.url:
         raise click.UsageError("--embedded and --url name two Redis; give one of them")
     from fusion.store.redis_server.instance import EmbeddedRedis
@@ -259,8 +261,8 @@ def pid_file(path: str | None) -> Iterator[None]:
         yield
     finally:
         try:
-            # A worker that was started meanwhile may have written its own.
+            # A worker that was started meanwhile may have written its own id.
             if read_own(path) == own:
                 os.unlink(path)
-        except OSError:  # somebody removed it
+        except OSError:  # the file was removed meanwhile
             pass

@@ -1,4 +1,4 @@
-"""The dashboard: pages over the HTTP API, for people. `Dashboard` mounts it in another application."""
+"""The dashboard: web pages on top of the HTTP API. `Dashboard` mounts it in another application."""
 
 from __future__ import annotations
 

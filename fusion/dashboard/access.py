@@ -1,4 +1,4 @@
-"""Who may open pages: a session that a token of the tokens file opened, or whoever the application around the dashboard says."""
+"""Access to pages: by a session that was opened with a token, or by the application in which the dashboard is mounted."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fusion.web.exchange import Actor, HttpError, Request, plain
 from fusion.web.hosts import LOOPBACK, host_of
 from fusion.web.limiter import FailureLimiter
 
-#: Seconds of a session.
+#: Seconds that a session lasts.
 SESSION = 12 * 3600
 COOKIE = "fusion_session"
 
-#: What the application around says of a request: who it is, or the scope that they have (`read`, `operate`, `admin`), or None for no access.
+#: The surrounding application's answer for a request: an Actor, a scope (`read`, `operate`, `admin`), or None for no access.
 HostAuth = Callable[[Request], "Actor | str | None"]
 
 
 class Sessions:
-    """People give a token once and have a session for 12 hours. It is over before when they log out, or when the token's line leaves the file or
-    its time is over.
+    """Sessions of 12 hours, opened with a token. A session ends earlier when its user logs out, or when its token expires or is removed from the
+    file.
 
-    Redis holds what a session is worth under a seal that the server alone can make: whoever writes to Redis makes no session of their own, takes
-    over no other's, and prolongs or widens none."""
+    Redis stores each session with a seal that only the server can make. So a client that can write to Redis can't create, take over, prolong or
+    extend a session."""
 
     def __init__(self, connection: Redis, tokens: TokenFile, limiter: FailureLimiter | None = None) -> None:
         self._connection, self._tokens, self._limiter = connection, tokens, limiter or FailureLimiter()
@@ -43,7 +43,7 @@ class Sessions:
         return known.actor
 
     def _known(self, session: str) -> Token | None:
-        """The token that opened a session, if that lasts."""
+        """Return the token that opened a session; None if the session is over."""
         broker = session_broker_of(self._connection)
         record = broker.find_session(session)
         until = record.get("until", "")
@@ -55,13 +55,13 @@ class Sessions:
         return known if now().timestamp() < float(until) else None
 
     def open(self, request: Request, token: str) -> str:
-        """Open a session and return its cookie. HttpError 401 for a token that does not count, 429 for a client's eleventh within a minute."""
+        """Open a session and return its cookie. HttpError 401 for an invalid token, 429 for a client's eleventh one within a minute."""
         known = self._tokens.find(token.strip())
         if known is None or (known.expires is not None and known.expires <= now()):
             if wait := self._limiter.failed(request.client):
                 headers = {"Retry-After": str(wait)}
                 raise HttpError(429, "too_many_failures", f"too many wrong tokens; wait {wait} s", headers=headers)
-            raise HttpError(401, "unknown_token", "this token is not known, or its time is over")
+            raise HttpError(401, "unknown_token", "this token is not known, or has expired")
         secret, until = secrets.token_urlsafe(32), f"{now().timestamp() + SESSION:.0f}"
         broker, session = session_broker_of(self._connection), digest_of(secret)
         seal = _seal(known, broker.key(session), until).decode()
@@ -69,22 +69,22 @@ class Sessions:
         return set_cookie(request, COOKIE, secret, SESSION)
 
     def close(self, request: Request) -> str:
-        """End the session, and return the cookie that has the browser forget it."""
+        """End the session, and return a cookie that removes it from the browser."""
         if secret := cookie_of(request, COOKIE):
             session_broker_of(self._connection).close_session(digest_of(secret))
         return set_cookie(request, COOKIE, "", 0)
 
 
 def _seal(token: Token, key: str, until: str) -> bytes:
-    """What vouches for a session: of this token, as it stands in the file, under this key, until that time."""
+    """Return the seal of a session: it covers the token's line in the file, the session's key and its end."""
     actor = token.actor
     queues = [] if actor.scope.queues is None else sorted(actor.scope.queues)
     return token.seal("session", key, until, actor.name, *sorted(actor.scopes), "of", *queues).encode()
 
 
 class Host:
-    """Who the application around the dashboard says it is. No function, or no answer: no access. `actor`: the name under which changes stand in
-    the audit."""
+    """Access as the surrounding application decides. Without its function, or if that returns None, there is no access. `actor`: the name for the
+    audit."""
 
     def __init__(self, auth: HostAuth | None, actor: Callable[[Request], str] | None) -> None:
         self._auth, self._actor = auth, actor
@@ -95,12 +95,12 @@ class Host:
             raise HttpError(
                 403,
                 "closed",
-                "this dashboard is closed: mount it with auth=, a function of the request that says who may do what",
+                "this dashboard is closed: mount it with auth=, a function of the request that returns the viewer's rights",
             )
         found = self._auth(request)
         if not found:
             raise HttpError(403, "no_access", "you have no access to this dashboard")
-        called = plain(self._actor(request) or "", 100) if self._actor else ""  # it stands in logs
+        called = plain(self._actor(request) or "", 100) if self._actor else ""  # the name is written to logs
         if isinstance(found, Actor):
             name = plain(found.name, 100)
             return replace(found, name=name, called=called or plain(found.called, 100) or name)
@@ -108,13 +108,13 @@ class Host:
 
 
 def cookie_of(request: Request, name: str) -> str:
-    """A cookie of the request; empty without it."""
+    """Return a cookie of the request; empty if missing."""
     pairs = (part.strip().partition("=") for part in request.header("cookie").split(";"))
     return next((value for key, _, value in pairs if key == name), "")
 
 
 def set_cookie(request: Request, name: str, value: str, seconds: int) -> str:
-    """A `Set-Cookie` of this mount that no script reads and no other site sends; over TLS alone, unless it is this machine."""
+    """Return a `Set-Cookie` for this mount, closed to scripts and other sites. It is only sent over TLS, except on this machine."""
     loopback = host_of(request.header("host")) in LOOPBACK
     parts = [f"{name}={value}", f"Path={request.prefix or '/'}", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
     return "; ".join(parts if loopback else [*parts, "Secure"])

@@ -1,4 +1,4 @@
-"""The dashboard's requests and answers: pages, actions, logging in and out, static files."""
+"""The dashboard as an application: pages, actions, login and logout, static files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.hosts import Hosts
 from fusion.web.routing import Route, Router
 
-#: Nothing but this service's own files runs, is shown or is sent to.
+#: Only this service's own files may be run or shown, and requests may only go to this service.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -37,12 +37,13 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _HTML = "text/html; charset=utf-8"
-#: The cookie of what an action said, for the next page.
+#: The cookie with an action's message for the next page.
 _SAID = "fusion_said"
 
 
 class DashboardApp(App):
-    """Pages for people. `authenticate`: identifies the viewer; `Sessions` let viewers log in. `tasks`: as for `Api`; default: the setting."""
+    """The application of the pages. `authenticate`: identifies the viewer; `Sessions` let viewers log in. `tasks`: as for `Api`; by default the
+    setting."""
 
     def __init__(
         self,
@@ -78,15 +79,15 @@ class DashboardApp(App):
         super().__init__(routes, authenticate, hosts=hosts, headers=_HEADERS)
 
     def handle(self, request: Request) -> Response:
-        """The answer, whatever happens."""
-        if self._prefix and (request.path + "/").startswith(self._prefix + "/"):  # a framework that leaves it in
+        """Return the answer, also for any error."""
+        if self._prefix and (request.path + "/").startswith(self._prefix + "/"):  # some frameworks leave the prefix in the path
             request.prefix, request.path = request.prefix + self._prefix, request.path[len(self._prefix) :] or "/"
         if self._sessions is not None and request.method == "POST" and request.path in ("/login", "/logout"):
             return self._finish_entry(request)
         return _packed(request, super().handle(request))
 
     def told(self, request: Request, error: HttpError) -> Response:
-        """An error as a page; without a session, the way to log in."""
+        """Return an error as a page; without a session, redirect to the login."""
         if error.status == 401 and self._sessions is not None:
             to = f"{request.prefix}/login"
             if request.header("hx-request") == "true":
@@ -97,7 +98,7 @@ class DashboardApp(App):
         return Response(error.status, body, {"Content-Type": _HTML, **error.headers})
 
     def check_change(self, request: Request) -> None:
-        """403 for a change that does not come from a page of this service. Unlike programs, browsers say where a form stands."""
+        """Raise 403 for a change that does not come from a page of this service. Browsers, unlike programs, send the origin of a form."""
         site, origin, host = (request.header(name) for name in ("sec-fetch-site", "origin", "host"))
         if site == "same-origin" or (not site and host and origin.partition("://")[2] == host):
             return
@@ -106,7 +107,7 @@ class DashboardApp(App):
     def _shown(self, page: Page) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:
             view = View(request, self._calls, self._read_only)
-            if not view.may(page.scope):  # it is there to change something
+            if not view.may(page.scope):  # actions always change something
                 raise _read_only()
             raw = cookie_of(request, _SAID)
             context = page.load(view)
@@ -148,7 +149,7 @@ class DashboardApp(App):
         return Response(200, self._frame.bare("login.html", request.prefix, wrong=""), {"Content-Type": _HTML})
 
     def _finish_entry(self, request: Request) -> Response:
-        """Logging in and out, which need no session."""
+        """Answer login and logout, which need no session."""
         return self._finish(request, self._entry(request), 0.0)
 
     def _entry(self, request: Request) -> Response:
@@ -169,7 +170,7 @@ class DashboardApp(App):
 
 
 def _slashes(of: Page | Action) -> bool:
-    """True for a queue's: those of other programs may have a `/` in their names."""
+    """Return True for paths with a queue's name: queues of other programs may have a `/` in their names."""
     return of.path.startswith("/queues/{name}")
 
 
@@ -178,12 +179,12 @@ def _read_only() -> HttpError:
 
 
 def _local(path: str) -> str:
-    """A path of this service that a form named; the first page in place of anything else."""
+    """Return the path that a form named, if it is one of this service, else the first page."""
     return path if path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() and path.isascii() else "/"
 
 
 def _packed(request: Request, response: Response) -> Response:
-    """The answer, compressed if the browser takes it and it is worth it."""
+    """Return the answer, compressed if the browser accepts that and it saves enough."""
     headers = response.headers
     if len(response.body) > 1000 and headers.get("Content-Type") == _HTML and accepts_gzip(request):
         response.body = gzip.compress(response.body, 5, mtime=0)

@@ -15,16 +15,16 @@ from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.export import FORMATS, exported
 from fusion.web.routing import Router
 
-#: Seconds for which an answer is shown again: who looks every second, or looks with many others, asks Redis once.
+#: Seconds for which an answer is cached, so that many viewers, or fast reloads, cost one read of Redis.
 KEPT = 1.0
-#: One that took long is shown again for so many times as long, and no longer than so many seconds: it costs Redis no more than a 20th of its time.
+#: A slow answer is cached for this multiple of its duration, up to this number of seconds: it takes at most a 20th of Redis's time.
 _TIMES, LONGEST = 20, 5.0
-#: Answers kept at a time.
+#: Answers that are cached at most.
 _MOST = 500
 
 
 class Calls:
-    """Calls routes of the API. What it read is kept for a moment, until something is changed through it."""
+    """Calls routes of the API. Answers to GET are cached for a moment, or until a change is made through this object."""
 
     def __init__(self, router: Router, clock: Callable[[], float] = time.monotonic) -> None:
         self._router, self._clock = router, clock
@@ -32,7 +32,7 @@ class Calls:
         self._lock = threading.Lock()
 
     def get(self, asked: Request, path: str, args: Mapping[str, object], kept: float = KEPT) -> Any:
-        """The document of a GET. Several who ask for the same at once wait for one answer. Raises HttpError as the API tells it."""
+        """Return the document of a GET. Simultaneous calls for the same document share one answer. Raises the API's HttpError."""
         query = urlencode({name: value for name, value in args.items() if value is not None})
         actor = asked.actor
         key = (path, query, actor and actor.scopes, actor and actor.scope)
@@ -51,7 +51,7 @@ class Calls:
             return answer.document
 
     def change(self, asked: Request, method: str, path: str, body: object = None, *, key: str = "") -> Any:
-        """The document of a call that changes something. `key`: the same again is done once, where the API can tell (`Idempotency-Key`)."""
+        """Make a call that changes something; return its document. `key`: the `Idempotency-Key`, with which some routes take effect once."""
         try:
             return self._call(asked, method, path, "", body, key)
         finally:
@@ -59,7 +59,7 @@ class Calls:
                 self._kept.clear()
 
     def export(self, asked: Request) -> Response:
-        """A list of the API as a file. The path names its format and the list, the query is the list's."""
+        """Return a list of the API as a file. The path names the format and the list; the query is passed to the list."""
         kind = asked.params["format"]
         if kind not in FORMATS or kind == "json":
             raise HttpError(404, "not_found", "lists are exported as csv or jsonl")
@@ -73,7 +73,7 @@ class Calls:
     def _call(self, asked: Request, method: str, path: str, query: str, body: object, key: str = "") -> Any:
         raw = json.dumps({} if body is None else body).encode()
         headers = {"content-type": "application/json", **({"idempotency-key": key} if key else {})}
-        path = unquote(path)  # as a server hands it on
+        path = unquote(path)  # as a server would pass it
         request = Request(
             method, path, headers, query=query, client=asked.client, length=len(raw), read=io.BytesIO(raw).read, actor=asked.actor
         )
@@ -88,7 +88,7 @@ class Calls:
 
 
 class _Answer:
-    """The answer to a GET: the first caller makes it, under its lock."""
+    """The answer to a GET. The first caller computes it, under its lock."""
 
     __slots__ = ("document", "lock", "until")
 

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn here: they follow the page's colours by their classes, and readers of screens hear their label."""
+"""Draw charts as SVG. Their classes give them the page's colours, and their labels are for screen readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WIDTH, _HEIGHT = 600, 140
 
 
 def sparkline(values: Sequence[float | None], label: str, width: int = 120, height: int = 24) -> Any:
-    """A small line without axes. None: nothing is known of that step."""
+    """Return a small line chart without axes. A value of None leaves a gap."""
     from markupsafe import Markup
 
     paths = _paths(values, max((value for value in values if value is not None), default=0), width, height)
@@ -20,8 +20,8 @@ def sparkline(values: Sequence[float | None], label: str, width: int = 120, heig
 
 
 def lines(series: Mapping[str, Sequence[float | None]], label: str, unit: str = "") -> Any:
-    """A chart of one line a series, all on one axis. The most is told beside it; the series are told apart by the classes `s0`, `s1`... and named
-    below."""
+    """Return a chart with a line for each series on one axis. The highest value stands beside it. The series have the classes `s0`, `s1`... and
+    are named below."""
     from markupsafe import Markup
 
     most = max((value for values in series.values() for value in values if value is not None), default=0)
@@ -39,7 +39,7 @@ def lines(series: Mapping[str, Sequence[float | None]], label: str, unit: str = 
 
 
 def _paths(values: Sequence[float | None], most: float, width: int, height: int) -> list[str]:
-    """The points of each stretch of which something is known."""
+    """Return the points of each stretch without gaps."""
     step, found, points = width / max(1, len(values) - 1), list[str](), list[str]()
     for nth, value in enumerate([*values, None]):
         if value is not None:

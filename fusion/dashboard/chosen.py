@@ -1,4 +1,4 @@
-"""The rows of a list that somebody chose, and doing one thing to each of them."""
+"""The selected rows of a list, and an action on each of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from fusion.dashboard.page import Said, View
 from fusion.web.exchange import HttpError
 
-#: Rows of one form.
+#: Most rows of one form.
 MOST = 200
-#: Reasons that are told.
+#: Most reasons that are shown.
 TOLD = 3
 
 
 def chosen(view: View) -> list[str]:
-    """The fields `id` of the form: checked rows, or the one whose button was pressed. `shown` in their place if that is what `all` asks for."""
+    """Return the fields `id` of the form: the checked rows, or the one whose button was pressed. With the field `all`, return the fields `shown`."""
     return list(dict.fromkeys(view.form.get("shown" if view.field("all") else "id", [])))[:MOST]
 
 
 def refusals(ids: Sequence[str], act: Callable[[str], object]) -> dict[str, str]:
-    """Do it to each, and return why not to those that refused. HttpError for what is wrong with all of them."""
+    """Call `act` for each id; return the reasons of those that were refused. HttpError if the call fails for a reason that concerns all."""
     refused: dict[str, str] = {}
     for one in ids:
         try:
@@ -32,9 +32,9 @@ def refusals(ids: Sequence[str], act: Callable[[str], object]) -> dict[str, str]
 
 
 def each(ids: Sequence[str], done: str, act: Callable[[str], object]) -> Said:
-    """Do it to each, and tell how many it was `done` to and why not to others."""
+    """Call `act` for each id; return the message with the number of those `done`, and the reasons of the others."""
     if not ids:
-        return Said("Nothing was chosen; tick the rows first.", wrong=True)
+        return Said("No row is selected; tick the rows first.", wrong=True)
     refused = refusals(ids, act)
     if len(ids) == 1:
         return Said(refused.get(ids[0]) or f"Job {ids[0]} is {done}.", wrong=bool(refused))

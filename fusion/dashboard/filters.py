@@ -1,5 +1,5 @@
-"""What templates show values with. All texts come from Redis, where strangers may have written them: they are escaped, and what steers a
-terminal, a page's direction of writing or a copied command is made visible."""
+"""Filters of the templates. All texts come from Redis, where strangers may have written them. So they are escaped, and characters that control
+a terminal, the text direction or a copied command are made visible."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from fusion.dashboard import charts
 from fusion.kernel.redaction import cut, printable
 from fusion.kernel.states import LIGHTS
 
-#: Shown where there is nothing to show.
+#: Shown for an empty value.
 NOTHING = "\u2013"
-#: Characters of a text in a table.
+#: Most characters of a text in a table.
 _CELL = 200
 
 
 def text(value: object, limit: int = _CELL) -> str:
-    """In one line, cut at `limit`; a dash for nothing."""
+    """Return a text in one line, cut at `limit`; a dash if it is empty."""
     if value is None or value == "":
         return NOTHING
     return cut(printable(str(value)), limit)
 
 
 def block(value: object, limit: int = 20_000) -> str:
-    """A text of several lines, each as `text` has it."""
+    """Return a text of several lines, each treated like in `text`."""
     lines = str("" if value is None else value)[:limit].split("\n")
     return "\n".join(printable(line) for line in lines)
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """`12,345`; a dash for None."""
+    """Return a number like `12,345`; a dash for None."""
     return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
 def seconds(value: float | None) -> str:
-    """How long: `12 ms`, `3.4 s`, `5m 2s`, `3h 10m`, `2d 4h`."""
+    """Return a duration: `12 ms`, `3.4 s`, `5m 2s`, `3h 10m`, `2d 4h`."""
     if value is None:
         return NOTHING
     if value < 1:
@@ -52,7 +52,7 @@ def seconds(value: float | None) -> str:
 
 
 def moment(value: str | None, relative: bool = True) -> Any:
-    """A time as its own element: its script shows it in the reader's zone, or how long ago it is."""
+    """Return a time as an element that a script shows in the viewer's zone, or relative to now."""
     from markupsafe import Markup
 
     if not value:
@@ -67,7 +67,7 @@ def moment(value: str | None, relative: bool = True) -> Any:
 
 
 def size(value: float | None) -> str:
-    """Bytes: `1.4 MB`."""
+    """Return a number of bytes like `1.4 MB`."""
     if value is None:
         return NOTHING
     for unit in ("B", "KB", "MB"):
@@ -78,7 +78,7 @@ def size(value: float | None) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """`1 job`, `2 jobs`."""
+    """Return a number with its noun: `1 job`, `2 jobs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 

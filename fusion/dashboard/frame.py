@@ -1,4 +1,4 @@
-"""From what a page has loaded to its HTML: templates, their filters, and what stands around every page."""
+"""Render pages: the templates, their filters, and the frame around every page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @cache
 def environment() -> Environment:
-    """The templates, all that they show escaped. ConfigurationError without Jinja2."""
+    """Return the Jinja2 environment, with autoescape on. ConfigurationError without Jinja2."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ModuleNotFoundError:
@@ -40,14 +40,14 @@ def environment() -> Environment:
 
 
 class Frame:
-    """What stands around every page: the navigation, who is here, the links of the application around."""
+    """The frame around every page: the navigation, the viewer's name, links of the surrounding application."""
 
     def __init__(self, pages: Iterable[Page], links: Iterable[tuple[str, str]] = (), *, sessions: bool = False) -> None:
         self._nav = [page for page in pages if page.nav]
         self._links, self._sessions = tuple(links), sessions
 
     def render(self, view: View, page: Page, context: Mapping[str, Any], said: Said | None = None) -> bytes:
-        """The page; for its script's next tick what is in it alone."""
+        """Return the page; for a refresh by its script, only the content."""
         here = quote(view.request.path) + (f"?{view.request.query}" if view.request.query else "")
         part = view.request.header("hx-request") == "true"
         around = {
@@ -71,11 +71,11 @@ class Frame:
         return environment().get_template(page.template).render({**around, **context}).encode("utf-8", "replace")
 
     def bare(self, template: str, prefix: str, **context: Any) -> bytes:
-        """A page without the frame: logging in, errors."""
+        """Return a page without the frame: the login, an error."""
         around = {"prefix": prefix, "static": lambda name: prefix + address_of(name)}
         return environment().get_template(template).render({**around, **context}).encode("utf-8", "replace")
 
     def _under(self, page: Page) -> str:
-        """The path of the page of the navigation under which this one stands."""
+        """Return the path of the page in the navigation to which this page belongs."""
         paths = [one.path for one in self._nav if (page.path + "/").startswith(one.path.rstrip("/") + "/")]
         return max(paths, key=len, default="/")

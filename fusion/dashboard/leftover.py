@@ -1,4 +1,4 @@
-"""Fields of a view that a page's template does not place: the page lists them under "All fields"."""
+"""Find the fields of a view that a page's template does not place. The page lists them under "All fields"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.views.base import View, described
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: Fields that differ at each look: a page that shows them is never the same as before.
+#: Fields that change with every read, so that a page with them would never stay the same.
 _MOVING = frozenset({"last_updated", "heartbeat_age", "oldest_age"})
 
 
@@ -26,7 +26,7 @@ class Leftover(NamedTuple):
 
 
 def leftovers(environment: Environment, template: str, noun: str, kind: type[View], shown: Mapping[str, Any]) -> list[Leftover]:
-    """Return the fields of what is `shown`, the JSON of such a view, that the template does not mention as `noun.name`."""
+    """Return the fields of `shown`, the JSON of a view of this kind, that the template does not mention as `noun.name`."""
     placed = _placed(environment, template, noun)
     return [
         Leftover(one.name, described(one), _value(shown[one.name]))

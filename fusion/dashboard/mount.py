@@ -1,4 +1,4 @@
-"""The dashboard as a part of another application, or beside the API on one server."""
+"""Mount the dashboard in another application, or beside the API on one server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fusion.web.hosts import Hosts
 
 
 class Dashboard:
-    """The dashboard, to be mounted: `.wsgi` under a WSGI application, `.asgi` under an ASGI one.
+    """The mountable dashboard: `.wsgi` for a WSGI application, `.asgi` for an ASGI one.
 
-    `auth(request)` says who may do what: an `Actor`, or a scope (`read`, `operate`, `admin`), or None for no access; without it nobody has any.
+    `auth(request)` returns the viewer's rights: an `Actor`, or a scope (`read`, `operate`, `admin`), or None: no access. Without it all are refused.
     `request.origin` is the WSGI environ or the ASGI scope, where the application keeps its user. `actor(request)`: the name of the viewer, for the
-    audit. `read_only`: nothing can be changed. `url_prefix`: where the application leaves the mount's path in that of the request, like a Django
-    view. `links`: names and addresses to stand in the navigation. `tasks`: modules
-    of whose functions edited copies may be made; by default the setting.
+    audit. `read_only`: nothing can be changed. `url_prefix`: the mount's path, if the application leaves it in the request's path, like a Django
+    view. `links`: names and addresses to show in the navigation. `tasks`: modules
+    whose functions edited copies may call; by default the setting.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Dashboard:
         links: Iterable[tuple[str, str]] = (),
         tasks: Sequence[str] | None = None,
     ) -> None:
-        # The application around checks the Host.
+        # The surrounding application checks the Host.
         self.app = DashboardApp(
             connection, Host(auth, actor), read_only=read_only, hosts=Hosts("*"), links=links, url_prefix=url_prefix, tasks=tasks
         )
@@ -53,22 +53,22 @@ class Dashboard:
         return Asgi(self.app)
 
 
-#: What the API answers; all else is the dashboard's.
+#: Paths that the API answers; the dashboard answers all others.
 OF_THE_API = ("/api/", "/healthz", "/readyz", "/retryTask")
 PROBES = ("/healthz", "/readyz")
 
 
 class Together(App):
-    """The API with the dashboard beside it, as one service. `of_the_api`: how the paths begin that are answered by the API."""
+    """The API and the dashboard as one service. `of_the_api`: the prefixes of paths that the API answers."""
 
     def __init__(self, api: App, dashboard: DashboardApp, of_the_api: tuple[str, ...] = OF_THE_API) -> None:
         self._api, self._dashboard, self._of_the_api = api, dashboard, of_the_api
         self.max_body = api.max_body
 
     def handle(self, request: Request) -> Response:
-        """The answer, whatever happens."""
+        """Return the answer, also for any error."""
         return (self._api if request.path.startswith(self._of_the_api) else self._dashboard).handle(request)
 
     def refuse(self, error: HttpError, request: Request) -> Response:
-        """The answer to a request that a server could not even read."""
+        """Return the answer to a request that the server could not parse."""
         return self._api.refuse(error, request)

@@ -1,4 +1,4 @@
-"""Pages and actions: what the modules of `pages/` consist of, and what they are given."""
+"""Pages and actions, the parts of the modules in `pages/`, and the `View` that they receive."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fusion.dashboard.calls import KEPT, Calls
 from fusion.views.base import View as Shown
 from fusion.web.exchange import HttpError, Request
 
-#: Bytes of a form.
+#: Most bytes of a form.
 MAX_FORM = 256 * 1024
-#: Characters of what is told on the next page.
+#: Most characters of a message on the next page.
 _SAID = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: `load` asks the API for what its template shows; `status` among it is the answer's, with `still` it does not refresh itself.
-    `nav`: its name in the navigation; empty: it stands under that page whose path its own begins with.
-    `fleet`: it is about all queues, and closed to who may see some alone.
+    """One page. `load` returns the context of its template, read from the API. In it, `status` sets the answer's status, and `still` stops the
+    automatic refresh. `nav`: its name in the navigation; empty: it belongs to the page whose path its own path begins with.
+    `fleet`: it concerns all queues, and is closed to viewers who are restricted to some.
 
-    `shows`: the view that it is about, which stands in its context as `noun`. Fields that its template does not place follow below it, under
+    `shows`: the view that it shows, which its context has as `noun`. Fields that its template does not place are listed at the end under
     "All fields"."""
 
     path: str
@@ -42,8 +42,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a form does: `act` calls the API, and what it returns is told at the top of the page that comes next, the one that the form was on
-    unless `Said` names another."""
+    """The action of a form. `act` calls the API and returns a message. The message is shown at the top of the next page, which is the page of the
+    form unless `Said` names another."""
 
     path: str
     act: Callable[[View], str | Said | Again]
@@ -53,7 +53,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The result of an action. `to`: the path of the page to go on to, without the prefix; `wrong`: it did not do what was asked."""
+    """The result of an action. `to`: the path of the next page, without the prefix; `wrong`: the action failed."""
 
     text: str
     to: str = ""
@@ -62,7 +62,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A page's form once more, with what was entered into it: `said` tells what is wrong with that."""
+    """Show a page's form again with the entered values; `said` is the error message."""
 
     page: Page
     context: Mapping[str, Any]
@@ -70,24 +70,24 @@ class Again:
 
 
 class View:
-    """What a page or an action is made from: the request of a person, and the API as they may use it."""
+    """The input of a page or an action: the viewer's request, and the API with the viewer's rights."""
 
     def __init__(self, request: Request, calls: Calls, read_only: bool = False) -> None:
         self.request, self._calls, self._read_only = request, calls, read_only
 
     @property
     def params(self) -> dict[str, str]:
-        """What the braces of the path stand for."""
+        """The values of the names in braces in the path."""
         return self.request.params
 
     @cached_property
     def args(self) -> dict[str, str]:
-        """The query, the last of each name."""
+        """The query parameters; of a repeated name, the last."""
         return self.request.args()
 
     @cached_property
     def form(self) -> dict[str, list[str]]:
-        """The fields of a form that was sent. HttpError 400, 413 or 415."""
+        """The fields of the submitted form. HttpError 400, 413 or 415."""
         kind = self.request.header("content-type").partition(";")[0].strip().lower()
         if kind != "application/x-www-form-urlencoded":
             raise HttpError(415, "not_a_form", "send this from the form of its page")
@@ -98,30 +98,31 @@ class View:
             raise HttpError(400, "bad_form", "the form has too many fields; select fewer rows") from None
 
     def field(self, name: str, default: str = "") -> str:
-        """One field of the form."""
+        """Return one field of the form."""
         return self.form.get(name, [default])[-1]
 
     def may(self, scope: str) -> bool:
-        """True if the viewer has this scope and the dashboard is not read-only."""
+        """Return True if the viewer has this scope and the dashboard is not read-only."""
         actor = self.request.actor
         return actor is not None and scope in actor.scopes and (scope == "read" or not self._read_only)
 
     @property
     def knows(self) -> bool:
-        """Whether they may know what jobs are about, be it that this dashboard changes nothing."""
+        """Whether the viewer may see the data of jobs; a read-only dashboard shows them too."""
         return self.request.actor is not None and "operate" in self.request.actor.scopes
 
     @property
     def sees_all(self) -> bool:
-        """Whether they may see every queue."""
+        """Whether the viewer may see every queue."""
         return self.request.scope.all
 
     def get(self, path: str, *, kept: float = KEPT, **args: object) -> Any:
-        """The document of a GET of the API, `/api/v1` left out of its path; not to be changed. HttpError as the API tells it."""
+        """Return the document of a GET of the API, whose path is given without `/api/v1`. The document must not be modified. Raises the API's
+        HttpError."""
         return self._calls.get(self.request, f"/api/v1{path}", args, kept)
 
     def ask(self, path: str, *, kept: float = KEPT, **args: object) -> Any:
-        """The same; None if the viewer may not see it."""
+        """Return the same document; None if the viewer may not see it."""
         try:
             return self.get(path, kept=kept, **args)
         except HttpError as error:
@@ -130,19 +131,19 @@ class View:
             raise
 
     def post(self, path: str, body: object = None, *, key: str = "") -> Any:
-        """The document of a POST. A page's form may have a field `once`, so that it counts once, however often it is sent."""
+        """Make a POST and return its document. A form with a field `once` takes effect once, however often it is sent."""
         return self._change("POST", path, body, key or (self.field("once") if self._is_form else ""))
 
     def put(self, path: str, body: object = None) -> Any:
-        """The document of a PUT."""
+        """Make a PUT and return its document."""
         return self._change("PUT", path, body)
 
     def delete(self, path: str, body: object = None) -> Any:
-        """The document of a DELETE."""
+        """Make a DELETE and return its document."""
         return self._change("DELETE", path, body)
 
     def url(self, path: str, **args: object) -> str:
-        """The address of a page in this mount. Arguments that are None or empty are left out."""
+        """Return the address of a page in this mount. Arguments that are None or empty are left out."""
         query = urlencode({name: value for name, value in args.items() if value not in (None, "")})
         return f"{self.request.prefix}{path}{'?' if query else ''}{query}"
 
@@ -157,13 +158,13 @@ class View:
 
 
 def said_cookie(said: Said) -> str:
-    """What is told on the next page, as text for a cookie."""
+    """Return a message for the next page as the text of a cookie."""
     raw = json.dumps([said.text[:_SAID], said.wrong], ensure_ascii=False).encode("utf-8", "replace")
     return urlsafe_b64encode(raw).decode()  # a browser keeps no cookie over 4 KB
 
 
 def said_of(raw: str) -> Said | None:
-    """That of a cookie; None for none."""
+    """Return the message in a cookie; None if there is none."""
     try:
         text, wrong = json.loads(urlsafe_b64decode(raw))
         return Said(str(text)[:_SAID], wrong=bool(wrong)) if raw else None

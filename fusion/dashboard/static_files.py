@@ -1,4 +1,4 @@
-"""Style, scripts and the vendored library: read once, compressed once, under names that change with what is in them."""
+"""Style, scripts and the vendored library: read and compressed once, under names that contain a hash of the content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILES = ("app.css", "app.js", "vendor/htmx.min.js")
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """One of them: `name` as pages name it, `address` below `/static/`."""
+    """One static file. `name`: its name in templates; `address`: its path below `/static/`."""
 
     name: str
     address: str
@@ -27,7 +27,7 @@ class StaticFile:
 
 @cache
 def files() -> dict[str, StaticFile]:
-    """All, by their address."""
+    """Return all files by their address."""
     found = {}
     for path in _FILES:
         body = (resources.files("fusion.dashboard") / "static" / path).read_bytes()
@@ -39,12 +39,12 @@ def files() -> dict[str, StaticFile]:
 
 @cache
 def address_of(name: str) -> str:
-    """The address of a file by its name."""
+    """Return the address of a file by its name."""
     return next(f"/static/{one.address}" for one in files().values() if one.name == name)
 
 
 def serve(request: Request) -> Response:
-    """The answer to a request for one of them: for ever, as another content has another name."""
+    """Answer a request for a file. Browsers may cache it forever, because other content has another name."""
     found = files().get(request.params["file"])
     if found is None:
         raise HttpError(404, "not_found", "there is no such file")
@@ -60,6 +60,6 @@ def serve(request: Request) -> Response:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Whether the browser takes an answer compressed so."""
+    """Return True if the browser accepts gzip."""
     given = {part.partition(";")[0].strip() for part in request.header("accept-encoding").lower().split(",")}
     return "gzip" in given

@@ -1,4 +1,4 @@
-"""What can be done to jobs, in the words of buttons and questions."""
+"""The actions on jobs, with the words of their buttons and questions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fusion.kernel.states import ENDED, REQUEUEABLE, WAITING
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`name` as the API has it; `label` of its button; `word` inside a sentence; `doing`, `done`: while it goes on, and after. `asks`: what it
-    needs besides, as the API calls it. `states`: in which a single job must be to have the button."""
+    """`name`: its name in the API; `label`: the text of its button; `word`: the verb in a sentence; `doing`, `done`: its forms during and after.
+    `asks`: a further argument that the API needs. `states`: the states in which a single job has the button."""
 
     name: str
     label: str
@@ -24,7 +24,7 @@ class Verb:
 
     @property
     def scope(self) -> str:
-        """What a person needs for it."""
+        """The scope that the viewer needs."""
         return ACTIONS[self.name].scope
 
 
@@ -45,7 +45,7 @@ VERBS = {
 
 
 def subject(by: list[dict[str, object]], complete: bool, total: int) -> str:
-    """How many of what, as a dry run tells it: `344 failed jobs of queue sms`."""
+    """Return in words what a dry run matched: `344 failed jobs of queue sms`."""
     states = list(dict.fromkeys(str(one["state"]) for one in by))
     queues = list(dict.fromkeys(str(one["queue"]) for one in by))
     which = f"{states[0]} " if len(states) == 1 else ""

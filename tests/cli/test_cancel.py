@@ -111,9 +111,9 @@ def test_what_is_not_fusions_is_left_alone(invoke: Invoke, conn: redis.Redis, jo
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "give job ids, or say which jobs by --queue"),
-        (["x", "--queue", "sms"], "give job ids, or say which jobs by --queue"),
-        (["x", "--dry-run"], "--dry-run goes with the options that choose"),
+        ([], "give job ids, or select jobs by --queue"),
+        (["x", "--queue", "sms"], "give job ids, or select jobs by --queue"),
+        (["x", "--dry-run"], "--dry-run goes with the options that select"),
         (["--queue", "a b"], "queue name 'a b'"),
         (["--older-than", "long"], "'long': use seconds"),
     ],

@@ -111,7 +111,7 @@ def test_pause_of_an_unknown_queue_pauses_nothing(invoke: Invoke, conn: redis.Re
     hands("otp").register()
     said = invoke("pause", "campaigns", "campaings", code=1)
     assert said.stdout == ""
-    assert said.stderr == "Error: no queue campaings is known; did you mean campaigns?; --yes pauses it all the same\n"
+    assert said.stderr == "Error: no queue campaings is known; did you mean campaigns?; --yes pauses it anyway\n"
     assert not conn.exists("rq:paused:campaigns")
     assert "no queue xyz is known; --yes pauses" in invoke("pause", "xyz", code=1).stderr
     assert invoke("pause", "otp", "email").stdout == "otp is paused\nemail is paused\n", (

@@ -27,7 +27,7 @@ def test_run_prints_the_id_of_the_job(invoke: Invoke, conn: redis.Redis, hourly:
     refused = invoke("cron", "run", "e", code=1)
     assert refused.stdout == ""
     assert refused.stderr == (
-        "Error: job cron-e-manual-1 of cron entry 'e' has not ended, and it must not overlap; to run it all the same: --force\n"
+        "Error: job cron-e-manual-1 of cron entry 'e' has not ended, and it must not overlap; to run it anyway: --force\n"
     )
     assert invoke("cron", "run", "e", "--force").stdout == "cron-e-manual-2\n"
 

@@ -92,7 +92,7 @@ def test_one_group(invoke: Invoke, conn: redis.Redis, failed: Broker) -> None:
 
 def test_usage(invoke: Invoke, conn: redis.Redis, failed: Broker) -> None:
     assert "there is no failure group nobody" in invoke("failures", "nobody", code=1).stderr
-    assert "a group stands alone" in invoke("failures", GROUP, "--queue", "sms", code=2).stderr
+    assert "GROUP can't be combined" in invoke("failures", GROUP, "--queue", "sms", code=2).stderr
 
 
 @pytest.mark.long

@@ -238,12 +238,12 @@ def test_quarantine_tells_what_it_could_not_do(invoke: Invoke, failed: list[str]
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("quarantine", "--reason", "r"), "give job ids, or say which jobs"),
+        (("quarantine", "--reason", "r"), "give job ids, or select jobs"),
         (("quarantine", "a", "--queue", "sms", "--reason", "r"), "not both"),
         (("quarantine", "a"), "--reason"),
         (("quarantine", "a", "--reason", " "), "must not be empty"),
-        (("requeue", "a", "--error", "E"), "only --queue goes without --all"),
-        (("requeue", "a", "--dry-run"), "only --queue goes without --all"),
+        (("requeue", "a", "--error", "E"), "only --queue can be used without --all"),
+        (("requeue", "a", "--dry-run"), "only --queue can be used without --all"),
         (("failures", "--older-than", "soon"), "use seconds, or a text like"),
         (("failures", "--newer-than", "-5"), "use seconds, or a text like"),
         (("failures", "--queue", "_x"), "reserved"),

@@ -74,7 +74,7 @@ def test_quiet_tells_who_did_not_hear(invoke: Invoke, conn: redis.Redis, hands: 
     hands("sms", name="web1.1").register()
     result = invoke("quiet", "web1.1", "web9.9", code=1)
     assert result.stdout == "quiet: 0 worker(s) told\n"
-    assert result.stderr == "web1.1: it does not listen just now, try again\nweb9.9: no such worker; there are web1.1\n"
+    assert result.stderr == "web1.1: it can't receive commands just now, try again\nweb9.9: no such worker; there are web1.1\n"
 
 
 def test_a_listening_worker_gets_the_command(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:

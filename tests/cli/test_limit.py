@@ -66,7 +66,7 @@ def test_there_are_none(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("limit", "list").stdout == "No concurrency keys\n"
     assert invoke("limit", "list", "--stuck").stdout == "No key is stuck\n"
     assert invoke("limit", "show", "nobody", code=1).stderr == (
-        "Error: no job has the concurrency key nobody, and nothing is set for it; `run_worker.py limit list` shows those there are\n"
+        "Error: no job has the concurrency key nobody, and nothing is set for it; `run_worker.py limit list` lists all keys\n"
     )
 
 
@@ -126,7 +126,7 @@ def test_release(invoke: Invoke, conn: redis.Redis, worker: FakeHands) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["set", "k"], "say N or --rate"),
+        (["set", "k"], "give N or --rate"),
         (["set", "k", "2", "--no-limit"], "exclude each other"),
         (["set", "k", "--rate", "1/s", "--no-rate"], "exclude each other"),
         (["set", "k", "0"], "0 is not in the range"),

@@ -65,7 +65,7 @@ def test_a_full_queue_is_named_with_what_to_do(invoke: Invoke, used: redis.Redis
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ((), "say what to set"),
+        ((), "give a limit to set"),
         (("--limit", "0"), "limit"),
         (("--rate", "fast"), "rate"),
         (("--burst", "3"), "--burst goes with --rate"),

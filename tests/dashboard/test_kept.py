@@ -79,7 +79,7 @@ def test_scheduled_jobs_are_run_now_and_canceled(client: Browser, reader: Browse
     moved = client.post("/scheduled/move", id=["j1", "j2"], when="+3h", back="/scheduled")
     assert "2 of 2 jobs are moved to +3h." in moved.text and moved.text.index("j3") < moved.text.index("j1")
     assert "is no time; use" in client.post("/scheduled/move", id="j3", when="tomorrow", back="/scheduled").text
-    assert "Say when they are to run" in client.post("/scheduled/move", id="j3", back="/scheduled").text
+    assert "Enter when they should run" in client.post("/scheduled/move", id="j3", back="/scheduled").text
     assert "2 of 3 jobs are canceled" in client.post("/scheduled/cancel", id=["j1", "j2", "nobody"], back="/scheduled").text
     assert (status_of(conn, "j1"), status_of(conn, "j3")) == ("canceled", "scheduled")
     assert "tick the rows" in client.post("/scheduled/cancel", back="/scheduled").text
@@ -199,7 +199,7 @@ def test_deleted_jobs_are_restored(client: Browser, reader: Browser, conn: redis
     assert reader.send("/trash/restore", id="j0").status == 403
     assert "Job j4 is restored." in client.press(shown, "Restore").text
     assert "1 of 2 jobs are restored" in client.post("/trash/restore", id=["j3", "j4"], back="/trash").text
-    assert "Nothing was chosen" in client.post("/trash/restore", shown=["j0"], back="/trash").text
+    assert "No row is selected" in client.post("/trash/restore", shown=["j0"], back="/trash").text
     assert "3 of 3 jobs are restored" in client.post("/trash/restore", shown=["j0", "j1", "j2"], all="1", back="/trash").text
     assert sorted(Queue("sms", conn).get_job_ids()) == [f"j{n}" for n in range(5)]
     assert ("token:adminer", "trash_restore", "j0", "ok") in changes(conn)

@@ -152,7 +152,7 @@ def test_its_button_mends_it(
 
 
 def test_a_cause_that_is_over_is_not_mended_twice(client: Browser) -> None:
-    assert "no longer so" in client.post("/mend", check="queues", about="q", label="Resume q").text
+    assert "finding no longer exists" in client.post("/mend", check="queues", about="q", label="Resume q").text
 
 
 def test_hostile_names_are_shown_and_run_nothing(client: Browser, conn: redis.Redis) -> None:

@@ -193,7 +193,7 @@ def test_a_running_one_tells_where_and_how_long(conn: redis.Redis) -> None:
     conn.hset("rq:worker:web.7", "beat_ms", "1")
     conn.zadd("rq:wip:sms", {"a": 1_700_000_000_000})
     text = shown(conn)
-    assert "which does not live any more" in text
+    assert "which is dead" in text
     assert "Its lease ended" in text
 
 

@@ -1,4 +1,4 @@
-"""Who changed what, and with what outcome."""
+"""The audit: changes, their authors and outcomes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from fusion.dashboard.page import Page, View
 
 _PAGE = 100
-#: What the form offers for `since`, and its words.
+#: The form's values of `since`, and their labels.
 SINCE = (("", "Any time"), ("1h", "The last hour"), ("1d", "The last day"), ("7d", "The last week"), ("30d", "The last 30 days"))
 _ASKED = ("who", "action", "since")
 
 
 def audit(view: View) -> dict[str, Any]:
-    """A page of the changes, the newest first."""
+    """Load a page of changes, the newest first."""
     asked = {name: view.args.get(name, "").strip() for name in _ASKED}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value}
     since = SINCE if asked["since"] in dict(SINCE) else (*SINCE, (asked["since"], f"The last {asked['since']}"))

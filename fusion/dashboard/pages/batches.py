@@ -1,4 +1,4 @@
-"""Batches: how far each is, what is in it, what follows."""
+"""Batches: their progress, members and following jobs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
 
 _PAGE, _MEMBERS = 100, 200
-#: What members have come to, in the order in which a bar shows them.
+#: The outcomes of members, in the order of the bar.
 STATES = ("finished", "failed", "stopped", "canceled", "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
 KINDS = {**LIGHTS_OF_JOBS, "deleted": "warn"}
 
 
 def batches(view: View) -> dict[str, Any]:
-    """A page of them, the newest first."""
+    """Load a page of batches, the newest first."""
     return {"found": view.get("/batches", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "lights": LIGHTS}
 
 
 def batch(view: View) -> dict[str, Any]:
-    """One batch and a page of its members."""
+    """Load one batch and a page of its members."""
     one = view.get(f"/batches/{_id(view)}", offset=view.args.get("offset", 0), limit=_MEMBERS)
     states = [(state, one[state]) for state in STATES if one[state]]
     return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS}
 
 
 def cancel(view: View) -> str:
-    """Have it take no more jobs, and cancel those in it."""
+    """Cancel the batch: it accepts no more jobs, and the jobs in it are canceled."""
     told = view.post(f"/batches/{_id(view)}/cancel")
     running = told["running"]
     left = f"; {running:,} that {'run' if running != 1 else 'runs'} will not be tried again" if running else ""

@@ -1,4 +1,4 @@
-"""Recurring jobs: when each comes next, what became of the last, running one by hand."""
+"""Recurring jobs: their next ticks and last outcomes, and a run by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fusion.dashboard.page import Action, Page, Said, View
 from fusion.kernel import states
 from fusion.views.cron import CronEntryListedView
 
-#: The light of each state of an entry; of each decision also its words, and what its rules mean.
+#: The light of each state of an entry; the light and the words of each decision; the meanings of the rules.
 LIGHTS = {"active": "good", "paused": "warn", "waits": "warn", "ended": "none", "error": "bad"}
 DECIDED = {
     "enqueued": ("good", "enqueued"),
@@ -26,12 +26,12 @@ _WORDS = {"lights": LIGHTS, "states": states.LIGHTS, "decided": DECIDED, "misfir
 
 
 def entries(view: View) -> dict[str, Any]:
-    """All entries, and the schedulers that are alive."""
+    """Load all entries, and the live schedulers."""
     return {"found": view.get("/cron"), **_WORDS}
 
 
 def entry(view: View) -> dict[str, Any]:
-    """One entry: its next times, what became of the last."""
+    """Load one entry: its next ticks and the outcomes of its last ones."""
     one = view.get(f"/cron/{_name(view)}", limit=50)
     plan = one["plan"] or {}
     bounds = {name: _iso(plan[bound]) for name, bound in (("starts", "start"), ("ends", "end")) if bound in plan}
@@ -39,25 +39,25 @@ def entry(view: View) -> dict[str, Any]:
 
 
 def run(view: View) -> str | Said:
-    """Enqueue a job of it now."""
+    """Enqueue a job of the entry now."""
     told = view.post(f"/cron/{_name(view)}/run")
     return Said(f"Job {told['job_id']} of {told['id']} is enqueued; its times go on as planned.")
 
 
 def pause(view: View) -> str:
-    """Let none of its times run."""
+    """Pause the entry."""
     told = view.post(f"/cron/{_name(view)}/pause")
     return f"Cron entry {told['id']} is paused: nothing is enqueued at its times until it is resumed."
 
 
 def resume(view: View) -> str:
-    """Let its times run again."""
+    """Resume the entry."""
     told = view.post(f"/cron/{_name(view)}/resume")
     return f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
 
 
 def remove(view: View) -> Said:
-    """Forget it; its jobs stay."""
+    """Remove the entry; its jobs stay."""
     told = view.post(f"/cron/{_name(view)}/remove")
     again = f" The scheduler of {told['declared_by']} brings it back when it starts." if told["declared_by"] else ""
     return Said(f"Cron entry {told['id']} is removed; its jobs stay.{again}", to="/cron")

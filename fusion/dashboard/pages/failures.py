@@ -1,4 +1,4 @@
-"""Failed jobs by what went wrong: the groups, and one of them."""
+"""Failed jobs grouped by error: the list of groups, and one group."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fusion.dashboard.words import VERBS, Verb
 from fusion.views.failure import FailureGroupView
 from fusion.web.exchange import HttpError
 
-#: Groups, and jobs of one, of one page.
+#: Groups of one page, and jobs of one group.
 _GROUPS, _JOBS = 50, 25
-#: What is done to a whole group.
+#: Actions on a whole group.
 _DONE = ("requeue", "quarantine", "delete")
-#: How many of these stand beside each group of the list.
+#: The number of these actions beside each group of the list.
 _OFFERED = 2
-#: Seconds for which groups are shown again: a token for some queues has each failed job looked at for them.
+#: Seconds for which groups are cached. For a token for some queues, each failed job must be read to make them.
 _KEPT = 2.0
 
 
 def failures(view: View) -> dict[str, Any]:
-    """A page of the groups, the one in which something failed last first."""
+    """Load a page of groups, the one with the latest failure first."""
     return {
         "found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT),
         "limit": _GROUPS,
@@ -33,7 +33,7 @@ def failures(view: View) -> dict[str, Any]:
 
 
 def failure(view: View) -> dict[str, Any]:
-    """One group: its trend, its example as far as the viewer may see it, its jobs."""
+    """Load one group: its trend, its example if the viewer may see it, and its jobs."""
     name = view.params["id"]
     group, query = view.get(f"/failures/{quote(name, safe='')}", limit=1, kept=_KEPT), term("group", name)
     return {
@@ -48,12 +48,12 @@ def failure(view: View) -> dict[str, Any]:
 
 
 def _verbs(view: View) -> list[Verb]:
-    """What they may do to one."""
+    """Return the actions that the viewer may take on a group."""
     return [VERBS[verb] for verb in _DONE if view.may(VERBS[verb].scope)]
 
 
 def _example(view: View, job_id: str | None) -> Any:
-    """The last of its jobs; None if it is gone by now, or the viewer may not see it."""
+    """Return the newest job of a group; None if it is gone, or the viewer may not see it."""
     if job_id is None or not view.knows:
         return None
     try:

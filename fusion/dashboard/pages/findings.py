@@ -1,4 +1,4 @@
-"""What `doctor` found: its sentence, the commands that mend it, each to be copied, and a button where the API can do it."""
+"""Findings of `doctor`: the sentence, the commands that fix it, to be copied, and a button if the API can fix it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Said, View
 from fusion.web.exchange import HttpError
 
-#: Where the command begins in a line that says more, and where it ends.
+#: The beginning and the end of a command within a longer line.
 _COMMAND = re.compile(r"(?:run_worker\.py|redis-cli|export|timedatectl|chronyc) .*")
 _LIGHTS = {"fail": "bad", "warn": "warn", "note": "good"}
-#: Seconds for which a verdict is shown again.
+#: Seconds for which a verdict is cached.
 KEPT = 2.0
 
 
 def shown(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Findings as their template shows them: `light`, and `lines`, pairs of a text and the command in it."""
+    """Return findings as their template needs them: `light`, and `lines`, pairs of a text and the command in it."""
     return [{**one, "light": _LIGHTS[one["level"]], "lines": [(line, command(line)) for line in one["fix"]]} for one in findings]
 
 
 def command(line: str) -> str:
-    """The command in a line, without the words around it; empty if there is none."""
+    """Return the command in a line, without the words around it; empty if there is none."""
     found = _COMMAND.search(line)
     return re.sub(r", [^'\"]*$", "", found[0]) if found else ""
 
 
 def mend(view: View) -> str | Said:
-    """Make the calls of what is still found."""
+    """Make the API calls that fix a finding, if it still exists."""
     check, about, label = (view.field(name) for name in ("check", "about", "label"))
     where = view.get("/info", kept=KEPT)["verdict"]["causes"]
     found = next(
@@ -41,7 +41,7 @@ def mend(view: View) -> str | Said:
         None,
     )
     if found is None:
-        return Said("This is no longer so, and nothing was done.", wrong=True)
+        return Said("This finding no longer exists, and nothing was done.", wrong=True)
     done, refused = list[Any](), list[str]()
     for call in found["calls"]:
         try:

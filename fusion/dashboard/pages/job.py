@@ -1,4 +1,4 @@
-"""One job: all that is known of it, its graph, and what can be done to it."""
+"""One job: its details, its graph and its actions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fusion.kernel.states import ENDED
 from fusion.views.job_sheet import JobView
 from fusion.web.exchange import HttpError
 
-#: Jobs of its graph, and of a page of the trash.
+#: Most jobs of its graph, and of a page of the trash.
 _GRAPH, _TRASH = 100, 1000
-#: Seconds for which a graph is shown again.
+#: Seconds for which a graph is cached.
 _GRAPH_KEPT = 5.0
 
 
 def job(view: View) -> dict[str, Any]:
-    """All of one job. One that is not there may be in the trash."""
+    """Load all details of one job. A missing job may be in the trash."""
     path = _path(view)
     try:
         found = view.get(path, include="events,arguments,trace" if view.knows else "events")
@@ -48,14 +48,14 @@ def _path(view: View) -> str:
 
 
 def pretty(value: str | None) -> str:
-    """JSON over several lines; what is no JSON, as a text that was cut, as it is."""
+    """Return JSON on several lines. Other text, such as JSON that was cut, is returned unchanged."""
     try:
         return json.dumps(json.loads(value or ""), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return value or ""
 
 
-#: What became of a job, and of one that runs.
+#: The result of each action for a waiting job, and for a running one.
 _SAID = {
     ("requeue", False): "was put back into its queue",
     ("cancel", False): "is canceled",
@@ -76,13 +76,13 @@ def _doing(name: str) -> Callable[[View], Said]:
 
 
 def restore(view: View) -> Said:
-    """Bring it back from the trash."""
+    """Restore the job from the trash."""
     view.post(f"/trash/{quote(view.params['id'], safe='')}/restore")
     return Said(f"Job {view.params['id']} is back.", to=_path(view))
 
 
 def copying(view: View) -> dict[str, Any]:
-    """The form for an edited copy."""
+    """Load the form for an edited copy."""
     found = view.get(_path(view), include="arguments")
     try:
         known = json.loads(found["arguments"] or "")
@@ -94,7 +94,7 @@ def copying(view: View) -> dict[str, Any]:
 
 
 def copy(view: View) -> Said | Again:
-    """Enqueue the edited copy. What was left as it was shown, masked values too, is the original's."""
+    """Enqueue the edited copy. Values that were left as shown, masked ones too, keep the original's value."""
     try:
         made = view.post(f"{_path(view)}/copy", _edit(view, copying(view)["entered"]))
     except HttpError as error:
@@ -106,7 +106,7 @@ def copy(view: View) -> Said | Again:
 
 
 def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
-    """What is other than it was shown."""
+    """Return the values that differ from those shown."""
     edit: dict[str, Any] = {}
     for name in ("args", "kwargs"):
         given = view.field(name).replace("\r\n", "\n").strip()

@@ -1,4 +1,4 @@
-"""Jobs that a query means: looking for them, and doing something to those that are selected."""
+"""Search of jobs, and actions on selected ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fusion.web.exchange import HttpError
 
 #: Jobs of one page.
 _PAGE = 50
-#: Queues and classes of errors that are offered.
+#: Most queues and error classes that are offered.
 _QUEUES, _ERRORS = 200, 20
 
 
 def jobs(view: View) -> dict[str, Any]:
-    """A page of what the query means; what is wrong with it, if it can't be read."""
+    """Load a page of the jobs that the query matches, or the mistake in the query."""
     query, after = view.args.get("q", ""), view.args.get("after", "")
     found, wrong = None, ""
     try:
@@ -49,7 +49,7 @@ def jobs(view: View) -> dict[str, Any]:
 
 
 def by_state(query: str) -> list[tuple[str, str]]:
-    """The same query for each state: its name, and the query."""
+    """Return for each state its name, and the query with this state."""
     try:
         rest = " ".join(one.text for one in Query.parse(query).terms if one.field != "state")
     except InvalidQuery:
@@ -58,7 +58,7 @@ def by_state(query: str) -> list[tuple[str, str]]:
 
 
 def offered(view: View) -> list[str]:
-    """Terms that complete a query: states, queues that this person may see, errors that came last, and a beginning for each other field."""
+    """Return terms to complete a query: states, queues that the viewer may see, the latest errors, and the names of the other fields."""
     queues = [one["name"] for one in view.get("/queues", limit=_QUEUES, kept=10.0)["queues"]]
     groups = view.get("/failures", limit=_ERRORS, kept=60.0)["groups"]
     errors = dict.fromkeys(one["error_class"].rpartition(".")[2] for one in groups if one["error_class"] != "other")
@@ -68,12 +68,12 @@ def offered(view: View) -> list[str]:
 
 
 def term(name: str, value: str) -> str:
-    """`field:value` as a query has it."""
+    """Return the query term `field:value`."""
     return Term(name, (escaped(value),)).text
 
 
 def selected(view: View) -> str | Said:
-    """Do something to each of the jobs that are selected."""
+    """Apply the chosen action to each selected job."""
     verb, ids = VERBS.get(view.field("do")), list(dict.fromkeys(view.form.get("id", [])))
     if verb is None:
         return Said("Choose what to do with them.", wrong=True)
@@ -83,7 +83,7 @@ def selected(view: View) -> str | Said:
 
 
 def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
-    """Begin an operation about just these jobs, for what no call about one job does."""
+    """Start an operation on just these jobs, for an action that no route for one job has."""
     body = {"action": verb.name, "query": "id:" + ",".join(ids), verb.asks: view.field(verb.asks)}
     operation = view.post("/operations", body)
     return Said(f"{verb.doing} {plural(len(ids), 'selected job')}.", to=f"/operations/{operation['id']}")

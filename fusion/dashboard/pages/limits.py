@@ -1,4 +1,4 @@
-"""Concurrency keys: who has their slots, how many wait, what is stuck."""
+"""Concurrency keys: the holders of their slots, waiting jobs, stuck keys."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fusion.dashboard.pages.jobs import term
 from fusion.views.limit import KeyView
 
 _PAGE = 100
-#: Jobs that wait for a key, of those shown with it.
+#: Most waiting jobs that are shown with a key.
 _WAITING = 20
 
 
 def limits(view: View) -> dict[str, Any]:
-    """A page of the keys, those used last first; or those that are stuck."""
+    """Load a page of the keys, the most recently used first; or of the stuck ones."""
     stuck = "1" if view.args.get("stuck") == "1" else None
     found = view.get("/keys", offset=view.args.get("offset", 0), limit=_PAGE, stuck=stuck)
     return {"found": found, "limit": _PAGE, "stuck": stuck}
@@ -36,7 +36,7 @@ def limit(view: View) -> dict[str, Any]:
 
 
 def pause(view: View) -> str:
-    """Let none of its jobs start."""
+    """Pause the key."""
     duration, reason = view.field("duration").strip(), view.field("reason").strip()
     view.post(
         f"/keys/{_key(view)}/pause", {**({"duration": duration} if duration else {}), **({"reason": reason} if reason else {})}
@@ -47,23 +47,23 @@ def pause(view: View) -> str:
 
 
 def resume(view: View) -> str:
-    """Let its jobs start."""
+    """Resume the key."""
     view.post(f"/keys/{_key(view)}/resume")
     return f"Key {view.params['key']} is resumed."
 
 
 def bound(view: View) -> str | Said:
-    """Set how many run at once and how many start in a time; an empty field goes by what the jobs say."""
+    """Set how many jobs run at once and how many start in a time. For an empty field the jobs' own values apply."""
     most, rate = view.field("max_concurrent").strip(), view.field("rate").strip()
     if most and not (most.isascii() and most.isdigit() and len(most) < 10):
-        return Said("At once: use a whole number, or leave it empty to go by what the jobs say.", wrong=True)
+        return Said("At once: use a whole number, or leave it empty to apply the jobs' own limit.", wrong=True)
     view.post(f"/keys/{_key(view)}/limit", {"max_concurrent": int(most) if most else None, "rate": rate or None})
     told = [f"{int(most):,} at once" if most else "", rate and f"{rate} in a time"]
     return f"Key {view.params['key']}: {' and '.join(filter(None, told)) or 'it goes by what its jobs say'}."
 
 
 def release(view: View) -> str:
-    """Take the slot of a job that runs."""
+    """Release the slot of a running job."""
     job = view.field("job_id")
     view.post(f"/keys/{_key(view)}/release", {"job_id": job})
     return f"Job {job} has no slot of {view.params['key']} any more; others may start, and it runs on."

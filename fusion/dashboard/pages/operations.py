@@ -1,4 +1,4 @@
-"""Operations on everything that a query matches: what one would come to, beginning it, how far it is."""
+"""Bulk operations: a preview, the start, and the progress."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fusion.web.exchange import HttpError
 
 #: Operations of one page.
 _PAGE = 50
-#: For a look at what an operation would come to, before the person has said it.
+#: The reason in a preview of an operation, before the viewer has entered one.
 _UNSAID = {"reason": "not said yet", "priority": "moderate"}
 
 
 def operations(view: View) -> dict[str, Any]:
-    """Those that run, then those that ended last."""
+    """Load a page of operations: running ones, then the most recently ended."""
     return {"found": view.get("/operations", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "verbs": VERBS}
 
 
 def intended(view: View) -> dict[str, Any]:
-    """What an operation would come to, before it is begun."""
+    """Load the preview of an operation."""
     query, verb = view.args.get("q", ""), VERBS.get(view.args.get("action", ""))
     shown = {
         "still": True,
@@ -48,7 +48,7 @@ def intended(view: View) -> dict[str, Any]:
 
 
 def begin(view: View) -> Said:
-    """Begin it, and go to where its progress is shown."""
+    """Start the operation, and go to the page with its progress."""
     verb = VERBS.get(view.field("action"))
     if verb is None:
         return Said("Choose what to do.", wrong=True)
@@ -64,7 +64,7 @@ def _needs(verb: Verb, values: dict[str, str]) -> dict[str, Any]:
 
 
 def operation(view: View) -> dict[str, Any]:
-    """How far one is, what it left out and why."""
+    """Load one operation: its progress, what it left out, and why."""
     found = view.get(_path(view.params["id"]))
     verb = VERBS.get(found["action"])
     return {
@@ -76,7 +76,7 @@ def operation(view: View) -> dict[str, Any]:
 
 
 def cancel(view: View) -> str:
-    """Have it change no further job."""
+    """Cancel the operation: it changes no further job."""
     view.post(f"{_path(view.params['id'])}/cancel")
     return "It is canceled: it changes no further job. What is done stays done."
 

@@ -1,4 +1,4 @@
-"""The first page: how it is, why, and what to press."""
+"""The first page: the health of the fleet, the causes, and buttons to fix them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fusion.dashboard.pages import findings
 from fusion.dashboard.pages.jobs import term
 
 CLASSES = ("high", "moderate", "low")
-#: Queues that are looked at; waits, running jobs and failed ones that are shown.
+#: Most queues that are read; most waits, running jobs and failed jobs that are shown.
 _QUEUES, _WAITS, _RUNNING, _FAILED = 200, 12, 15, 5
-#: Minutes of the charts, which end with the last whole one; of failures that are held against those of an hour before.
+#: Minutes of the charts, which end with the last full minute; minutes of failures that are compared with an hour before.
 _MINUTES, _LATELY = 60, 10
-#: Seconds for which the history is shown again: it changes by the minute.
+#: Seconds for which the history, which changes every minute, is cached.
 _HISTORY = 15.0
 
 
 def overview(view: View) -> dict[str, Any]:
-    """The verdict, what waits longest, what runs, what failed, the lights of those who tell of it."""
+    """Load the verdict, the longest waits, running and failed jobs, and the lights of schedulers, sinks and callbacks."""
     info = view.ask("/info", kept=findings.KEPT)
     found = view.get("/queues", kept=findings.KEPT, limit=_QUEUES)
     sinks = view.ask("/sinks", kept=findings.KEPT)
@@ -44,7 +44,7 @@ def overview(view: View) -> dict[str, Any]:
 
 
 def oldest_waits(queues: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Where jobs wait, by class from HIGH on, in each the longest first."""
+    """Return the waits of queues, by class from HIGH down, the longest first in each class."""
     rows = [
         {"class": name, "queue": queue, "count": queue["by_priority"][name], "since": queue["oldest_by_priority"][name]}
         for queue in queues
@@ -55,18 +55,19 @@ def oldest_waits(queues: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def failures(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many failed in the last minutes, and in as many an hour before; `worse`: that is half as many again, and no handful."""
+    """Return how many failed in the last minutes, and in the same number of minutes an hour before. `worse`: at least half as many again, and more
+    than a few."""
     now, before = (sum(step["failed"] for step in part) for part in (history[-_LATELY:], history[:_LATELY]))
     return {"minutes": _LATELY, "now": now, "before": before, "worse": now >= 5 and now > 1.5 * before}
 
 
 def times_of(seconds: Mapping[str, Any], what: str) -> list[tuple[str, Mapping[str, float | None]]]:
-    """p50, p95 and p99 of `wait` or `run` by priority."""
+    """Return p50, p95 and p99 of `wait` or `run` by priority."""
     return [(priority, times[what]) for priority, times in seconds.items() if what in times]
 
 
 def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Name, kind, word and page of each: schedulers, sinks, callbacks."""
+    """Return name, kind, word and page of each light: schedulers, sinks, callbacks."""
     alive, entries = sum(one["alive"] for one in info["schedulers"]), info["cron"]["entries"]
     if alive:
         found = [("Scheduler", "good", f"{alive} alive", "/cron")]
@@ -85,7 +86,7 @@ def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str,
 
 
 def flow_of(queues: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Jobs a second, as whoever does maintenance sampled it; where nobody has, what workers told of the last minutes that are over."""
+    """Return jobs per second from the samples of the maintenance; without samples, from the workers' counts of the last full minutes."""
     flows = [queue["per_minute"] for queue in queues if queue["per_minute"]]
     if flows:
         return {name: sum(flow[name] for flow in flows) / 60 for name in ("came", "went", "failed")}
@@ -106,7 +107,7 @@ def _charts(steps: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[floa
 
 
 def stop(view: View) -> str:
-    """End a job that runs."""
+    """Stop a running job."""
     job = view.field("job")
     told = view.post(f"/jobs/{quote(job, safe='')}/stop")
     return f"Job {job} is told to stop; its worker ends it." if told["pending"] else f"Job {job} is stopped."

@@ -1,4 +1,4 @@
-"""Queues: how deep, how old, how fast; pausing and emptying them."""
+"""Queues: their length, age and rates; pause and empty them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fusion.views.queue import QueueView
 
 #: Queues of one page.
 _PAGE = 100
-#: What can be chosen on a queue's page, and seconds for which such a history is shown again.
+#: The time ranges on a queue's page, and the seconds for which such a history is cached.
 SPANS = {"1h": 10.0, "6h": 30.0, "1d": 60.0, "7d": 120.0, "30d": 120.0}
-#: States whose jobs a queue's page leads to.
+#: States for which a queue's page has a link to the jobs.
 _STATES = ("queued", "started", "failed", "blocked", "scheduled", "finished")
-#: Points of a chart's line.
+#: Most points of a chart's line.
 _POINTS = 180
-#: Rounds of emptying in one go: each takes some seconds at most.
+#: Most calls for one press of "empty"; each takes some seconds at most.
 _ROUNDS = 10
 
 
 def queues(view: View) -> dict[str, Any]:
-    """A page of the queues, each with what waited in the last hour."""
+    """Load a page of queues, each with its length over the last hour."""
     found = view.get("/queues", offset=view.args.get("offset", 0), limit=_PAGE, since="1h", kept=2.0)
     return {"found": found, "limit": _PAGE}
 
 
 def queue(view: View) -> dict[str, Any]:
-    """One queue, and its history of `?since=`."""
+    """Load one queue, and its history of `?since=`."""
     name, span = view.params["name"], view.args.get("since", "1h")
     span = span if span in SPANS else "1h"
     path = f"/queues/{_path(name)}"
@@ -56,7 +56,7 @@ def queue(view: View) -> dict[str, Any]:
 
 
 def whole(rows: Sequence[Mapping[str, Any]], step: int, now: float) -> Sequence[Mapping[str, Any]]:
-    """Without the step under way, in which less has ended only because it is not over; but not without what there is at all."""
+    """Return the rows without the current, incomplete step, unless it is the only one."""
     begun = len(rows) > 2 and datetime.fromisoformat(rows[-1]["at"]).timestamp() + step > now
     return rows[:-1] if begun else rows
 
@@ -67,7 +67,7 @@ def spread(
     value: Callable[[Mapping[str, Any]], float],
     joined: Callable[[list[float]], float],
 ) -> list[float | None]:
-    """A value of each step from the first to the last, 0 where nothing is told of one; of very many so many together that few are left."""
+    """Return a value for each step from the first to the last, 0 for a missing step. Long series are reduced to `_POINTS` values."""
     at = [int(datetime.fromisoformat(row["at"]).timestamp()) // step for row in rows]
     if not at:
         return []
@@ -87,7 +87,7 @@ def _count(what: str, row: Mapping[str, Any]) -> float:
 
 
 def pause(view: View) -> str:
-    """Let no job of it start."""
+    """Pause the queue."""
     name = view.params["name"]
     wish = {field: view.field(field).strip() for field in ("reason", "duration")}
     view.post(f"/queues/{_path(name)}/pause", {field: value for field, value in wish.items() if value})
@@ -96,14 +96,14 @@ def pause(view: View) -> str:
 
 
 def resume(view: View) -> str:
-    """Start its jobs again."""
+    """Resume the queue."""
     name = view.params["name"]
     view.post(f"/queues/{_path(name)}/resume")
     return f"Queue {name} is resumed."
 
 
 def empty(view: View) -> str | Said:
-    """Delete all that waits there, into the trash."""
+    """Move all waiting jobs of the queue to the trash."""
     name, deleted = view.params["name"], 0
     for _ in range(_ROUNDS):
         told = view.post(f"/queues/{_path(name)}/empty")

@@ -1,4 +1,4 @@
-"""Redis itself: memory, what it saves, how fast it answers."""
+"""Redis itself: memory, persistence, latency."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from fusion.dashboard.page import Page, View
 from fusion.dashboard.pages import findings
 
-#: Seconds for which it is shown again: the look takes some tens of milliseconds.
+#: Seconds for which the data are cached: a read takes some tens of milliseconds.
 _KEPT = 5.0
 
 
 def redis(view: View) -> dict[str, Any]:
-    """The server, and what `doctor` finds of it."""
+    """Load the server, and the findings of `doctor` about it."""
     found = view.get("/redis", kept=_KEPT)
     most, used = found["memory"]["max"], found["memory"]["used"]
     return {

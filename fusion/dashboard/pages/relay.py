@@ -1,4 +1,4 @@
-"""The relay: how far sinks are, what they refused, and callbacks to URLs."""
+"""The relay: the progress of sinks, refused events, and callbacks to URLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STATUSES = {"delivered": "good", "failed": "bad", "retrying": "warn"}
 
 
 def relay(view: View) -> dict[str, Any]:
-    """Sinks and relays, and a page of the callbacks, of one status if it is chosen."""
+    """Load sinks and relays, and a page of callbacks, of one status if chosen."""
     sinks, status = view.ask("/sinks", kept=2.0), view.args.get("status")
     status = status if status in STATUSES else None
     found = view.get("/callbacks", status=status, offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
@@ -32,7 +32,7 @@ def relay(view: View) -> dict[str, Any]:
 
 
 def retry(view: View) -> str | Said:
-    """Deliver again what is selected."""
+    """Retry the selected callbacks."""
     ids = chosen(view)
     if not ids:
         return Said("Select the callbacks to try again first.", wrong=True)

@@ -12,7 +12,7 @@ _PAGE = 100
 
 
 def scheduled(view: View) -> dict[str, Any]:
-    """A page of them. Who may see some queues alone is shown what a search finds of these, without the reasons."""
+    """Load a page of scheduled jobs. A viewer who is restricted to some queues gets the result of a search, without the reasons."""
     offset = view.args.get("offset", 0)
     if view.sees_all:
         return {"found": view.get("/scheduled", offset=offset, limit=_PAGE), "limit": _PAGE}
@@ -22,20 +22,20 @@ def scheduled(view: View) -> dict[str, Any]:
 
 
 def cancel(view: View) -> str | Said:
-    """Let these jobs not run."""
+    """Cancel the selected jobs."""
     return each(chosen(view), "canceled", lambda job: view.post(f"/jobs/{quote(job, safe='')}/cancel"))
 
 
 def run(view: View) -> str | Said:
-    """Have these jobs run now."""
+    """Reschedule the selected jobs to now."""
     return each(chosen(view), "due now", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": 0}))
 
 
 def move(view: View) -> str | Said:
-    """Have these jobs wait for another time."""
+    """Reschedule the selected jobs to another time."""
     when = view.field("when").strip()
     if not when:
-        return Said("Say when they are to run: like 10m, or 2026-11-24T09:00:00+01:00.", wrong=True)
+        return Said("Enter when they should run: like 10m, or 2026-11-24T09:00:00+01:00.", wrong=True)
     return each(
         chosen(view), f"moved to {when}", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": when})
     )

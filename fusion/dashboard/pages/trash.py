@@ -1,4 +1,4 @@
-"""Deleted jobs: until when they can be restored, and restoring them."""
+"""Deleted jobs, and their restoring."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 
 _PAGE = 100
-#: What the trash holds at most; near it a person is told so.
+#: The most that the trash holds; the page warns near this limit.
 MOST, MOST_BYTES = 10_000, 64 * 1024 * 1024
 
 
 def trash(view: View) -> dict[str, Any]:
-    """A page of them, those deleted last first."""
+    """Load a page of deleted jobs, the most recently deleted first."""
     found = view.get("/trash", offset=view.args.get("offset", 0), limit=_PAGE)
     full = found["total"] is not None and (found["total"] >= MOST or found["bytes"] >= 0.98 * MOST_BYTES)
     return {"found": found, "limit": _PAGE, "full": full}
 
 
 def restore(view: View) -> str | Said:
-    """Bring these jobs back."""
+    """Restore the selected jobs."""
     return each(chosen(view), "restored", lambda job: view.post(f"/trash/{quote(job, safe='')}/restore"))
 
 
 def empty(view: View) -> str:
-    """Forget all of them."""
+    """Empty the trash."""
     purged = view.post("/trash/empty")["purged"]
     return f"The trash is empty: {plural(purged, 'job')} cannot be restored any more."
 

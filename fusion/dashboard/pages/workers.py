@@ -1,4 +1,4 @@
-"""Workers: where they run, what they do; telling them to take no more, or to end."""
+"""Workers: their hosts and states; commands to quiet or end them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOLD = {
 
 
 def workers(view: View) -> dict[str, Any]:
-    """A page of the workers, by name."""
+    """Load a page of the workers, by name."""
     found = view.get("/workers", offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
     return {"found": found, "rows": [_shown(one) for one in found["workers"]], "limit": _PAGE}
 
@@ -29,17 +29,17 @@ def worker(view: View) -> dict[str, Any]:
 
 
 def _shown(one: dict[str, Any]) -> dict[str, Any]:
-    """With the light of its state, and why it takes no jobs."""
+    """Return the worker with the light of its state, and why it takes no jobs."""
     return {**one, "light": _LIGHTS.get(one["state"], "good"), "why": one["unloaded"] or one["throttled"]}
 
 
 def told(verb: str) -> Action:
-    """What has a worker do so."""
+    """Return the action that sends this command to a worker."""
 
     def tell(view: View) -> Said:
         name = view.params["name"]
         view.post(f"/workers/{quote(name, safe='')}/{verb}")
-        gone = "/workers" if verb == "stop" else ""  # an idle one ends at once, and then its own page is no more
+        gone = "/workers" if verb == "stop" else ""  # an idle worker ends at once, and its own page with it
         return Said(f"Worker {name} {_TOLD[verb]}.", to=gone)
 
     return Action(f"/workers/{{name}}/{verb}", tell, "admin")
