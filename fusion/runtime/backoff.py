@@ -1,10 +1,10 @@
-"""Growing pauses between tries of something that fails."""
+"""Growing pauses between attempts that fail."""
 
 from __future__ import annotations
 
 import random
 
-#: Doublings after which a pause grows no more, whatever the longest is: beyond that a float says nothing new.
+#: Most doublings of a pause: more would only make the float needlessly large.
 _DOUBLINGS = 20
 
 
@@ -33,5 +33,5 @@ class Backoff:
         return pause * random.uniform(0.5, 1.0) if self._jitter else pause
 
     def reset(self) -> None:
-        """Begin anew with the first pause: it works again."""
+        """Start again with the first pause, after a success."""
         self.failures = 0

@@ -1,4 +1,4 @@
-"""Child processes of this command line, from their parent's side: started, heard, ended."""
+"""Child processes as their parent sees them: it starts them, reads their reports and ends them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusion.kernel.linux import signal_name
 from fusion.kernel.sentences import PROCESS, PROCESS_ALONE
 from fusion.runtime.supervised import VARIABLE
 
-#: systemd's, for the supervisor alone: a job must not speak for it.
+#: Variables of systemd, for the supervisor alone: a job must not report to systemd in its name.
 _PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -32,9 +32,9 @@ class Kind:
 class Child:
     """One process that reports to this one.
 
-    - `name` and `incarnation`: its entry in the list of workers, once it has said so; empty for a kind that is in no such list;
-    - `state`: its last word of itself; `ready_at`, `heard`: monotonic times;
-    - `told`: `stop` or the signal it was sent last, empty if it goes on; `stop_by`: when that is insisted on.
+    - `name` and `incarnation`: its entry in the list of workers, once it has reported them; empty for a kind without entries;
+    - `state`: the last state that it reported. `ready_at`, `heard`: monotonic times when it became ready and last reported;
+    - `told`: `stop` or the name of the last signal sent to it; empty if none was. `stop_by`: when a stronger signal follows.
     """
 
     def __init__(
@@ -47,20 +47,21 @@ class Child:
         environment: Mapping[str, str] | None = None,
         inherits: Sequence[int] = (),
     ) -> None:
-        """Start `command`. OSError if that can't be done.
+        """Start `command`. OSError if it can't be started.
 
-        `label`: its name in the log. `patience`: seconds it may take for a warm end once its parent is gone. `own_group`: a signal to the
-        process group of this process does not reach it. `environment`: this process's own, if none is given. `inherits`: descriptors.
+        `label`: its name in the log. `patience`: seconds for its warm end once its parent is gone. `own_group`: put it into its own process
+        group, so that signals to this group do not reach it. `environment`: default: that of this process. `inherits`: descriptors to
+        inherit.
         """
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
         self.ready_at: float | None = None
-        #: It ended its work by itself and wants no successor.
+        #: True once it has done its work: it is not replaced.
         self.done = False
         self.hung = False
         self.started = self.heard = time.monotonic()
-        #: When what it was told last is insisted on.
+        #: Monotonic time by which it must obey `told`.
         self.stop_by = float("inf")
         self.told = ""
         self._in = b""
@@ -74,7 +75,7 @@ class Child:
                     env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
                     pass_fds=(theirs.fileno(), *inherits),
                     stdin=subprocess.DEVNULL,
-                    # in a process that was started without them these numbers are something else's by now
+                    # if this process was started without stdio, these numbers may belong to other files by now
                     stdout=None if sys.__stdout__ else subprocess.DEVNULL,
                     stderr=None if sys.__stderr__ else subprocess.DEVNULL,
                     process_group=0 if own_group else None,
@@ -98,11 +99,11 @@ class Child:
         return self.ready_at is not None
 
     def fileno(self) -> int:
-        """The descriptor of the line on which it reports."""
+        """Return the descriptor on which it reports."""
         return self._channel.fileno()
 
     def listen(self) -> bool:
-        """Read what it reported; False once it has closed its line."""
+        """Read its reports; False once it has closed the connection."""
         try:
             data = self._channel.recv(65536)
         except BlockingIOError:
@@ -128,27 +129,27 @@ class Child:
     def release(self, stop_by: float) -> None:
         """Ask for a warm end.
 
-        Not by TERM: whoever signals a whole tree (Heroku, the terminal's ^C) has sent one already, and two would cut off its jobs.
+        This sends no TERM: Heroku or the terminal's ^C has already signaled the whole tree, and a second signal would kill its jobs.
         """
         if not self.told:
             self.told, self.stop_by = "stop", stop_by
             try:
                 self._channel.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # it is gone: `collect` will say so
+                pass  # it is gone: `collect` reports it
 
     def set_quiet(self, quiet: bool) -> None:
-        """Take no more jobs, or take some again. One that has not yet said its name has no handler: a TSTP would stop it for good."""
+        """Have it take no more jobs, or take jobs again. Before it reports its name it has no handler: TSTP would stop it for good."""
         if self.name:
             self._process.send_signal(signal.SIGTSTP if quiet else signal.SIGCONT)
 
     def signal(self, number: signal.Signals, stop_by: float) -> None:
-        """Send it a signal that ends it."""
+        """Send a signal that ends it."""
         self.told, self.stop_by = number.name, stop_by
         self._process.send_signal(number)
 
     def collect(self) -> int | None:
-        """Reap it: its exit status, an exit code or minus a signal's number; None while it runs."""
+        """Reap the process. Return its exit code, or minus a signal's number; None while it runs."""
         return self._process.poll()
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class Child:
 
 
 def cause_of(child: Child, code: int) -> FusionError:
-    """The reason of a child's end, as the error that its jobs get."""
+    """Return the error that a child's jobs get: why the child ended."""
     if child.hung:
         return ProcessPrunedError(f"{child} gave no sign of life and was killed")
     if code >= 0:

@@ -13,27 +13,29 @@ from redis.exceptions import RedisError
 from fusion.runtime.backoff import Backoff
 from fusion.store.client.resp import NonBlockingReader
 
-#: Seconds until a lost subscription is made again: at once, then with growing pauses. What is published meanwhile is lost, and its sender
-#: is told that nobody listened.
+#: Longest pause in seconds before a lost subscription is renewed: the first try is at once. Commands published meanwhile are lost, and
+#: their
+#: sender learns that nobody listened.
 _LONGEST_PAUSE = 2.0
 _FIRST_PAUSE = 0.05
-#: Seconds of silence after which the server is asked for a sign of life, and until that must have come: a subscription sends nothing by
-#: itself, and one whose network fell silent would be deaf for ever.
+#: Seconds of silence before a ping, and seconds in which the reply must come. A subscription sends nothing by itself, so a dead network
+#: would
+#: stay unnoticed.
 _SILENCE = 5.0
 _PATIENCE = 2.0
 
 SHUTDOWN = "shutdown"
 KILL_HORSE = "kill-horse"
 QUIET, UNQUIET = "quiet", "unquiet"
-#: Of one job: to the worker that runs it.
+#: Stop one job; sent to the worker that runs it.
 STOP_JOB = "stop-job"
-#: To all workers: there may be jobs for one that knows no bell for them.
+#: Poll now; sent to all workers, as no doorbell may reach the worker that can take a job.
 LOOK = "look"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a worker is told. Of a job: its id, and the execution that is meant, if who says it knows that."""
+    """A command to a worker. For a job: its id, and the execution that is meant, if the sender knows it."""
 
     name: str
     job_id: str = ""
@@ -41,10 +43,10 @@ class Command:
 
 
 class Commands:
-    """A worker's subscription. What is not a command of ours is ignored: anyone may publish.
+    """A worker's subscription to its channel. It ignores messages that are no commands of Fusion: anyone may publish.
 
-    `wanted` tells the channel, which changes when the worker has to register under another name; `fleet` is that of all workers.
-    `on_subscribed` is called when a subscription has begun: what was published before was not heard.
+    `wanted` returns the worker's channel, which changes when it registers under another name. `fleet`: the channel of all workers.
+    `on_subscribed` is called when a subscription begins: commands published before were missed.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Commands:
 
     @property
     def next_at(self) -> float:
-        """When to subscribe, to ask for a sign of life, or to give up waiting for it."""
+        """When to subscribe, to send a ping, or to stop waiting for its reply."""
         if self._channel is None:
             return self._next_try
         if self._subscribed != self._wanted():
@@ -72,7 +74,7 @@ class Commands:
         return self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _PATIENCE
 
     def tick(self, now: float) -> None:
-        """Subscribe if not subscribed to what is wanted; give up a subscription that gives no sign of life."""
+        """Subscribe if the wanted channels are not subscribed; drop a subscription that does not answer a ping."""
         if self._channel is not None:
             self._check(self._channel, now)
         wanted = self._wanted()
@@ -88,7 +90,7 @@ class Commands:
             self.close()
 
     def receive(self) -> list[Command]:
-        """Read what was published."""
+        """Return the commands that have arrived."""
         if self._channel is None:
             return []
         try:
@@ -107,7 +109,7 @@ class Commands:
         return [command for reply in replies if (command := _command(reply))]
 
     def close(self) -> None:
-        """Give the subscription up; the next is made at once, or after a pause if one after the other breaks."""
+        """Drop the subscription. The next one follows at once, or after a pause if several broke in a row."""
         self._next_try = time.monotonic() + self._backoff.next()
         self._subscribed = ""
         if self._channel is not None:

@@ -24,9 +24,9 @@ from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Tick, Timers
 from fusion.store.layout.records import Claimed, ClaimFilter, Turn
 
-#: Turns in a row before anything else is done.
+#: Most turns in a row before the loop does anything else.
 MAX_TURNS = 10
-#: Jobs that one turn asks for. With as many outcomes it takes about 10 ms of the server, if each job has a key, a batch and callbacks.
+#: Most jobs that one turn asks for. With 32 outcomes too it takes about 10 ms of the server, if each job has a key, a batch and callbacks.
 MOST_SLOTS = 32
 #: Seconds for which a reply is awaited within a round, while running jobs are served.
 _MOMENT = 0.002
@@ -120,7 +120,7 @@ class Consumer:
     def schedule(self, timers: Timers, renew_leases: Tick, take_turns: Tick | None = None) -> None:
         """Add a consumer's timers. `renew_leases` sends the heartbeat, with all jobs that this process holds; `take_turns`: in place of its own.
 
-        Leases come first: a turn with large results may fail for long.
+        Leases are renewed first: a turn with large results may keep failing for a long time.
         """
         timers.when(self.doorbells, self.doorbells.tick)
         timers.when(self.membership, renew_leases, redis=True)
@@ -143,22 +143,22 @@ class Consumer:
 
     @property
     def turn_due(self) -> bool:
-        """There is something to commit, or to ask for."""
+        """True if outcomes wait, or jobs should be asked for."""
         return self._requested or not self.outbox.flushed
 
     @property
     def in_flight(self) -> bool:
-        """A turn was sent and its reply was not received."""
+        """True if a turn was sent and its reply was not received."""
         return self.outbox.line.busy
 
     @property
     def reply_ready(self) -> bool:
-        """The reply to the turn in flight has come, or its time is over: `_on_reply` has something to do."""
+        """True if the reply to the turn in flight has come or is overdue: then `_on_reply` has work."""
         return not self.outbox.line.next_at
 
     @property
     def rung(self) -> bool:
-        """A doorbell rang, and no outcome waits: a prepared turn may answer it."""
+        """True if a doorbell rang and no outcome waits: then a prepared turn may answer it."""
         return self.doorbells.rung and self.outbox.flushed
 
     @property
@@ -188,7 +188,7 @@ class Consumer:
         if self._has_room and now >= self._poll_at:
             wait = self._process.settings.idle_wait
             self._poll_at = now + wait
-            if self._served_queues.patterns:  # without any it sends nothing, so it would not show that Redis answers
+            if self._served_queues.patterns:  # without any it sends nothing: that would not prove that Redis answers
                 survey = partial(self._served_queues.refresh, self._process.broker.survey, wait / 2)
                 if self._process.link.attempt(survey, look=True):
                     self._poll_at = now
@@ -228,7 +228,7 @@ class Consumer:
         self.outbox.prepare(self._served_queues.turn, slots.first(MOST_SLOTS), claim_filter or ClaimFilter(), name, incarnation)
 
     def begin_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
-        """Make up a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
+        """Build a turn from the waiting outcomes and a request for jobs for `slots`. A turn that is already under way goes first."""
         self._requested, self._slots = False, slots.first(MOST_SLOTS)
         self.outbox.begin(self._served_queues.turn, self._slots, claim_filter)
 
@@ -252,7 +252,7 @@ class Consumer:
         return self._receive(*self.outbox.receive_reply(self.name, self.membership.incarnation))
 
     def _reply_comes_soon(self) -> bool:
-        """Serve running jobs, and nothing else, for a moment. Most replies come in it, and a whole round takes as long as some turns."""
+        """Serve only running jobs for a moment. Most replies come within it; a whole round would take as long as some turns."""
         until, loop = time.monotonic() + _MOMENT, self._process.loop
         self._watch_reply()
         while (left := until - time.monotonic()) > 0:
@@ -324,11 +324,11 @@ class Consumer:
             self.prepare_turn(slots, self._owner.claim_filter(now))
 
     def yield_wait(self) -> None:
-        """No slot is free for long. If this process waits for queues that their rates closed, have another one wait for them."""
+        """Hand over the wait for queues closed by their rates to another process, as no slot is free for long."""
         if self._opens_at == inf or self._process.link.away_since is not None:
             return
         self._opens_at = inf
-        with suppress(RedisAway):  # the next worker that polls finds that nobody waits
+        with suppress(RedisAway):  # the next worker that polls notices that nobody waits
             self._process.link.attempt(partial(self._process.broker.ring, waiter=self.name))
 
     def _watch_reply(self) -> None:

@@ -1,4 +1,4 @@
-"""What all parts of one process use together."""
+"""The objects that all parts of one process share."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ _RECONNECT_PAUSE = 1.0
 class Doorbell:
     """One connection that waits inside Redis while its process has room for work.
 
-    A token only says "look"; it never carries the job. `armed` while a wait is under way: it can't be taken back, so a token may come when
-    there is no free slot any more; the worker then rings again for another. `high`: only for jobs of HIGH and above.
+    A token only means "poll"; it never carries the job. `armed`: a wait is under way. It can't be cancelled, so a token may come when no
+    slot is
+    free any more; then the worker rings for another one. `high`: wait only for jobs of HIGH and above.
     """
 
     def __init__(self, connect: Callable[[], Redis], keys: Keys, wait: float, *, high: bool = False) -> None:
@@ -37,7 +38,7 @@ class Doorbell:
         return self._channel.fileno() if self._channel else None
 
     def arm(self, queues: Sequence[str]) -> bool:
-        """Start waiting; False if Redis can't be reached now: whoever waits looks by itself every few seconds anyway."""
+        """Start waiting; False if Redis can't be reached now. Then nothing is lost: the process polls every few seconds anyway."""
         now = time.monotonic()
         if self.armed or now < self._next_try or not queues:
             return self.armed
@@ -53,7 +54,7 @@ class Doorbell:
         return True
 
     def receive(self) -> str | bool | None:
-        """Read what came: the queue that rang, None if the wait ran out, False if nothing came or the connection is broken."""
+        """Return the queue that rang, None if the wait timed out, False if nothing came or the connection is broken."""
         if self._channel is None:
             return False
         try:
@@ -72,16 +73,16 @@ class Doorbell:
 
     @property
     def next_at(self) -> float:
-        """When a wait under way must have been answered."""
+        """Monotonic time by which a wait under way must have a reply."""
         return self._silent_after if self.armed else inf
 
     def tick(self, now: float) -> None:
-        """Give up a connection that should have answered by now."""
+        """Close a connection whose reply is overdue."""
         if self.armed and now >= self._silent_after:
             self.drop()
 
     def drop(self) -> None:
-        """Close the connection; the next one is tried a second later at the earliest."""
+        """Close the connection. The next attempt follows after one second at the earliest."""
         self.armed = False
         self._next_try = time.monotonic() + _RECONNECT_PAUSE
         if self._channel is not None:

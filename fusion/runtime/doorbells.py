@@ -1,4 +1,4 @@
-"""The doorbells one process waits at, and what becomes of a token it has no use for."""
+"""The doorbells at which one process waits. It passes on a token that it can't use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fusion.runtime.redis_link import RedisAway
 class Doorbells:
     """Two waits: for any job while a slot takes any, for HIGH jobs while a slot is reserved for them.
 
-    - a process whose free slots are all reserved must not wait with the others: it would swallow tokens for jobs that it does not take, or
-      throw one to and fro with its like;
-    - a token that comes too late, when no slot fits any more, is passed on;
+    - a process whose free slots are all reserved must not wait for any job: it would swallow tokens for jobs that it can't take, or pass a
+      token
+      back and forth with another such process;
+    - a token that comes when no slot fits any more is passed on;
     - `floors` below are the lowest priorities of the free slots.
     """
 
@@ -26,33 +27,33 @@ class Doorbells:
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)
         self._high = Doorbell(process.connect_blocking, keys, wait, high=True)
-        #: Answers that nobody has acted on: whether it was the bell for any job, and the queue that rang.
+        #: Replies not handled yet: whether it was the bell for any job, and the queue that rang.
         self._rung: list[tuple[bool, str | bool | None]] = []
 
     @property
     def rung(self) -> bool:
-        """Something came that `answer` has to act on."""
+        """True if a reply came that `answer` must handle."""
         return bool(self._rung)
 
     @property
     def next_at(self) -> float:
-        """When a wait under way must have been answered."""
+        """Monotonic time by which a wait under way must have a reply."""
         return min(self._any.next_at, self._high.next_at)
 
     def tick(self, now: float) -> None:
-        """Give up connections that should have answered."""
+        """Close connections whose replies are overdue."""
         self._any.tick(now)
         self._high.tick(now)
 
     def arm(self, queues: Sequence[str], floors: Sequence[int]) -> None:
-        """Wait wherever a free slot may find a job."""
+        """Wait at each doorbell that may bring a job for a free slot."""
         if ANY in floors:
             self._any.arm(queues)
         if any(floors):
             self._high.arm(queues)
 
     def renew(self) -> None:
-        """Drop the waits under way: there are other queues to wait for."""
+        """Drop the waits under way, as the queues to wait for have changed."""
         self._any.renew()
         self._high.renew()
 
@@ -62,7 +63,7 @@ class Doorbells:
         self._process.loop.follow("high doorbell", self._high.fileno(), self._on_high)
 
     def answer(self, floors: Sequence[int]) -> bool:
-        """Act on what came: pass on tokens that fit no slot; True if there may be a job for a free one."""
+        """Handle the replies: pass on tokens that fit no slot. True if there may be a job for a free slot."""
         rung, self._rung = self._rung, []
         for for_any, rang in rung:
             fits = ANY in floors if for_any else bool(floors)

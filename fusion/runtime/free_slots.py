@@ -11,14 +11,16 @@ ANY = 0
 
 
 class FreeSlots(NamedTuple):
-    """Jobs that may be claimed now. `floors`: the lowest priority for each free slot, those for any job first; `ahead`: how many more may
-    be prefetched, to wait behind others."""
+    """Jobs that may be claimed now.
+
+    `floors`: the lowest priority for each free slot, slots for any job first. `ahead`: how many more jobs may be prefetched.
+    """
 
     floors: list[int]
     ahead: int = 0
 
     def first(self, count: int) -> FreeSlots:
-        """These, up to so many."""
+        """Return at most `count` of them."""
         floors = self.floors
         if len(floors) + self.ahead <= count:
             return self

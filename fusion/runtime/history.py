@@ -1,4 +1,4 @@
-"""What a process saw of its jobs: how many, how long they waited and ran, which lacked a key. Summed here, told to Redis with signs of life."""
+"""Statistics of one process's jobs: how many, how long they waited and ran, which lacked a key. It sums them and sends them to Redis."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fusion.store.client.connections import classify, one_line
 from fusion.store.layout.history import OTHER, bucket, class_of
 from fusion.store.write.broker import Broker
 
-#: What an outcome counts as; others are no ends of a run that tell how long a job takes.
+#: What an outcome counts as. Other outcomes do not count: their run time does not show how long a job takes.
 _KINDS = {"finished": "completed", "failed": "failed", "retry": "retried"}
 _NAME = re.compile(rb"[A-Za-z0-9_.]{1,200}")
 _FUNCTION = re.compile(rb'\["([\w.]{1,200})"')
-#: Minutes that are kept while Redis is away; fields that one call carries, so that it holds up nobody.
+#: Minutes that are kept while Redis is away; and fields of one call, so that it stays short.
 _MINUTES, _FIELDS = 60, 500
 
-#: Of what ended in one way after times of the same buckets: queue, function, class, what it counts as, run, wait (-1: none).
+#: Jobs counted together: queue, function, class, what the outcome counts as, bucket of the run time, bucket of the wait (-1: none).
 _Seen = tuple[str, bytes, int, str, int, int]
-#: Of each ("queue", "function" or "keyless", name): minute, field, count.
+#: For each ("queue", "function" or "keyless", name): minute, field, count.
 _Rows = dict[tuple[str, str], list[tuple[int, str, int]]]
 
 
 class History:
-    """Sums what became of jobs by minute, for queues and for functions, and tells Redis every `every` seconds while there is something.
+    """Sums the outcomes of jobs by minute, for queues and functions, and sends the sums to Redis each `every` seconds.
 
-    A kill loses what was not told. So does an error reply: these are statistics, and must hold up nothing.
+    A kill loses sums that were not sent, and so does an error reply: these are only statistics, and must delay nothing.
     """
 
     def __init__(self, broker: Broker, link: RedisLink, membership: Membership, every: float, log: logging.Logger) -> None:
@@ -49,7 +49,7 @@ class History:
 
     @property
     def next_at(self) -> float:
-        """When Redis is told; `inf` while there is nothing to tell."""
+        """When the sums are sent; `inf` while there are none."""
         return self._tell_at
 
     def note(self, result: Result) -> None:
@@ -85,7 +85,8 @@ class History:
             self._tell_at = time.monotonic() + self._every
 
     def _unix(self, text: bytes) -> float:
-        """Unix seconds of a stored time; 0 if it is not a time. Most times of a call share their second."""
+        """Return a stored time in Unix seconds; 0 if it is not a time. Most times of a call share their second, so the last one is
+        cached."""
         if text[:19] != self._second:
             self._second, moment = text[:19], from_iso(text[:19])
             self._came = moment.timestamp() if moment else 0.0
@@ -93,7 +94,7 @@ class History:
         return self._came and self._came + (int(micros) / 1e6 if micros.isdigit() else 0.0)
 
     def tick(self, now: float) -> None:
-        """Tell Redis what there is. RedisAway if it does not answer: it is told later, and what was sent is told again as it was."""
+        """Send the sums to Redis. RedisAway if it does not answer: the same call is sent again later, unchanged."""
         self._pack()
         while self._calls:
             self._link.attempt(partial(self._tell, *self._calls[0]))
@@ -101,7 +102,7 @@ class History:
         self._tell_at = inf
 
     def _pack(self) -> None:
-        """Make calls of what was summed; only so many wait while Redis is away."""
+        """Turn the sums into calls. Only a limited number of calls waits while Redis is away."""
         self._offset = time.time() - time.monotonic()
         for minute, sums in self._sums.items():
             counts: dict[tuple[str, str], Counter[str]] = {}
@@ -143,7 +144,7 @@ class History:
 
 
 def _function(fields: dict[bytes, bytes]) -> bytes:
-    """The task's name in a record of the first layout; of a pickle, which is not looked into, none of its own."""
+    """Return the task's name in a record of the first layout. A pickle is not opened, so all of them share one name."""
     found = _FUNCTION.match(fields.get(b"data", b"")[:210])
     return found[1] if found else b""
 

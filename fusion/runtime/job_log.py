@@ -16,9 +16,9 @@ _REPEAT = 60.0
 class JobLog:
     """Logs jobs, with the job in the record's attributes too (`job_id`, `queue`, ...).
 
-    - `job_lines=False` leaves out what goes well, and descriptions;
-    - of a task's error it logs class and place; with `messages` the message too, which may hold what the task was given;
-    - `batch` is open while lines of what goes well may be written together.
+    - `job_lines=False` leaves out lines about success, and descriptions;
+    - of a task's error it logs the class and place. With `messages` it logs the message too, which may contain the task's arguments;
+    - `batch` is open while lines about success may be written together.
     """
 
     def __init__(self, log: logging.Logger, job_lines: bool, *, messages: bool = False) -> None:
@@ -39,7 +39,7 @@ class JobLog:
             self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
-        """Log what became of a job, and Redis's `answer` to it. `again`: an outcome that was refused will be offered once more."""
+        """Log the outcome of a job, and Redis's `answer` to it. `again`: a refused outcome will be sent again."""
         if answer == "ok" and (raised := decision.fields.get("callback_error")):
             self._callback_raised(claimed, raised)
         if answer == "ok" and (decision.kind == "later" or (decision.kind == "finished" and not self._job_lines)):
@@ -74,7 +74,7 @@ class JobLog:
             self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
 
     def _callback_raised(self, claimed: Claimed, raised: bytes | str | int) -> None:
-        """Log an error of a callback: the job's outcome stands, and its `callback_error` keeps the whole."""
+        """Log the error of a callback. The job's outcome stands; its `callback_error` keeps the full text."""
         about = self._about(claimed)
         told = raised.decode("utf-8", "replace") if isinstance(raised, bytes) else str(raised)
         shown = one_line(told if self._messages else ": ".join(told.split(": ", 2)[:2]))
@@ -90,7 +90,7 @@ class JobLog:
         now = time.monotonic()
         if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
             self._bad[queue] = now
-            name = one_line(queue, 200)  # of a wildcard: whatever somebody wrote into the list of queues
+            name = one_line(queue, 200)  # a queue of a wildcard may have any name that somebody wrote into the list
             self._log.error("queue %s can't be served, the others go on: %s", name, one_line(error), extra={"queue": name})
 
     def suspended(self, now_suspended: bool) -> None:
@@ -100,7 +100,7 @@ class JobLog:
             self.is_suspended = now_suspended
 
     def _about(self, claimed: Claimed) -> dict[str, str | int]:
-        """The job as attributes of a record. `attempt` counts from 1: the run that is meant."""
+        """Return the job as attributes of a log record. `attempt`: the number of the run, from 1."""
         done = claimed.fields.get(b"attempts", b"")
         about: dict[str, str | int] = {
             "job_id": claimed.id,
@@ -117,6 +117,6 @@ def _described(claimed: Claimed) -> str:
 
 
 def one_line(text: str, limit: int = 2000) -> str:
-    """Without line ends and other control characters: this comes from outside."""
+    """Return foreign text without line ends and other control characters."""
     text = text[:limit]
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -6,14 +6,14 @@ import select
 from collections.abc import Callable
 
 Handler = Callable[[], None]
-#: The longest wait in seconds: poll() takes no more than a C int has room for, and what is next may be due in months.
+#: The longest wait in seconds: a timer may be months away, and poll() takes only a C int of milliseconds.
 _LONGEST = 3600.0
 _READ = select.POLLIN | select.POLLPRI
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class Loop:
-    """poll(2) with a handler per descriptor. A worker watches a handful, two of which change with every job: changing one is cheap here."""
+    """poll(2) with a handler for each descriptor. A worker watches a few, and two change with each job: a change is cheap here."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -31,11 +31,11 @@ class Loop:
         return self._readers.get(fd)
 
     def follow(self, name: str, fd: int | None, on_read: Handler) -> None:
-        """Watch the descriptor that `name` has now, in place of the one it had: a connection that comes and goes."""
+        """Watch the current descriptor of `name` in place of its last one: a connection may close and open again."""
         before = self._followed.get(name)
         if before == fd and (fd is None or self._readers.get(fd) == on_read):
             return
-        # The number of a connection that broke may name another's socket by now.
+        # The number of a broken connection may belong to another socket by now.
         if before is not None and before != fd and self.handler(before) == on_read:
             self.unwatch(before)
         if fd is not None and self.handler(fd) != on_read:

@@ -1,5 +1,7 @@
-"""Work that any process does for the whole fleet: recover what dead workers held, move due jobs, release those that waited for others, end
-what has expired, clean, note how much waits, carry on operations on many jobs.
+"""Work that any process does for the whole fleet.
+
+Recover jobs of dead workers, move due jobs, release jobs that waited for others, end expired jobs, clean, record how much waits, and resume
+bulk operations.
 
 No leader is needed for any of it.
 """
@@ -24,13 +26,13 @@ from fusion.store.write.broker import Broker
 if TYPE_CHECKING:
     from fusion.operations.carrier import Carrier
 
-#: Seconds between two searches for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
+#: Seconds between two searches for due and expired jobs, and so the longest delay until one is noticed.
 _PROMOTE_INTERVAL = 1.0
-#: Seconds between two notes of how much waits in each queue.
+#: Seconds between two records of how much waits in each queue.
 _SAMPLE_INTERVAL = 10.0
-#: Seconds between two looks for operations that are to be carried on; what a part of one may take, and how long the loop is left to its jobs then.
+#: Seconds between two searches for operations to resume; that one part may take; and that the loop then has for its jobs.
 _LOOK_INTERVAL, _PART, _BETWEEN_PARTS = 5.0, 0.01, 0.02
-#: Jobs that such a part looks at, at most.
+#: Most jobs that such a part reads.
 _PAGE = 200
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
@@ -53,7 +55,7 @@ class Maintenance:
         log: logging.Logger,
     ) -> None:
         self._lease = settings.lease
-        # a lease a test or a user made short must still be looked at several times in its length
+        # check several times within one lease, even if a test or a user made it short
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
         self._broker, self._link, self._served_queues, self._log = broker, link, served_queues, log
@@ -73,18 +75,18 @@ class Maintenance:
         )
 
     def due(self, at: float) -> None:
-        """Move due jobs at this monotonic time at the latest."""
+        """Have due jobs moved at this monotonic time at the latest."""
         self._promote_at = min(self._promote_at, at)
 
     def releases(self) -> None:
-        """There are jobs that wait no longer for others."""
-        if self._release_at == float("inf"):  # else somebody looked, and knows when
+        """Have jobs released soon: some no longer wait for others."""
+        if self._release_at == float("inf"):  # else the last search set the time
             self._release_at = 0.0
 
     def tick(self, now: float) -> None:
         """Do what is due. RedisAway if Redis does not answer.
 
-        What fails for a key that is not what it should be is logged once and tried again when it is due next.
+        A step that fails for a key of the wrong type is logged once and tried again when it is due next.
         """
         self._link.attempt(partial(self._run, now), look=True)
 
@@ -176,7 +178,7 @@ class Maintenance:
             self._carrier = None
             return
         if self._carrier is None:
-            from fusion.operations.carrier import Carrier  # mostly there is nothing to carry on
+            from fusion.operations.carrier import Carrier  # loaded here, as there is seldom an operation to resume
 
             self._carrier = Carrier(
                 self._broker.connection, self._settings, f"{gethostname()}.{getpid()}", page=_PAGE, part=_PART

@@ -1,4 +1,4 @@
-"""A process's entry in Redis: under which name it is listed, its heartbeat, and what it shows of itself."""
+"""A process's entry in Redis: its name, its heartbeat, and the notes it shows."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ Held = tuple[str, str]
 
 
 class Listing(Protocol):
-    """The list in Redis that one kind of process stands in. redis-py's errors come as they are."""
+    """The list in Redis for one kind of process. redis-py's errors pass through."""
 
     def register(self, name: str, incarnation: str, notes: Mapping[str, str]) -> bool:
         """Enter the list, or renew the entry; False if a live other has this name."""
         ...
 
     def beat(self, name: str, incarnation: str, held: Sequence[Held]) -> tuple[bool, list[str]]:
-        """Give a sign of life and renew the leases of what is held: whether the entry was there, and an answer per job."""
+        """Send a heartbeat and renew the leases of held jobs. Return whether the entry was there, and an answer for each job."""
         ...
 
     def leave(self, name: str, incarnation: str) -> int:
-        """Take the entry back; return how many jobs that were still held went back."""
+        """Remove the entry. Return how many jobs that it still held went back."""
         ...
 
 
 class WorkerListing:
-    """The list of workers; couriers stand in it, too. `line`: the supervisor hears each name before it is entered, so that what dies in
-    between is not unknown to it."""
+    """The list of workers and couriers.
+
+    `line`: the supervisor receives each name before it is entered, so that it knows the name of a worker that dies in between.
+    """
 
     def __init__(self, settings: Settings, broker: Broker, served_queues: ServedQueues, line: SupervisorLine) -> None:
         self._settings, self._broker, self._served_queues, self._line = settings, broker, served_queues, line
@@ -70,15 +72,15 @@ class WorkerListing:
 class Membership:
     """Keeps one process in its `listing`, under a name of its own.
 
-    - a name that a live other has gets `.1`, `.2`, ...;
-    - an entry that vanished (a flushed Redis, a process thought dead) is made anew, after a call of `on_vanished`;
-    - a sign of life is due every `every` seconds.
+    - if another live process has the name, `.1`, `.2`, ... is appended;
+    - an entry that vanished (a flushed Redis, a process taken for dead) is made again, after a call of `on_vanished`;
+    - a heartbeat is due each `every` seconds.
     """
 
     def __init__(
         self, link: RedisLink, listing: Listing, name: str | None, every: float, on_vanished: Callable[[], None] | None = None
     ) -> None:
-        """Without a `name` it is called by its host and process."""
+        """`name`: default: host name and process id."""
         self._link, self._listing, self._every, self._on_vanished = link, listing, every, on_vanished
         #: The registered name.
         self.name = self._base = name or f"{socket.gethostname()}.{os.getpid()}"
@@ -90,19 +92,19 @@ class Membership:
 
     @property
     def next_at(self) -> float:
-        """When there is something to tell Redis."""
+        """When the next heartbeat or note is due."""
         return 0.0 if self._noted else self._beat_at
 
     def note(self, field: str, value: str) -> None:
-        """Show `value` to people in the entry, with the next call; empty takes it back."""
+        """Set a note in the entry, sent with the next call; an empty `value` removes it."""
         if self._notes.get(field, "") != value:
             self._notes[field] = value
             self._noted = True
 
     def enter(self, *, patient: bool = True) -> None:
-        """Register for the first time; redis-py's errors come as they are.
+        """Register for the first time; redis-py's errors pass through.
 
-        Data that this process is too old for are waited for, or raise SchemaMismatch if it is not `patient`.
+        If this process is too old for the data, wait until it is not; without `patient`, raise SchemaMismatch.
         """
         self._link.begin(self._register, patient=patient)
 
@@ -111,16 +113,18 @@ class Membership:
         self._link.attempt(self._register)
 
     def beat_now(self) -> None:
-        """Have the next sign of life given at once."""
+        """Have the next heartbeat sent at once."""
         self._beat_at = 0.0
 
     def tick(self, now: float) -> None:
-        """Give a sign of life for a process that holds no jobs. RedisAway or CallRefused: it is not listed any longer than its lease."""
+        """Send the heartbeat of a process that holds no jobs. After RedisAway or CallRefused the entry lasts until its lease expires."""
         self.beat(now, ())
 
     def beat(self, now: float, held: Sequence[Held]) -> list[str]:
-        """Do what is due: show notes, give the sign of life, renew the leases of what is `held`. Return an answer per job, none if no
-        sign of life was due. RedisAway or CallRefused as for `tick`."""
+        """Send notes and the heartbeat if they are due; the heartbeat renews the leases of `held` jobs.
+
+        Return an answer for each job; none if no heartbeat was due. RedisAway or CallRefused as for `tick`.
+        """
         if self._noted:
             self.renew()
         if now < self._beat_at:
@@ -149,10 +153,10 @@ class Membership:
             number += 1
             self.name = f"{self._base}.{number}"
         self._noted = False
-        # After notes the sign of life stays due when it was: leases are only renewed by it.
+        # Notes don't move the time of the next heartbeat: only a heartbeat renews leases.
         self._beat_at = min(self._beat_at, time.monotonic() + self._every)
 
 
 def own_fields() -> dict[str, Any]:
-    """Fields of an entry that say where a process runs and which version it is."""
+    """Return the fields of an entry that show where a process runs, and its version."""
     return {"pid": os.getpid(), "hostname": socket.gethostname(), "fusion": __version__}
