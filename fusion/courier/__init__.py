@@ -1,4 +1,4 @@
-"""The courier: delivers what jobs' ends have to be told to URLs. `Courier` runs in a thread of its own, in the relay's process."""
+"""The courier: sends callbacks about ended jobs to URLs. `Courier` runs in its own thread in the relay's process."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _Result = Answer | DeliveryFailed | DeliveryRefused
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """A try that was made. `elapsed`: seconds; `gone`: the endpoint wants no more, of this or any other job."""
+    """The result of one try. `elapsed`: seconds. `gone`: the endpoint wants no more callbacks, of any job."""
 
     delivery: ClaimedDelivery
     target: Target
@@ -36,7 +36,7 @@ class DeliveryAttempt:
 
 
 def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: Secrets) -> DeliveryAttempt:
-    """Send a delivery; blocks up to the policy's time. Never raises: an error that nobody foresaw is a failed try like any other."""
+    """Send a delivery; blocks for at most the policy's time. Never raises: an unexpected error counts as a failed try."""
     began = time.monotonic()
     failpoint("callback.before_post")
     result: _Result
@@ -55,7 +55,7 @@ def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: 
 
 
 def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> dict[str, str]:
-    """Headers that sign a delivery. Without a secret the id and the time alone: the receiver can at least tell what it has had already."""
+    """Return the headers that sign a delivery. Without a secret only the id and the time: the receiver can still detect duplicates."""
     found = secrets.of(target.host)
     if found:
         return sign(delivery.id, delivery.body, found)
@@ -65,7 +65,7 @@ def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> d
 def decided(
     delivery: ClaimedDelivery, target: Target, result: _Result, elapsed: float, *, signed: bool = True
 ) -> DeliveryAttempt:
-    """Decide what becomes of a delivery. The answer's text is kept for people in the delivery's own record, and nowhere else."""
+    """Decide the outcome of a delivery. The answer's text is kept only in the delivery's own record."""
     found = verdict(result, delivery.tries)
     if found.outcome == "delivered":
         assert isinstance(result, Answer)
@@ -84,7 +84,7 @@ def decided(
 
 
 def failure(reason: str, error: object, host: str = "", said: str = "") -> dict[str, bytes | str | int]:
-    """Hash fields of a delivery that failed; the host stands where a job's own code would, so that failures are grouped by it."""
+    """Return the hash fields of a failed delivery. The host takes the place of a job's code, so that failures are grouped by host."""
     kind = type(error) if isinstance(error, Exception) else DeliveryFailed
     fields: dict[str, bytes | str | int] = {"exc_info": said or reason, "reason": reason}
     fields["error_class"] = f"{kind.__module__}.{kind.__qualname__}"

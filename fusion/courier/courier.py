@@ -1,4 +1,4 @@
-"""Claims deliveries, has threads make them, commits what became of them. Whatever an endpoint does, the job stays as it is."""
+"""Claims deliveries, sends them in threads, and commits their outcomes. No endpoint can change the job itself."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ log = logging.getLogger("fusion.courier")
 
 T = TypeVar("T")
 
-#: Deliveries claimed at a time beyond what there is room for, at most.
+#: Most deliveries claimed at a time beyond the free slots.
 _EXTRA = 256
 #: Seconds that Redis gets at the end, beyond the deadline.
 _LAST_WORDS = 3.0
-#: Seconds until it goes on after an error that nobody foresaw.
+#: Seconds to wait after an unexpected error.
 _PAUSE = 1.0
 
 
@@ -62,9 +62,9 @@ class _CallbackQueue(ServedQueues):
 class Courier:
     """Delivers callbacks in a thread of its own, as the worker `<host>.<pid>.courier`.
 
-    - what it holds is leased, so it may be killed at any instant: another delivers that again, under the same id;
-    - a host gets two at a time, and one that is slow holds up no other;
-    - like every process of a fleet it moves what is due and gives back what dead workers held;
+    - its deliveries are leased, so it may be killed at any time: another courier sends them again, under the same id;
+    - a host gets two deliveries at a time, and a slow host delays no other;
+    - like every process of a fleet it moves due jobs and gives back the jobs of dead workers;
     - while Redis is away, or does not let it work, it waits and goes on.
     """
 
@@ -94,13 +94,14 @@ class Courier:
         self._wakes.setblocking(False)
         self._threads: Threads[DeliveryAttempt] = Threads("callback", slots, self._wake)
         self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
-        #: Claimed, in this order: not sorted yet; waiting for their host; with a thread; tried, and Redis has to hear that the endpoint is gone.
+        #: Claimed deliveries, in this order: not sorted yet; waiting for their host; in a thread; tried, and the endpoint is to be reported
+        #: gone.
         self._taken: list[ClaimedDelivery] = []
         self._line: list[tuple[ClaimedDelivery, Target]] = []
         self._under_way: dict[str, ClaimedDelivery] = {}
         self._gone: list[DeliveryAttempt] = []
         self._entered = self._stopping = self._expired = False
-        #: Deliveries claimed beyond what there is room for, as they are put off at once; and claimed last, if all that it asked for came.
+        #: Deliveries to claim beyond the free slots, as many are put off at once; and the number claimed last, if it got all it asked for.
         self._extra = self._claimed = 0
         self._refused: int | None = None
         self._logged = ""
@@ -119,7 +120,7 @@ class Courier:
         self._thread.start()
 
     def ask_to_stop(self, timeout: float) -> None:
-        """Begin nothing any more. What is under way may finish for `timeout` seconds, the rest goes back and is delivered by others."""
+        """Start no more deliveries. Those under way have `timeout` seconds to finish; the rest goes back, for other couriers."""
         self._deadline.next_at, self._stopping = time.monotonic() + timeout, True
         self._wake()
 
@@ -157,7 +158,7 @@ class Courier:
                 except Exception:
                     log.exception("the courier met an error that nobody foresaw, and goes on")
                     self._link.retry_at = time.monotonic() + _PAUSE
-                if self._taken or self._gone:  # Redis went away amid them
+                if self._taken or self._gone:  # Redis went away while they were handled
                     self._consumer.request_turn()
                 # Also after an error: the loop would call a doorbell whose connection broke again and again.
                 self._consumer.listen([CALLBACKS], self.free_slots().floors)
@@ -175,7 +176,7 @@ class Courier:
         under_way = self._under_way or self._gone or self._taken or self._line or not self._consumer.outbox.flushed
         return bool(under_way) and not self._expired
 
-    # -- with Redis; whatever raises RedisAway here is done again
+    # -- with Redis; a step that raises RedisAway is repeated
 
     def _enter(self, now: float) -> None:
         self._link.attempt(partial(self._consumer.enter, patient=False))
@@ -209,14 +210,14 @@ class Courier:
             self._open(claimed)
 
     def turn_ended(self, turn: Turn, slots: FreeSlots, *, seconds: float, moved: int) -> None:
-        """Place the deliveries that came; take in what threads finished meanwhile, for the next turn."""
+        """Sort the new deliveries, and collect the results of the threads for the next turn."""
         self._claimed = len(turn.jobs) if len(turn.jobs) == len(slots.floors) else 0
         self._sort()
         self._collect()
         self._report_gone()
 
     def _report_gone(self) -> None:
-        """Before the delivery itself ends, so that nobody learns of it later than from that."""
+        """Report endpoints as gone before the delivery ends, so that nobody sees the delivery's end first."""
         while self._gone:
             tried = self._gone[0]
             self._ask(partial(self._broker.endpoint_gone, tried.delivery.url))
@@ -235,7 +236,7 @@ class Courier:
 
     @property
     def _held(self) -> list[ClaimedDelivery]:
-        """Claimed and not settled."""
+        """Return the deliveries that are claimed and not finished."""
         waiting = [delivery for delivery, _ in self._line]
         return [*self._taken, *waiting, *self._under_way.values(), *(tried.delivery for tried in self._gone)]
 
@@ -260,7 +261,7 @@ class Courier:
             self._refuse(claimed, f"corrupt: {error}", error)
 
     def _sort(self) -> None:
-        """Put what was claimed into its host's line, put it off or refuse it; then move the lines on."""
+        """Queue each claimed delivery for its host, put it off or refuse it; then start those whose turn has come."""
         if self._taken:
             self._secrets.refresh()
             doubted = self._vouching.doubts(self._taken, self._ask)
@@ -270,7 +271,7 @@ class Courier:
                 self._place(delivery, is_gone, delivery.id in doubted)
                 for delivery, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
             )
-            # those for a busy host stand before others': past them with ever more at a time
+            # deliveries for a busy host block the queue: claim more each time, to get past them
             self._extra = min(_EXTRA, 2 * self._claimed) if 2 * put_off >= self._claimed else 0
         self._move_on()
 
@@ -291,7 +292,7 @@ class Courier:
             return False
         delay = self._hosts.wait(target.host, time.monotonic())
         if delay:
-            # without its place: what comes back would stand before others' deliveries again and again
+            # it loses its place: otherwise it would return ahead of the others again and again
             self._consumer.resolve(delivery.claimed, Decision("later", BUSY.format(url=target), delay, {"seq": ""}), 0.0)
         else:
             self._line.append((delivery, target))
@@ -314,7 +315,7 @@ class Courier:
                 self._line.append((delivery, target))
 
     def _collect(self) -> None:
-        """Take in what the threads have finished."""
+        """Collect the results of the threads."""
         for tried in self._threads.results():
             del self._under_way[tried.delivery.id]
             self._hosts.done(tried.target.host, time.monotonic(), tried.elapsed)

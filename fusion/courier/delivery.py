@@ -15,13 +15,13 @@ from fusion.store.layout.records import Claimed
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """A delivery under way. `id`: the webhook's, the same at each try; `tries`: the one to come is counted."""
+    """A delivery under way. `id`: the webhook's id, the same at each try. `tries`: includes the try that comes next."""
 
     claimed: Claimed
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     tries: int
-    #: What is stored of it, see `Broker.agree`.
+    #: The stored fields, see `Broker.agree`.
     sent: Mapping[str, Any] = field(repr=False)
 
     @property

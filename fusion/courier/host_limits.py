@@ -1,4 +1,4 @@
-"""Limits how many deliveries one host gets at a time, and says when those that are too many are tried again."""
+"""Limits how many deliveries one host gets at a time, and decides when the others are tried again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from fusion.kernel import defaults
 
-#: Deliveries that wait here for a busy host that takes less than so many seconds for one, so that it is never without the next. What is
-#: over that waits in Redis.
+#: Deliveries that wait here for a busy host, so that it always has the next one; only for hosts that need less than `_FAST` seconds for
+#: one. More
+#: deliveries wait in Redis.
 LINE, _FAST = 2, 1.0
-#: Seconds until another look at those: at least, and at most.
+#: Seconds until those in Redis are tried again, at least and at most.
 _SOONEST, _LATEST = 0.05, 300.0
-#: Seconds that a delivery takes, as long as nothing is known, and how much the last one counts.
+#: Assumed seconds of a delivery before any is known; and the weight of the last one in the average.
 _PACE, _WEIGHT = 0.01, 0.3
 #: Hosts remembered.
 _KNOWN = 5000
@@ -22,17 +23,18 @@ class _Host:
     busy: int = 0
     line: int = 0
     pace: float = _PACE
-    #: When something was last begun with nothing under way, or done.
+    #: When a delivery last ended, or began while none was under way.
     moved: float = 0.0
-    #: Until when the host is taken up by what was put off.
+    #: Until when deliveries that were put off will keep the host busy.
     booked: float = 0.0
 
 
 class HostLimits:
-    """Counts for each host what is under way, `at_a_time` at most.
+    """Counts the deliveries under way to each host, `at_a_time` at most.
 
-    Those put off come back one after the other, as fast as the host takes them: the longer that takes and the more they are, the later. So a
-    host that is slow holds a few places here, however much there is for it.
+    Deliveries that were put off return one after the other, as fast as the host takes them. So a slow host occupies only a few slots,
+    however
+    many deliveries wait for it.
     """
 
     def __init__(self, at_a_time: int = defaults.CALLBACK_SLOTS_PER_HOST) -> None:
@@ -40,9 +42,9 @@ class HostLimits:
         self._hosts: dict[str, _Host] = {}
 
     def wait(self, host: str, now: float) -> float:
-        """Return the seconds to put a delivery off; 0: it may stay here, and `begin` says when it goes."""
+        """Return the seconds by which to put a delivery off. 0: it may wait here until `begin` lets it start."""
         one = self._of(host)
-        pace = max(one.pace, now - one.moved) if one.busy else one.pace  # one that hangs is slow before it says so
+        pace = max(one.pace, now - one.moved) if one.busy else one.pace  # a hanging host counts as slow already
         if one.busy + one.line < self._at_a_time + (LINE if pace < _FAST else 0):
             one.line += 1
             return 0.0
@@ -50,7 +52,7 @@ class HostLimits:
         return max(_SOONEST, one.booked - now)
 
     def begin(self, host: str, now: float) -> bool:
-        """Say whether a delivery that waits here goes now; then `done` must follow."""
+        """Return True if a waiting delivery may start now; then `done` must follow."""
         one = self._of(host)
         if one.busy >= self._at_a_time:
             return False
@@ -61,11 +63,11 @@ class HostLimits:
         return True
 
     def leave(self, host: str) -> None:
-        """Note that a delivery that waits here is given back."""
+        """Note that a waiting delivery is given back."""
         self._of(host).line -= 1
 
     def done(self, host: str, now: float, elapsed: float) -> None:
-        """Note that a delivery is over, after so many seconds."""
+        """Note that a delivery is over; it took `elapsed` seconds."""
         one = self._of(host)
         one.busy -= 1
         one.moved = now

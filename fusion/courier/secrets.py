@@ -20,8 +20,10 @@ _WARNED = 100
 
 
 class Secrets:
-    """From the settings `callback_secrets` or `callback_secrets_file`. The file is read again when it has changed, so that a secret can be
-    replaced; one that can't be used then changes nothing. ConfigurationError at first if they can't be used."""
+    """The secrets of the settings `callback_secrets` or `callback_secrets_file`. ConfigurationError if they can't be used at the start.
+
+    A changed file is read again, so that a secret can be replaced. A changed file that can't be used is ignored.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -31,7 +33,7 @@ class Secrets:
         self._unsigned: set[str] = set()
 
     def of(self, host: str) -> tuple[str, ...]:
-        """Return the secrets for a host; a host without is logged once. DeliveryRefused if there must be some."""
+        """Return the secrets for a host; a host without one is logged once. DeliveryRefused if a signature is required."""
         found = self._by_host.get(host) or self._by_host.get(_OTHERS, ())
         if not found and self._settings.callback_require_signatures:
             raise DeliveryRefused(
@@ -48,7 +50,7 @@ class Secrets:
         return found
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; one that can't be used changes nothing."""
+        """Read the file again if it has changed. If it can't be used, keep the old secrets."""
         if self._file and (stamp := self._stamped()) != self._stamp:
             self._stamp = stamp
             try:

@@ -1,4 +1,4 @@
-"""Threads for what blocks. Unlike those of `concurrent.futures` they keep no process from ending."""
+"""Threads for calls that block. Unlike those of `concurrent.futures` they don't keep a process from ending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Threads(Generic[T]):
-    """Runs calls in up to `size` threads; `ring` is called in one of them when a result is there to be taken by `results`."""
+    """Runs calls in up to `size` threads. Each calls `ring` when it has a result for `results`."""
 
     def __init__(self, name: str, size: int, ring: Callable[[], None]) -> None:
         self._name, self._size, self._ring = name, size, ring
@@ -39,7 +39,7 @@ class Threads(Generic[T]):
             return found
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends by itself, and nobody hears of it."""
+        """Start no more calls. Those under way end by themselves, and their results are dropped."""
         for _ in self._threads:
             self._calls.put(None)
 

@@ -1,4 +1,4 @@
-"""Finds deliveries that are not of Fusion's own making. The courier signs what it sends: nobody may have it sign what they wrote into Redis."""
+"""Finds deliveries that Fusion did not make. The courier signs what it sends, so it must not sign what others wrote into Redis."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ UNVOUCHED = (
     "nobody vouches for it: it has no seal of Fusion's, and no record of a job says the same; somebody wrote it into Redis, or an older "
     "version accepted it for a job that is gone"
 )
-#: As `accept_delivery` (lua/include/job/callbacks.lua) writes a delivery: the seal, then what is to be told.
+#: A delivery as `accept_delivery` (lua/include/job/callbacks.lua) writes it: the seal, then the content.
 _DATA = re.compile(rb'\["fusion\.courier\.deliver",null,\["([0-9a-f]{40})"\],(.*)\]\Z', re.DOTALL)
 
 
 def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
-    """Say whether a script that knows the secret accepted this data under this id."""
+    """Return True if a script that knows the secret accepted this data under this id."""
     found = _DATA.match(data)
     if found is None or not secret:
         return False
@@ -31,8 +31,11 @@ def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
 
 
 class Vouching:
-    """Trusts a seal, made with a secret that is in Redis under a key of its own, which users who only enqueue can't read. What has none (a version
-    before this one accepted it, or nobody had made the secret yet) has to agree with the record of the job that it names."""
+    """Trusts a seal, made with a secret in Redis that users who only enqueue can't read.
+
+    A delivery without a seal must agree with the record of its job. It has none if an older version accepted it, or before the secret was
+    made.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -20,10 +20,11 @@ from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn
 from fusion.store.write.broker import Broker, TurnCall
 
-#: How often an outcome is sent again that a broken key refused, and the first pause in seconds; each is twice the one before.
+#: How often a refused outcome is sent again, and the first pause in seconds; each pause is twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
-#: Outcomes of one turn, by weight. A job with a key, batch or relation costs the server as much as four without, and one that did not
-#: finish as much as two that did.
+#: Outcomes of one turn, by weight. A job with a key, batch or relation costs the server as much as four jobs without. A job that did not
+#: finish
+#: costs as much as two that did.
 _MOST, _BOUND = 60, 4
 
 
@@ -37,16 +38,16 @@ class Result:
     elapsed: float
     #: Pauses between offers, once a broken key has refused it.
     backoff: Backoff | None = None
-    #: What it is if the worker was signaled at this time too.
+    #: The outcome to commit instead if the worker received a signal at the same time.
     instead: Decision | None = None
     signaled: float = 0.0
 
     def give_up(self) -> None:
-        """It was to be tried again and has failed: Redis says that this is too late."""
+        """Turn a retry into a failure: Redis answered that the retry would come too late."""
         self.decision = replace(self.decision, kind="failed")
 
     def commit(self, now: float) -> Commit:
-        """The outcome as a turn at this time carries it."""
+        """Return the outcome as a turn at this time sends it."""
         d = self.decision
         age = max(0.0, now - self.at)
         return Commit(
@@ -66,7 +67,7 @@ class _OpenTurn:
 
 @dataclass(frozen=True, slots=True)
 class _ReadyTurn:
-    """The next turn as it is by all that is known now, and its call."""
+    """The next turn, prepared ahead, and its encoded call."""
 
     turn: _OpenTurn
     sender: tuple[str, str]
@@ -85,7 +86,7 @@ class Outbox:
 
     def __init__(self, broker: Broker, link: RedisLink, settings: Settings) -> None:
         self._broker, self._link = broker, link
-        #: The connection for turns that are not waited for. It is used for nothing else.
+        #: The connection for turns sent without waiting. It has no other use.
         self.line = broker.turn_line()
         self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
         self._results: list[Result] = []
@@ -99,12 +100,12 @@ class Outbox:
 
     @property
     def flushed(self) -> bool:
-        """Nothing waits to be sent, and no turn is under way. Postponed outcomes do not count."""
+        """True if nothing waits to be sent and no turn is under way. Postponed outcomes do not count."""
         return not self._results and not self._begun and self._open is None
 
     @property
     def committed(self) -> bool:
-        """All outcomes are committed. Postponed ones do not count; a turn without outcomes may be under way."""
+        """True if all outcomes are committed. Postponed ones do not count; a turn without outcomes may be under way."""
         return not self._results and not self._begun and not (self._open and self._open.results)
 
     @property
@@ -123,7 +124,7 @@ class Outbox:
         return [r.claimed for r in (*self._results, *late, *(self._open.results if self._open else ()))]
 
     def postpone(self, result: Result) -> bool:
-        """Send an outcome later that a broken key refused. False after five times: the job runs again when its lease expires."""
+        """Keep a refused outcome, to send it again later. False after five times: the job runs again when its lease expires."""
         result.backoff = result.backoff or Backoff(_PAUSE, inf)
         pause = result.backoff.next()
         if result.backoff.failures > _OFFERS:
@@ -139,8 +140,8 @@ class Outbox:
         self._late = [(at, result) for at, result in self._late if at > now]
 
     def renumber(self) -> None:
-        """Give a turn under way a new token, after Redis forgot this worker. Under the old one other jobs would get execution ids that
-        were used before."""
+        """Give a turn under way a new token, after Redis forgot this worker. The old token would give other jobs execution ids that were
+        already used."""
         if self._open is not None:
             self._token += 1
             self._open.token = self._token
@@ -168,7 +169,7 @@ class Outbox:
         self._begun.append(claimed)
 
     def begin(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
-        """Make up a turn from the outcomes and a request for jobs. Does nothing if one is under way, or if there is nothing to send."""
+        """Build a turn from the outcomes and a request for jobs. Do nothing if a turn is under way, or if there is nothing to send."""
         if self._open is None and (self._results or slots.floors or slots.ahead or self._begun):
             self._token += 1
             results, self._results = self._first()

@@ -1,4 +1,4 @@
-"""Answers to health probes over HTTP, from the process's own loop: an answer proves that the loop turns. Nothing here waits."""
+"""Answers health probes over HTTP from the process's own loop, so that an answer proves that the loop turns. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusion.runtime.loop import Loop
 #: Bytes of a request, and seconds in which it must have come.
 _LONGEST = 1024
 _PATIENCE = 2.0
-#: Open connections; one more ends the oldest, so that idle ones never keep a probe out.
+#: Most open connections. One more closes the oldest, so that idle connections never block a probe.
 _CONNECTIONS = 16
 _STATUS = {
     200: "OK",
@@ -31,7 +31,7 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The answer to one probe: all is well if there are no `reasons` against it. `facts` go with the answer as JSON."""
+    """The answer to one probe: healthy if `reasons` is empty. `facts`: more fields of the JSON answer."""
 
     reasons: list[str] = field(default_factory=list)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -43,8 +43,10 @@ class _Client:
 
 
 class Probes:
-    """Answers GET of each path in `checks`: 200 if the report has no reasons, else 503; as text, or as JSON where that is accepted
-    (or with `?json`). Nobody listens until `open` is called."""
+    """Answers GET of each path in `checks`: 200 if the report has no reasons, else 503.
+
+    The answer is text, or JSON if the client accepts that or adds `?json`. Call `open` to start listening.
+    """
 
     def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], HealthReport]]) -> None:
         self._loop, self._checks = loop, checks
@@ -52,7 +54,7 @@ class Probes:
         self._listener: socket.socket | None = None
 
     def open(self, host: str, port: int) -> str:
-        """Listen; return the url. ConfigurationError if that can't be done."""
+        """Start listening; return the url. ConfigurationError if the address can't be used."""
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             listener = socket.create_server((address[0], port), family=family, backlog=_CONNECTIONS)
@@ -68,11 +70,11 @@ class Probes:
 
     @property
     def next_at(self) -> float:
-        """When the first of the open connections must have sent its request."""
+        """When the first open connection runs out of time for its request."""
         return min(client.until for client in self._clients.values()) if self._clients else inf
 
     def tick(self, now: float) -> None:
-        """Give up on those who did not finish their request in time."""
+        """Close connections whose request did not come in time."""
         for fd in [fd for fd, client in self._clients.items() if now >= client.until]:
             self._drop(fd)
 
@@ -133,7 +135,7 @@ class Probes:
         try:
             channel.send(response)  # a fresh socket's buffer takes far more
             channel.shutdown(socket.SHUT_WR)
-            channel.recv(65536)  # what is left unread would make the end a reset, and the answer might be lost with it
+            channel.recv(65536)  # unread data would turn the close into a reset, and the client could lose the answer
         except OSError:
             pass
 

@@ -1,4 +1,4 @@
-"""The frame of every long-running process of Fusion: one loop, signals, a link to Redis, timers, a supervisor, probes, an orderly end."""
+"""The base of every long-running process of Fusion: one loop, signals, a link to Redis, timers, a supervisor, probes, an orderly end."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ from fusion.store.client.connections import check_server, connect
 class Phase(IntEnum):
     """The phases of a process's life; it only ever moves on."""
 
-    #: It has not entered its list in Redis yet.
+    #: It is not in its list in Redis yet.
     STARTING = 0
     RUNNING = 1
     #: It takes nothing new and finishes what is under way: INT or TERM, its supervisor, a limit.
     DRAINING = 2
-    #: It breaks off what is under way: the second INT or TERM, QUIT, a supervisor that is gone and a warm end that takes too long.
+    #: It aborts the work under way, after a second INT or TERM, after QUIT, or if its supervisor is gone and the warm end takes too long.
     KILLING = 3
     ENDED = 4
 
 
 class Process(ABC):
-    """Runs one loop until it is told to stop. Whoever extends it says what it does at its start, in each round and at its end.
+    """Runs one loop until it is stopped. Subclasses define what happens at the start, in each round and at the end.
 
-    - each round: signals, the supervisor's word, timers that are due, `due`; then the loop sleeps until a descriptor or a timer wakes it;
-    - `timers` knows everything that is waited for by the clock;
-    - `closing` closes what was opened, the last first.
+    - each round: obey signals and the supervisor, run the timers that are due, call `due`; then sleep until a descriptor or a timer is
+      ready;
+    - `timers` holds everything that waits for a time;
+    - `closing` closes the opened parts, the last one first.
     """
 
     def __init__(self, settings: Settings, log: logging.Logger, meanwhile: str) -> None:
-        """`meanwhile`: what goes on while Redis is away, for the log."""
+        """`meanwhile`: words for the log about what continues while Redis is away."""
         self.settings, self._log = settings, log
         self.phase = Phase.STARTING
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log, meanwhile)
@@ -57,11 +58,11 @@ class Process(ABC):
         self.timers.when(self.probes, self.probes.tick)
 
     def connect_blocking(self) -> Redis:
-        """A connection of its own for a call that waits inside Redis."""
+        """Open a separate connection for a call that waits inside Redis."""
         return connect(self.settings, role="blocking")
 
     def run(self) -> int:
-        """Work until told to stop; return the exit code.
+        """Work until stopped; return the exit code.
 
         ConfigurationError if the server can't be used; redis-py's errors if it can't be reached at the start.
         """
@@ -70,7 +71,7 @@ class Process(ABC):
             if self.settings.probe_port is not None:
                 url = self.probes.open(self.settings.probe_host, self.settings.probe_port)
                 self._log.info("probes: %s/livez and /readyz", url)
-            self.signals.install()  # from here on a signal is a request, and what was registered is taken back
+            self.signals.install()  # from here on a signal is a request, and the end removes what was registered
             self.loop.watch(self.signals.fileno(), self.signals.drain)
             self.supervisor.watch(self.loop)
             self.boot()
@@ -82,15 +83,15 @@ class Process(ABC):
             return code
 
     def drain(self, why: str) -> None:
-        """Take nothing new from now on, and end when what is under way is done. `why` is for the log."""
+        """Take nothing new, and end once the work under way is done. `why`: the reason, for the log."""
         self.phase = max(self.phase, Phase.DRAINING)
 
     def kill(self) -> None:
-        """Break off what is under way, and end."""
+        """Abort the work under way, and end."""
         self.phase = max(self.phase, Phase.KILLING)
 
     def obey(self) -> None:
-        """Do what signals and the supervisor ask for."""
+        """Obey signals and the supervisor."""
         if self.signals.quit or self.signals.stops > 1 or self.supervisor.impatient(time.monotonic()):
             self.kill()
         elif self.signals.stops:
@@ -99,7 +100,7 @@ class Process(ABC):
             self.drain("the supervisor")
 
     def _round(self) -> bool:
-        """One round of the loop; False when the process is to end."""
+        """Run one round of the loop. False if the process should end."""
         self.obey()
         now = time.monotonic()
         if self.finished(now):
@@ -107,7 +108,7 @@ class Process(ABC):
         self.timers.tick(now)
         self.due(now)
         if self.supervisor.wants_ready:
-            self._report(now)  # as soon as it is so
+            self._report(now)  # report a change of state at once
         if self.finished(now):
             return False
         self.loop.run_once(self.timers.pause())
@@ -119,28 +120,28 @@ class Process(ABC):
 
     @abstractmethod
     def boot(self) -> None:
-        """Enter Redis and start what runs beside the loop. Signals are noted already."""
+        """Register in Redis and start what runs beside the loop. Signal handlers are installed already."""
 
     @abstractmethod
     def due(self, now: float) -> None:
-        """Do what each round asks for, after the timers that were due."""
+        """Do the work of each round, after the timers that were due."""
 
     @abstractmethod
     def finished(self, now: float) -> bool:
-        """Say whether the loop is to end: asked before and after what a round does."""
+        """Return True if the loop should end. Called before and after each round's work."""
 
     @abstractmethod
     def end(self) -> int:
-        """Finish, take the entry in Redis back; return the exit code."""
+        """Finish the work and remove the entry in Redis. Return the exit code."""
 
     @abstractmethod
     def status(self) -> tuple[str, bool]:
-        """The word that the supervisor is told with each sign of life, and whether this process can do its work."""
+        """Return the state that each heartbeat reports to the supervisor, and whether this process can do its work."""
 
     @abstractmethod
     def live(self) -> HealthReport:
-        """The answer to the probe `/livez`."""
+        """Return the answer to the probe `/livez`."""
 
     @abstractmethod
     def ready(self) -> HealthReport:
-        """The answer to the probe `/readyz`."""
+        """Return the answer to the probe `/readyz`."""

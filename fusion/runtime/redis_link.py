@@ -1,4 +1,4 @@
-"""A process's main line to Redis: one bounded attempt at a time, and the process's own patience between attempts."""
+"""A process's main connection to Redis: one bounded attempt at a time, with pauses between attempts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _LONGEST_PAUSE = 2.0
 
 
 class RedisAway(Exception):
-    """Redis did not answer this attempt; `RedisLink.retry_at` says when to try again."""
+    """Redis did not answer this attempt. `RedisLink.retry_at`: when to try again."""
 
 
 class CallRefused(Exception):
-    """Redis answered that this one call can't be carried out: a key that it is about is not what it should be. See `refusable`."""
+    """Redis answered that it can't run this one call: one of its keys has the wrong type. See `refusable`."""
 
 
 class ServerFull(CallRefused):
-    """Redis takes nothing new until there is room again."""
+    """Redis has no memory left and takes no new data."""
 
 
 def refusable(call: Callable[[], T]) -> Callable[[], T]:
-    """Make a call for `RedisLink.attempt` whose refusal is not taken for an outage: that would stop everything else.
+    """Wrap a call for `RedisLink.attempt` so that a refusal of it is not treated as an outage, which would stop everything else.
 
-    It raises CallRefused, or ServerFull, in place of redis-py's error.
+    The wrapped call raises CallRefused, or ServerFull, in place of redis-py's error.
     """
 
     def guarded() -> T:
@@ -53,17 +53,16 @@ def refusable(call: Callable[[], T]) -> Callable[[], T]:
 
 
 class RedisLink:
-    """Tells an outage from an answer, and paces the tries in between.
+    """Detects outages of Redis, and paces the attempts during one.
 
     - `attempt` runs one call; on a transient error it raises RedisAway and sets the time of the next try, with jitter;
-    - an outage is logged once when it begins, once when it turns out that waiting won't help (or that it is an error nobody foresaw),
-      and once when it ends;
-    - an error of rights or set-up, or one nobody foresaw, is an outage too: jobs are under way, and somebody may mend it;
-    - so are data that this process is too old for: nothing is done but to ask again every few seconds whether it may enter.
+    - an outage is logged when it begins, when it is clear that waiting won't help (or that the error is unexpected), and when it ends;
+    - an error of permissions or set-up, or an unexpected error, is an outage too: jobs are under way, and somebody may fix it;
+    - data that this process is too old for are an outage too: it only tries every few seconds to register again.
     """
 
     def __init__(self, log: logging.Logger, meanwhile: str = "running jobs go on") -> None:
-        """`meanwhile`: what goes on without Redis, for the log."""
+        """`meanwhile`: words for the log about what continues without Redis."""
         self._log, self._meanwhile = log, meanwhile
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=True)
         self._away_since: float | None = None
@@ -72,7 +71,7 @@ class RedisLink:
         self._too_old = ""
         self._enter: Callable[[], object] | None = None
         self.retry_at = 0.0
-        #: How many outages have begun. What was sent before one of them may stay without an answer after its end.
+        #: How many outages have begun. A call sent before an outage may never get a reply.
         self.outages = 0
 
     @property
@@ -82,21 +81,21 @@ class RedisLink:
 
     @property
     def outdated(self) -> bool:
-        """This process is too old for the data and does nothing with them."""
+        """True if this process is too old for the data; then it does not touch them."""
         return bool(self._too_old)
 
     @property
     def trouble(self) -> list[str]:
-        """Reasons why nothing can be done with Redis now, for a probe; empty if there are none."""
+        """Return the reasons why Redis can't be used now, for a probe; empty if it can."""
         if self._too_old or self._away_since is None:
             return [self._too_old] * self.outdated
         return [f"Redis is away for {time.monotonic() - self._away_since:.0f} s"]
 
     def begin(self, enter: Callable[[], object], *, patient: bool = True) -> None:
-        """Make the first contact: `enter` enters this process into its list. redis-py's errors come as they are.
+        """Connect for the first time: `enter` puts this process into its list. redis-py's errors pass through.
 
-        Data that this process is too old for are waited for if it is `patient`: `enter` is then called again before each later attempt.
-        Else SchemaMismatch.
+        If this process is too old for the data and `patient`, `enter` is called again before each later attempt. If not `patient`:
+        SchemaMismatch.
         """
         self._enter = enter
         try:
@@ -111,11 +110,11 @@ class RedisLink:
         return now >= self.retry_at
 
     def attempt(self, call: Callable[[], T], *, look: bool = False, since: int | None = None) -> T:
-        """Run `call`. RedisAway if Redis can't be reached or refuses; CallRefused of a `refusable` call comes as it is.
+        """Run `call`. RedisAway if Redis can't be reached or refuses. CallRefused of a `refusable` call passes through.
 
-        `look`: the call may have written nothing. Its success does not end an outage in which Redis answers and refuses to write, as a
-        replica does.
-        `since`: what `outages` was when the call was sent. If one has come and gone since, no answer is no sign of another.
+        `look`: the call may write nothing. Then its success does not end an outage in which Redis answers but refuses writes, as a replica
+        does.
+        `since`: the value of `outages` when the call was sent. If an outage has ended since, a missing reply does not mean a new one.
         """
         try:
             if self._too_old and self._enter is not None:

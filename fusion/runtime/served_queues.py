@@ -1,4 +1,4 @@
-"""The queues that a worker serves: names and wildcards, in the order that makes equal classes take turns."""
+"""The queues that a worker serves: names and wildcards. Queues with jobs of equal class take turns."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from fusion.exceptions import ConfigurationError
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout.names import check_queue_name, is_pattern
 
-#: Calls of the survey in one look, 100 names each.
+#: Calls of the survey in one `refresh`, 100 names each.
 _ROUNDS = 100
-#: What queues' names are made of.
+#: The characters of queue names.
 _ALPHABET = string.ascii_letters + string.digits + "_.-"
 #: One item of a wildcard: a set of characters, or one character.
 _ITEM = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 class ServedQueues:
-    """Names and wildcards in the order of service. Redis knows for which queues a wildcard stands: it keeps an index of those that have
-    work. However many names there are, a turn looks at a few of them, and this process at none.
+    """Names and wildcards in the order of service.
 
-    `listed`: names are served in their order, each before the next; else those of one class take turns.
+    Redis resolves wildcards, with an index of the queues that have work. However many queues exist, a turn reads only a few names and this
+    process reads none.
+
+    `listed`: serve each name before the next one. Otherwise queues with jobs of equal class take turns.
     """
 
     def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
@@ -32,7 +34,7 @@ class ServedQueues:
         self._line = [name if is_pattern(name) else check_queue_name(name) for name in unique]
         self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
         self._listed = listed
-        #: By wildcard, the queue that was served last by it; where queues take turns, of the first in the line alone.
+        #: Wildcard -> the queue that it served last. Where queues take turns, only for the first wildcard in line.
         self._lasts: dict[str, str] = {}
         self._surveyed = False
 
@@ -42,7 +44,7 @@ class ServedQueues:
 
     @property
     def queues(self) -> Sequence[str]:
-        """The names, without wildcards, the next to be served in front."""
+        """The names without wildcards, the next one to serve first."""
         return [name for name in self._line if name not in self._compiled] if self.patterns else self._line
 
     @property
@@ -52,12 +54,12 @@ class ServedQueues:
 
     @property
     def turn(self) -> Sequence[str]:
-        """Names, and wildcards with the queue that was served last, as a turn is sent them."""
+        """Return names, and wildcards with the queue served last, as a turn sends them."""
         lasts = self._lasts
         return [f"{name} {lasts[name]}" if name in lasts else name for name in self._line] if lasts else self._line
 
     def serves(self, queue: str) -> bool:
-        """Say whether a queue is named, or a wildcard stands for it."""
+        """Return True if a queue is named, or matches a wildcard."""
         return queue in self._line or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
 
     def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
@@ -68,7 +70,7 @@ class ServedQueues:
         return lists
 
     def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:
-        """Name the wildcards to Redis, and have it check its index if nobody did for `interval` seconds; True if there is more to check."""
+        """Send the wildcards to Redis. It checks its index if nobody did for `interval` seconds. True if there is more to check."""
         for _ in range(_ROUNDS):
             if not survey(self._compiled, interval if self._surveyed else 0):
                 self._surveyed = True
@@ -76,7 +78,7 @@ class ServedQueues:
         return True
 
     def served(self, queue: str) -> None:
-        """Note that a queue had its turn: the others of its class now come before it; in a list, only those of its wildcard."""
+        """Note that a queue was served: the others of its class now go first. With `listed`, only the others of its wildcard do."""
         named = queue in self._line
         wildcard = "" if named else next((name for name in self._line if name in self._compiled and fnmatchcase(queue, name)), "")
         if self._listed:
@@ -90,7 +92,7 @@ class ServedQueues:
 
 
 def compiled(wildcard: str) -> list[str]:
-    """A wildcard as patterns of Lua to be found in a name one behind the other: matching what `fnmatchcase` does, in linear time."""
+    """Return a wildcard as Lua patterns that must occur in a name one after the other. They match like `fnmatchcase`, in linear time."""
     pieces = ["".join(map(_item, _ITEM.findall(part))) for part in _split(wildcard)]
     if len(pieces) == 1:
         return [f"^{pieces[0]}$"]
@@ -99,7 +101,7 @@ def compiled(wildcard: str) -> list[str]:
 
 
 def _split(wildcard: str) -> list[str]:
-    """At its stars; one in brackets is none."""
+    """Split a wildcard at its stars, except stars in brackets."""
     parts = [""]
     for item in _ITEM.findall(wildcard):
         if item == "*":

@@ -17,18 +17,19 @@ class Signals:
     `drain` is called by the loop when something came.
     """
 
-    #: The process ends with its loop: a signal that comes after that is ignored, since its default would make a clean end look like a death.
+    #: True if the process ends with its loop. Then later signals are ignored: their default action would make a clean end look like a
+    #: crash.
     ends_process = False
 
     def __init__(self) -> None:
         self.stops = 0
-        #: When one that ends processes came last, in monotonic seconds.
+        #: Monotonic time of the last signal that ends processes.
         self.struck_at = -inf
         self.quit = False
         self.reload = False
-        #: True after TSTP, False after CONT; None once somebody acted on it.
+        #: True after TSTP, False after CONT; None once it was handled.
         self.set_quiet: bool | None = None
-        #: Something came since the last `drain`; known a moment before the selector wakes.
+        #: True if a signal came since the last `drain`; set just before the selector wakes.
         self.noted = False
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -37,13 +38,13 @@ class Signals:
         self._wakeup_before: int | None = None
 
     def install(self) -> None:
-        """Note signals from now on in place of what they do by default."""
+        """Install handlers that note signals, in place of the default actions."""
         self._wakeup_before = signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
         for number in _NOTED:
             self._before[number] = signal.signal(number, self._note)
 
     def restore(self) -> None:
-        """Give the process back as it was, for a worker that runs inside another program."""
+        """Restore the handlers from before, for a worker inside another program."""
         if self._wakeup_before is not None:
             signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in self._before.items():
@@ -69,7 +70,7 @@ class Signals:
         return self._wake.fileno()
 
     def drain(self) -> None:
-        """Empty the descriptor; what came is noted already."""
+        """Empty the descriptor; the signals are noted already."""
         self.noted = False
         try:
             while self._wake.recv(512):

@@ -13,7 +13,7 @@ from fusion.runtime.loop import Loop
 VARIABLE = "FUSION_SUPERVISOR"
 #: Seconds between two signs of life.
 _BEAT_INTERVAL = 1.0
-#: A supervisor that lives insists by itself; only when it is gone must a process do so, a little later.
+#: Seconds beyond `patience`: a live supervisor enforces the end itself; only if it is gone does the process, a little later.
 _GRACE = 2.0
 
 
@@ -21,7 +21,7 @@ class SupervisorLine:
     """Sends lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `DONE`. Without a `channel` it does nothing.
 
     - a supervisor that does not read is not waited for;
-    - its end of file asks for a warm end, whether it wants that or died: a child must not outlive it by more than its jobs;
+    - end of file means: end warm, whether the supervisor asked for it or died. So a child outlives it only until its jobs are done;
     - a warm end that takes longer than `patience` seconds makes it `impatient`.
     """
 
@@ -30,7 +30,7 @@ class SupervisorLine:
         self._beat_at = 0.0
         self._ready = False
         self._released = False
-        #: Without end for a child whose parent insists by itself, or never.
+        #: Monotonic time by which a warm end must be over; inf without a limit.
         self._end_by = inf
         if channel is not None:
             channel.setblocking(False)
@@ -38,7 +38,7 @@ class SupervisorLine:
 
     @classmethod
     def inherited(cls) -> SupervisorLine:
-        """The line that this process was started with; one that does nothing if nobody supervises it."""
+        """Return the line that this process inherited; one that does nothing if it has no supervisor."""
         fd, _, patience = os.environ.pop(VARIABLE, "").partition(":")
         try:
             return cls(socket.socket(fileno=int(fd)), float(patience))
@@ -46,7 +46,7 @@ class SupervisorLine:
             return cls()
 
     def watch(self, loop: Loop) -> None:
-        """Have `loop` hear the end of file."""
+        """Have `loop` watch for the end of file."""
         if self._channel is not None:
             loop.watch(self._channel.fileno(), lambda: self._hear(loop))
 
@@ -58,7 +58,7 @@ class SupervisorLine:
         except BlockingIOError:
             return
         except OSError:
-            pass  # reset: as gone as at end of file
+            pass  # a reset means the same as end of file
         loop.unwatch(self._channel.fileno())
         self._release()
 
@@ -68,16 +68,16 @@ class SupervisorLine:
 
     @property
     def wants_ready(self) -> bool:
-        """Somebody listens who was not told yet that this process can do its work."""
+        """True if a supervisor has not received READY yet."""
         return self._channel is not None and not self._ready
 
     @property
     def released(self) -> bool:
-        """The supervisor wants a warm end, or is gone."""
+        """True if the supervisor wants a warm end, or is gone."""
         return self._released
 
     def impatient(self, now: float) -> bool:
-        """Say whether a warm end takes longer than it may, with nobody left to insist."""
+        """Return True if a warm end takes too long and the supervisor is gone."""
         return now > self._end_by
 
     @property
@@ -92,10 +92,10 @@ class SupervisorLine:
         try:
             self._channel.send(f"{word} {value}".rstrip().encode() + b"\n")
         except OSError:
-            pass  # full, or gone: the end of file says which
+            pass  # full, or gone: only an end of file shows that it is gone
 
     def beat(self, now: float, state: str, *, ready: bool) -> None:
-        """Send a sign of life if one is due, and once, as soon as it is so, that this process is `ready`."""
+        """Send a heartbeat if one is due, and READY once, as soon as this process is `ready`."""
         if ready and not self._ready:
             self._ready = True
             self.say("READY")
@@ -104,6 +104,6 @@ class SupervisorLine:
             self.say("BEAT", state)
 
     def close(self) -> None:
-        """Give up the socket: for the supervisor, the end of file."""
+        """Close the socket. The supervisor sees the end of file."""
         if self._channel is not None:
             self._channel.close()

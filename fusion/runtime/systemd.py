@@ -1,4 +1,4 @@
-"""Reports to systemd (sd_notify(3)): readiness, watchdog, a status line. Nothing happens where nobody listens."""
+"""Reports to systemd (sd_notify(3)): readiness, watchdog, a status line. Does nothing without systemd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Notifier:
         message = "\n".join(f"{name}={value}" for name, value in values.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-                # One that does not read gets no more: the eleventh datagram would wait for it, and this process with it.
+                # Don't wait for a manager that does not read: the eleventh datagram would block this process.
                 channel.sendto(message.encode(), socket.MSG_DONTWAIT, address)
         except OSError:
-            pass  # a supervisor must not die of its supervisor
+            pass  # an error of the service manager must not end this process

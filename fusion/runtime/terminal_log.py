@@ -1,4 +1,4 @@
-"""The log of a process that nobody has told otherwise: lines of text on stderr. Lines of jobs reach it past `logging`, a turn's in one write."""
+"""The default log of a process: lines of text on stderr. Lines about jobs bypass `logging`; those of one turn go out in one write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATE_FORMAT = "%H:%M:%S"
 
 
 class TerminalHandler(logging.StreamHandler[TextIO]):
-    """Lines on stderr as it was when this was made. Besides records it takes ready lines; they go out together, before anything else does."""
+    """Writes lines to the stderr of the time it was made. It also takes finished lines; they go out together, before the next record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,13 +47,13 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
                 self.stream.write("".join(lines))
                 super().flush()
                 return
-            except OSError:  # some of it may have been written
+            except OSError:  # a part may have been written
                 self._complain(lines[-1])
                 return
             except RecursionError:
                 raise
             except Exception:
-                pass  # nothing was: its encoding lacks a letter, or it is closed
+                pass  # nothing was written: the encoding lacks a character, or the stream is closed
             for line in lines:
                 self._write(line)
 
@@ -67,7 +67,7 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
             self._complain(line)
 
     def _complain(self, line: str) -> None:
-        """Say on stderr, as of any record, why this line could not be written."""
+        """Report on stderr why this line could not be written, as `logging` does for a record."""
         record = logging.LogRecord("fusion", logging.INFO, __file__, 0, line.removesuffix(self.terminator), (), None)
         self.handleError(record)
 
@@ -83,14 +83,14 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
 
 
 class Signature(logging.Filter):
-    """Says in each record by which worker it is. It lets all of them pass."""
+    """Adds the worker's name to each record. It drops none."""
 
     def __init__(self, membership: Membership) -> None:
         super().__init__()
         self._membership = membership
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Sign a record."""
+        """Add the worker's name to a record."""
         record.worker = self._membership.name
         return True
 
@@ -99,15 +99,16 @@ class LineBatch:
     """Writes INFO lines of one logger to the default log: the same text as `logging` would, at a fraction of its cost.
 
     - while it is open (`with`) lines are held; they are written at its end, or before any record to the same log;
-    - only as long as nobody else would see a record, and nobody changed the default format: that is looked at for each line. Otherwise
-      the line is the caller's to log.
+    - it takes lines only while no other handler would get the record and the default format is in use. It checks that for each line;
+      otherwise
+      the caller logs the line.
     """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._terminal: TerminalHandler | None = None
         self._is_open = False
-        #: Nobody has replaced a part of `logging`; None if that was not looked at for this batch.
+        #: True if no part of `logging` was replaced; None if this batch has not checked it yet.
         self._is_stock: bool | None = None
         #: The last line's second, and as text.
         self._second, self._clock = -1, ""
@@ -141,7 +142,7 @@ class LineBatch:
             self._terminal.write_held()
 
     def _default_handler(self) -> TerminalHandler | None:
-        """The default log, if a record at INFO would go there, and nowhere else, in the default format."""
+        """Return the default handler if a record at INFO would go only there, in the default format."""
         log = self._log
         if not log.isEnabledFor(logging.INFO) or logging.getLogRecordFactory() is not logging.LogRecord:
             return None
@@ -162,16 +163,16 @@ class LineBatch:
 
 
 def _is_default(formatter: logging.Formatter | None) -> bool:
-    """Say whether lines of this formatter are a time and the message."""
+    """Return True if lines of this formatter are a time and the message."""
     if type(formatter) is not logging.Formatter or formatter.datefmt != DATE_FORMAT:
         return False
     style = formatter._style
-    # Set for times in UTC, on one formatter or on all.
+    # A program may set this for times in UTC, on one formatter or on all.
     return type(style) is logging.PercentStyle and style._fmt == LOG_FORMAT and formatter.converter is time.localtime
 
 
 def _functions() -> tuple[FunctionType, ...]:
-    """All that a record on its way to the default log goes through. Libraries that collect records replace some of it."""
+    """Return all functions that a record passes on its way to the default log. Libraries that collect records replace some of them."""
     logger, handler, formatter, style = logging.Logger, logging.StreamHandler, logging.Formatter, logging.PercentStyle
     return (  # type: ignore[return-value]
         *(logger.info, logger.isEnabledFor, logger._log, logger.makeRecord, logger.handle, logger.filter, logger.callHandlers),
@@ -181,5 +182,5 @@ def _functions() -> tuple[FunctionType, ...]:
     )
 
 
-#: As they are when this is imported, if `logging` has them as it was written; else nothing is like these.
+#: These functions at import, if they are all `logging`'s own; otherwise empty, so that no comparison succeeds.
 _STOCK = _functions() if all(getattr(one, "__globals__", None) is vars(logging) for one in _functions()) else ()

@@ -1,4 +1,4 @@
-"""Everything a process waits for by the clock, in one place: its loop sleeps until the first of these times."""
+"""All times that a process waits for, in one place: its loop sleeps until the first of them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Timer:
 
 
 class Timers:
-    """Runs what is due, in the order in which it was added, and tells how long the loop may sleep.
+    """Runs the timers that are due, in the order in which they were added, and computes how long the loop may sleep.
 
     - `every` repeats a function, `at` runs it once, `when` runs it each time a part's `next_at` has come;
-    - what needs Redis waits until `link` allows another try. The first that finds Redis away ends the round for all such; what was due
-      then is due again.
+    - a timer that needs Redis waits until `link` allows another try. The first that finds Redis away ends the round for all of them; they
+      are
+      due again later.
     """
 
     def __init__(self, link: RedisLink | None = None) -> None:
@@ -45,11 +46,11 @@ class Timers:
         self._wakers: list[Timed] = []
 
     def when(self, part: Timed, tick: Tick, *, redis: bool = False) -> None:
-        """Call `tick` whenever `part.next_at` has come. `tick` must move that time on, or it is called again in the next round."""
+        """Call `tick` whenever `part.next_at` has come. Unless `tick` moves that time, it is called again in the next round."""
         self._entries.append((part, tick, redis))
 
     def wake(self, part: Timed) -> None:
-        """End the loop's sleep when `part.next_at` has come: the process does in each round what is due of it."""
+        """End the loop's sleep when `part.next_at` has come. The process itself runs the part in each round."""
         self._wakers.append(part)
 
     def every(self, seconds: float, tick: Tick, *, redis: bool = False) -> Timer:
@@ -75,7 +76,7 @@ class Timers:
         return timer
 
     def tick(self, now: float) -> None:
-        """Run what is due. Errors other than RedisAway come as they are."""
+        """Run the timers that are due. Errors other than RedisAway pass through."""
         link = self._link
         for part, tick, redis in self._entries:
             if now < part.next_at or (redis and link is not None and now < link.retry_at):

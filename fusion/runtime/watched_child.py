@@ -1,4 +1,4 @@
-"""A process that a worker keeps beside it."""
+"""A side process of a worker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
 class WatchedChild:
-    """One process that a worker keeps beside it: started from a command line, heard by the loop, killed if it hangs, ended with the worker."""
+    """One side process of a worker. It starts it from a command line, reads its reports, kills it if it hangs and ends it with the
+    worker."""
 
     def __init__(
         self, process: ProcessContext, label: str, command: Sequence[str], patience: float, *, own_group: bool = False
     ) -> None:
-        """`command`: none means that it is never started. For the others see `Child`."""
+        """`command`: if empty, the process is never started. For the others see `Child`."""
         self._process, self._label, self._patience, self._own_group = process, label, patience, own_group
         self.command = list(command)
         #: The process, None while there is none.
@@ -35,11 +36,11 @@ class WatchedChild:
 
     @property
     def next_at(self) -> float:
-        """When `ended` has something to find out."""
+        """When `ended` should be called."""
         return self._check_at
 
     def start(self, now: float) -> Child | None:
-        """Start the process. None if that can't be done now, which is logged."""
+        """Start the process. If it can't be started now, log that and return None."""
         try:
             child = Child(self._label, self.command, self._patience, own_group=self._own_group)
         except OSError as error:
@@ -50,7 +51,7 @@ class WatchedChild:
         return child
 
     def ended(self, now: float) -> tuple[Child, int] | None:
-        """Return the process and its exit status once it has ended; kill one that gives no sign of life for `hang_timeout` seconds."""
+        """Return the process and its exit status once it has ended. Kill one that is silent for `hang_timeout` seconds."""
         child = self.child
         if child is None:
             return None
@@ -66,7 +67,7 @@ class WatchedChild:
         return child, code
 
     def close(self, patience: float) -> None:
-        """Wait for an end that somebody asked for, `patience` seconds at most, then kill."""
+        """Wait at most `patience` seconds for the requested end, then kill."""
         child = self.child
         self.command = []
         if child is None:
