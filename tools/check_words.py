@@ -15,15 +15,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (48, "this many, `limit`, a number"),
+    "so many": (47, "this many, `limit`, a number"),
     "so long": (13, "this long, a time, `seconds`"),
-    "is told": (42, "receives, gets, reads"),
+    "is told": (40, "receives, gets, reads"),
     "are told": (7, "receive, get, read"),
     "be told": (22, "receive, get, know"),
     "hears of": (9, "learns of, receives"),
     "what becomes": (4, "what happens to"),
     "what became": (8, "the outcome of"),
-    "says so": (22, "reports it, logs it"),
+    "says so": (19, "reports it, logs it"),
 }
 
 

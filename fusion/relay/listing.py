@@ -11,14 +11,14 @@ from fusion.store.write.event_broker import EventBroker
 
 
 class RelayListing:
-    """Shows which sinks have not answered for a while, too."""
+    """The entry of one relay. It also shows which sinks have not answered for a while."""
 
     def __init__(self, settings: Settings, broker: EventBroker, sinks: Sequence[str]) -> None:
         self._settings, self._broker, self._sinks = settings, broker, sinks
         self._fields = {**own_fields(), "sinks": ",".join(sinks)}
-        #: Seconds without a sign of life after which others deliver what a relay holds.
+        #: Seconds without a heartbeat after which other relays deliver the events that a relay holds.
         self.lease = min(settings.lease, defaults.RELAY_LEASE)
-        #: Sinks that do not answer, in words; told with the next sign of life.
+        #: Text that names the sinks that do not answer; sent with the next heartbeat.
         self.busy = ""
 
     def register(self, name: str, incarnation: str, notes: Mapping[str, str]) -> bool:
@@ -32,6 +32,6 @@ class RelayListing:
         return self.register(name, incarnation, {}), []
 
     def leave(self, name: str, incarnation: str) -> int:
-        """Take the entry back: others get at once what this relay holds of events. It holds no jobs."""
+        """Remove the entry: other relays get this relay's events at once. It holds no jobs."""
         self._broker.relay_leave(name, incarnation)
         return 0

@@ -1,4 +1,4 @@
-"""The pace at which a relay serves a sink that fails: how much it is sent at a time, and when next."""
+"""The pace for a failing sink: how many events a relay sends at a time, and when it tries again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _PATIENCE, _LENIENCY = 5, 3
 class Pace:
     """Pauses double from a quarter of a second to half a minute, with jitter.
 
-    After five failures in a row the breaker opens: one event at a time is tried until one gets through, and then more and more. An error
-    that is no outage halves what is sent, so that the one event that causes it soon stands alone.
+    After five failures in a row the breaker opens: one event at a time is tried until one succeeds, and then more and more. An error that
+    is
+    not an outage halves the batch, so that the event that causes it is soon alone.
     """
 
     def __init__(self, most: int) -> None:
@@ -33,26 +34,26 @@ class Pace:
 
     @property
     def open(self) -> bool:
-        """The breaker is open: one event at a time is tried."""
+        """True if the breaker is open: one event at a time is tried."""
         return self.failures >= _PATIENCE
 
     @property
     def hopeless(self) -> bool:
-        """The one event that is tried fails again and again, each time otherwise than by an outage."""
+        """True if the one event that is tried keeps failing, each time without an outage."""
         return self._doubt >= _LENIENCY
 
     def succeeded(self) -> None:
-        """Note that the sink took what it was sent: twice as much is sent next."""
+        """Note a success: the next batch is twice as large."""
         self._backoff.reset()
         self._doubt = 0
         self.size = min(self._most, self.size * 2)
 
     def gave_up(self) -> None:
-        """Note that one event was given up: the next ones get a chance of their own."""
+        """Note that one event was given up: the count of failures starts again for the next event."""
         self._doubt = 0
 
     def failed(self, sent: int, retry_after: float | None, *, outage: bool) -> float:
-        """Note that `sent` events were sent in vain; return the seconds until the next try. `retry_after`: what the sink asked for."""
+        """Note that sending `sent` events failed. Return the seconds until the next try. `retry_after`: seconds that the sink asked for."""
         if not outage and sent > 1:
             self.size = sent // 2
             return _HALVING_PAUSE

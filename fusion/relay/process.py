@@ -1,4 +1,4 @@
-"""The relay: brings events from the stream to the sinks. Jobs know nothing of it, and any number may run."""
+"""The relay: sends events from the stream to the sinks. Jobs do not depend on it, and any number may run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("fusion.relay")
 _TRIM_EVERY, _TRIMS = 5.0, 20
 #: Seconds between two checks that the threads live and Redis answers them.
 _CHECK_EVERY = 1.0
-#: Seconds one wait for new events lasts at most: a runner that is told to stop does so after it at the latest.
+#: Longest wait for new events in seconds, and so the longest time until a runner notices that it should stop.
 _BLOCK = 1.0
 #: Seconds without an answer after which a sink is shown as busy.
 _BUSY = 10.0
@@ -45,11 +45,11 @@ class Service(Protocol):
         ...
 
     def ask_to_stop(self, timeout: float) -> None:
-        """Let it finish what is under way, for `timeout` seconds at most."""
+        """Ask it to stop. It may finish the work under way, for at most `timeout` seconds."""
         ...
 
     def stop(self, timeout: float) -> bool:
-        """Do the same and wait for it; False if it did not end."""
+        """Ask it to stop and wait for it. False if it did not end."""
         ...
 
     def is_alive(self) -> bool:
@@ -60,9 +60,9 @@ class Service(Protocol):
 class RelayProcess(Process):
     """One relay, with a thread for each sink, and the courier of callbacks beside them.
 
-    - what a sink has is acknowledged in Redis, so a relay may be killed at any instant: others, or the next one, deliver what it held;
-    - INT or TERM: what is being written is finished, and what there is is delivered, for ten seconds at most; twice, or QUIT: at once;
-    - a courier that ends by itself takes the relay with it: whoever started that starts another.
+    - delivered events are acknowledged in Redis, so a relay may be killed at any time: another relay delivers the events that it held;
+    - INT or TERM: it finishes writing and delivers the events that are there, for at most ten seconds; twice, or QUIT: it ends at once;
+    - if the courier ends by itself, the relay ends too: its parent process starts another one.
     """
 
     def __init__(self, settings: Settings, sinks: Sequence[Sink], courier: Service | None = None) -> None:
@@ -100,7 +100,7 @@ class RelayProcess(Process):
             self._deserted = True
             self.drain("the courier has ended")
         if any(runner.away_since for runner in self._runners) and self.link.away_since is None:
-            self._membership.beat_now()  # so that an outage is logged, and once for all sinks
+            self._membership.beat_now()  # so that an outage is logged once, and not by each sink
 
     def _beat(self, now: float) -> None:
         self._listing.busy = self._busy(now)
@@ -112,15 +112,15 @@ class RelayProcess(Process):
                 break
 
     def _busy(self, now: float) -> str:
-        """Sinks that have not answered for a while, for people."""
+        """Return a text that names the sinks that have not answered for a while."""
         waits = [(runner.sink.name, now - runner.writing_since) for runner in self._runners if runner.writing_since is not None]
         return ", ".join(f"{name} for {waited:.0f} s" for name, waited in waits if waited > _BUSY)
 
     def due(self, now: float) -> None:
-        """Nothing beyond its timers: threads do the work."""
+        """Do nothing: timers and threads do the work."""
 
     def finished(self, now: float) -> bool:
-        """End as soon as somebody says so; `end` lets the threads finish."""
+        """Return True as soon as a signal or the supervisor asks for the end; `end` lets the threads finish."""
         return self.phase >= Phase.DRAINING
 
     def end(self) -> int:
@@ -149,7 +149,7 @@ class RelayProcess(Process):
         log.info("relay %s ended", self._membership.name)
         return int(bool(late) or failed)
 
-    # -- what it says of itself
+    # -- status
 
     def status(self) -> tuple[str, bool]:
         """`away`, `busy` while a sink does not answer, or `idle`; ready unless it is too old for the data."""
@@ -157,9 +157,9 @@ class RelayProcess(Process):
         return state, not self.link.outdated
 
     def live(self) -> HealthReport:
-        """Its loop turns, or nobody would answer."""
+        """Report that the loop turns: otherwise nothing would answer."""
         return HealthReport([], {"relay": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> HealthReport:
-        """Not while Redis is away."""
+        """Report whether Redis answers."""
         return HealthReport(self.link.trouble, {**self.live().facts, "busy": self._busy(time.monotonic())})

@@ -25,22 +25,22 @@ T = TypeVar("T")
 
 #: Events that a sink gets at a time.
 BATCH = 500
-#: Seconds in which what comes is gathered, unless there is a full batch anyway: one write for many events.
+#: Seconds for which events are collected into one write, unless the batch is full earlier.
 _GATHER = 0.2
-#: Characters of what a sink says.
+#: Most characters of a sink's error.
 _LONGEST = 1000
 #: Seconds between two attempts at a Redis that does not answer.
 _AWAY_PAUSE = 0.5
-#: Seconds after the word to stop in which what is there already is still delivered.
+#: Seconds after a stop request in which waiting events are still delivered.
 _FAREWELL = 2.0
 
 
 class SinkRunner(threading.Thread):
-    """Delivers each event at least once, in the order of the stream as far as this relay gets it.
+    """Delivers each event at least once. The events that this relay gets keep the order of the stream.
 
-    - a batch that was read is written until the sink has taken it, however long that takes; Redis keeps it for this relay meanwhile;
-    - what the sink refuses for good is parked; so is one event that makes the sink raise an error of another kind again and again;
-    - told to stop, it delivers what there is as long as all goes well, for two seconds at most; what it holds then is another's.
+    - a batch is written again until the sink takes it, however long that takes; Redis keeps it for this relay meanwhile;
+    - an event that the sink refuses for good is parked; so is a single event that keeps raising another error in the sink;
+    - after a stop request it delivers the waiting events while the sink takes them, for at most two seconds; another relay gets the rest.
     """
 
     def __init__(self, sink: Sink, reader: EventReader, block: float) -> None:
@@ -51,22 +51,22 @@ class SinkRunner(threading.Thread):
         self._told_to_stop = threading.Event()
         self._stop_by = float("inf")
         self._said = ""
-        #: Since when Redis did not answer; since when the sink has not: monotonic.
+        #: Monotonic times since when Redis, and the sink, have not answered.
         self.away_since: float | None = None
         self.writing_since: float | None = None
 
     def stop(self) -> None:
-        """Ask the thread to deliver what there is, and to end."""
+        """Ask the thread to deliver the waiting events and to end."""
         self._stop_by = time.monotonic() + _FAREWELL
         self._told_to_stop.set()
 
     def run(self) -> None:
-        """Deliver until told to stop: what the thread does."""
+        """Run the thread: deliver events until `stop` is called."""
         while not self._ended():
             try:
                 if not self._round():
                     break
-            except Exception as error:  # of ours; the sink's are caught where they come from
+            except Exception as error:  # an error of the relay; errors of the sink are caught earlier
                 log.error("sink %s: an error of the relay itself, it goes on: %s", self.sink.name, _named(error))
                 self._told_to_stop.wait(_AWAY_PAUSE)
         self.sink.close()
@@ -75,7 +75,7 @@ class SinkRunner(threading.Thread):
         return self._told_to_stop.is_set() and (self._pace.failures > 0 or time.monotonic() > self._stop_by)
 
     def _round(self) -> bool:
-        """Read and deliver one batch; False when told to stop and there is nothing left."""
+        """Read and deliver one batch. False after a stop request, once nothing is left."""
         stopping = self._told_to_stop.is_set()
         deliveries = self._ask(lambda: self._reader.read(BATCH, 0.0 if stopping else self._block))
         if deliveries:
@@ -87,7 +87,7 @@ class SinkRunner(threading.Thread):
         return True
 
     def _ask(self, call: Callable[[], T]) -> T | None:
-        """Make a call, again and again until Redis answers; None when told to stop before that."""
+        """Repeat a call until Redis answers. None if a stop request comes first."""
         while True:
             try:
                 answer = call()
@@ -112,7 +112,8 @@ class SinkRunner(threading.Thread):
                 return
 
     def _write(self, some: Sequence[SinkEvent]) -> tuple[Mapping[str, str] | None, float]:
-        """Have the sink write some events: those refused for good, event id -> why; or None, and the seconds until the next try."""
+        """Have the sink write some events. Return those refused for good (event id -> reason); or None, and the seconds until the next
+        try."""
         failpoint("relay.before_write")
         events = [event for _, event in some if self.sink.all_events or event.event in STATUSES]
         self.writing_since = time.monotonic()
@@ -155,7 +156,7 @@ class SinkRunner(threading.Thread):
 
 
 def _named(error: Exception) -> str:
-    """An error's class and place. Its text may hold what is to be kept secret."""
+    """Return an error's class and place, without its text, which may contain secrets."""
     frames = extract_tb(error.__traceback__)
     where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
     return f"{type(error).__name__} at {where}"

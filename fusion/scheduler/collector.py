@@ -1,7 +1,6 @@
 """The process that loads an app's modules and reports what they declare.
 
-It is one of its own, so that what those modules do at import (threads, memory, a crash, a hang) never reaches the scheduler, and a reload
-sees new code.
+It is a separate process, so that an import (with threads, memory, a crash, a hang) never harms the scheduler, and a reload gets new code.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from fusion.kernel.standard import standard_first
 
 
 def main() -> None:
-    """Read one JSON document from stdin, write one in a line to the descriptor it names. Its stdout is its parent's stderr."""
+    """Read one JSON document from stdin, and write one line of JSON to the descriptor that it names. Its stdout is its parent's stderr."""
     set_parent_death_signal(signal.SIGKILL)  # a module that hangs must not outlive the scheduler
     wanted: dict[str, Any] = json.load(sys.stdin)
     if os.getppid() != wanted["parent"]:
-        return  # it died before that could be said
+        return  # the scheduler died before it sent the document
     os.set_inheritable(wanted["answer_to"], False)
     answer = os.fdopen(wanted["answer_to"], "w")
     sys.path[:] = standard_first(wanted["path"])
@@ -37,6 +36,6 @@ def main() -> None:
         plan, spec = entry.plan.to_json(), entry.spec()
         entries.append({"entry": entry.id, "plan": plan, "spec": spec, "rev": revision(plan, spec)})
     with answer:
-        # The line's end, not the file's, says that it is whole: a process that a module forked has the descriptor, too.
+        # A line end marks the end: the file end may never come, as a process that a module forked has the descriptor, too.
         document = {"entries": entries, "faults": found.faults, "broken": found.broken, "traces": found.traces}
         answer.write(json.dumps(document) + "\n")

@@ -1,4 +1,4 @@
-"""Stores in Redis what code declares: when the scheduler starts, at each reload, and after an outage."""
+"""Stores the declared cron entries in Redis: when the scheduler starts, at each reload, and after an outage."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fusion.store.write.cron_broker import CronBroker
 
 #: Entries stored in a row, so that ticks don't wait for a thousand of them.
 _STEPS = 50
-#: Seconds after which processes can't be started for a while are tried again.
+#: Seconds until a process that could not be started is tried again.
 _RETRY = 30.0
 #: Seconds between two attempts while Redis is full.
 _FULL = 2.0
 
 
 class Declaring:
-    """Has the modules loaded in a process of its own, waits for it without blocking, then stores entry by entry.
+    """Loads the modules in a separate process, waits for it without blocking, then stores the entries one by one.
 
-    - a mistake in one entry is shown at that entry and in the log; what is stored of it goes on;
-    - if a module can't be loaded, nothing is removed: its entries are not known;
-    - while a higher version of the app is alive nothing is stored; what was found is once that is gone;
+    - a mistake in one entry is shown at that entry and in the log; its stored version goes on;
+    - if a module can't be loaded, no entry is removed, as its entries are unknown;
+    - while a scheduler with a higher version of the app is alive, nothing is stored; the entries are stored once it is gone;
     - an interrupted run is simply repeated.
     """
 
@@ -52,12 +52,12 @@ class Declaring:
         self._full_until = 0.0
         self._outdated = self._was_outdated = self._repeated = False
         self._stored = 0
-        #: What the code says was stored once, or was found not to be storable.
+        #: True once the declarations were stored, or could not be.
         self.done = not sources
 
     @property
     def next_at(self) -> float:
-        """When there is something to do, by the monotonic clock."""
+        """Monotonic time of the next step."""
         if self._steps:
             return self._full_until
         return min(self._again_at, self._loading.give_up_at if self._loading else float("inf"))
@@ -79,12 +79,12 @@ class Declaring:
             self._give_up(str(error))
 
     def repeat(self, after: float) -> None:
-        """Store what was found once more, in so many seconds: what is in Redis may have been lost, or another's version may be gone."""
+        """Store the entries again `after` that many seconds: Redis may have lost them, or the higher version may be gone."""
         if self._found is not None:
             self._again_at = min(self._again_at, time.monotonic() + after)
 
     def tick(self, now: float) -> None:
-        """Do what is due. RedisAway, ServerFull: the rest is tried again."""
+        """Do the steps that are due. After RedisAway or ServerFull the rest is tried again."""
         if self._loading is not None:
             self._loading.tick(now)
         if now >= self._again_at and not self._steps:
@@ -103,7 +103,7 @@ class Declaring:
             self.done = self.done or not self._steps
 
     def close(self) -> None:
-        """End a process that loads modules."""
+        """End the process that loads modules, if one runs."""
         if self._loading is not None:
             self._loading.close()
             self._loading = None
@@ -123,7 +123,7 @@ class Declaring:
         app, version = self._settings.app, self._settings.app_version
         self._repeated, self._was_outdated, self._outdated = repeated, repeated and self._outdated, False
         self._stored = 0
-        level = logging.DEBUG if repeated else logging.ERROR  # said once
+        level = logging.DEBUG if repeated else logging.ERROR  # logged once
         for module, why in found["broken"].items():
             if module in self._sources.unnamed:
                 message = "the default task module %s can't be imported, so no cron entry is removed: %s"
@@ -142,7 +142,7 @@ class Declaring:
         self._steps.append(partial(self._conclude, app, version, len(names)))
 
     def _report(self, level: int, message: str, *args: object) -> None:
-        """Log it; for debugging only if the last run logged it already."""
+        """Log a message; at DEBUG if the last run logged it already."""
         self._log.log(logging.DEBUG if self._repeated and self._outdated == self._was_outdated else level, message, *args)
 
     def _put(self, entry: str, plan: str, spec: str, rev: str, error: str = "") -> None:

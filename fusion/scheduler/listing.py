@@ -11,7 +11,7 @@ from fusion.store.write.cron_broker import CronBroker
 
 
 class SchedulerListing:
-    """Names the app and its version too: schedulers of a lower version store nothing while one of a higher lives."""
+    """The entry of one scheduler, with its app and version: while a higher version is alive, schedulers of a lower one store nothing."""
 
     def __init__(self, settings: Settings, broker: CronBroker) -> None:
         self._settings, self._broker = settings, broker
@@ -22,10 +22,10 @@ class SchedulerListing:
         return self._broker.scheduler_beat(name, incarnation, self._settings.lease, self._settings.worker_ttl, self._fields)
 
     def beat(self, name: str, incarnation: str, held: Sequence[Held]) -> tuple[bool, list[str]]:
-        """Renew the entry. CallRefused if the key of the list holds something else: ticks go on without it."""
+        """Renew the entry. CallRefused if the list's key has the wrong type: ticks go on without it."""
         return refusable(lambda: self.register(name, incarnation, {}))(), []
 
     def leave(self, name: str, incarnation: str) -> int:
-        """Take the entry back; a scheduler holds no jobs. CallRefused as for `beat`."""
+        """Remove the entry; a scheduler holds no jobs. CallRefused as for `beat`."""
         refusable(lambda: self._broker.scheduler_leave(name, incarnation))()
         return 0

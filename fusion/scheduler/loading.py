@@ -1,4 +1,4 @@
-"""Loads modules in a process of their own and reads what they declare, without waiting for it."""
+"""Loads modules in a separate process and reads their declarations, without blocking."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fusion.kernel.standard import command
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 
-#: Settings that the job of an entry is built by.
+#: Settings that an entry's job is built with.
 _SETTINGS = ("job_timeout", "result_ttl", "max_payload")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Code that declares cron entries: modules, and modules of tasks with `@recurring`. `unnamed`: those of the default."""
+    """Code that declares cron entries: modules, and task modules with `@recurring`. `unnamed`: the default task modules."""
 
     modules: Sequence[str] = ()
     tasks: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Sources:
 
 
 class Loading:
-    """One run of the collector: it calls `done` with what it found, or `failed` with why it found nothing."""
+    """One run of the collector. It calls `done` with the declarations, or `failed` with the reason."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Loading:
         done: Callable[[dict[str, Any]], None],
         failed: Callable[[str], None],
     ) -> None:
-        """OSError if no process can be started; ConfigurationError if the keys can't be read that sign what is declared."""
+        """OSError if no process can be started; ConfigurationError if the signing keys can't be read."""
         keys = settings.read_secret_keys() or None
         self._loop, self._done, self._failed, self._limit = loop, done, failed, settings.import_timeout
         self._text = b""
         self._out, theirs = os.pipe()
         try:
-            # A session of its own: ^C in a terminal is meant for the scheduler, and what modules start can be ended with it.
+            # Its own session: the terminal's ^C does not reach it, and the processes that modules start can be ended together.
             self._process = subprocess.Popen(
                 command("fusion.scheduler.collector"),
                 stdin=subprocess.PIPE,
@@ -71,7 +71,7 @@ class Loading:
             "modules": list(sources.modules),
             "tasks": list(sources.tasks),
             "setup": list(settings.setup or ()),
-            # The keys by this pipe: what is in an argument or the environment shows in lists of processes.
+            # The keys go through this pipe: process lists show arguments and the environment.
             "settings": {**{name: getattr(settings, name) for name in _SETTINGS}, "secret_keys": keys},
         }
         assert self._process.stdin is not None
@@ -79,14 +79,14 @@ class Loading:
             self._process.stdin.write(json.dumps(wanted).encode())
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it is gone already; its empty answer says so
+            pass  # it has ended already; its empty answer shows that
         os.set_blocking(self._out, False)
         loop.watch(self._out, self._read)
         #: By the monotonic clock.
         self.give_up_at = time.monotonic() + self._limit
 
     def tick(self, now: float) -> None:
-        """Give up on modules that hang."""
+        """Stop a load that takes too long."""
         if now >= self.give_up_at:
             self.close()
             self._failed(f"it took longer than {self._limit:g} s")
@@ -101,7 +101,7 @@ class Loading:
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except OSError:
-            self._process.kill()  # it has not come as far as having a session
+            self._process.kill()  # it has no session of its own yet
         self._process.wait()
 
     def _read(self) -> None:

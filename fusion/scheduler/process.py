@@ -1,4 +1,4 @@
-"""The scheduler: moves due jobs to their queues and makes cron ticks happen. It sleeps until the next due instant; any number may run."""
+"""The scheduler: moves due jobs to their queues and runs cron ticks. It sleeps until the next due time; any number may run."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ log = logging.getLogger("fusion.scheduler")
 
 #: Seconds one wait at the doorbell lasts.
 _WAIT = 20.0
-#: Seconds after an outage in which all other schedulers have given a sign of life, if they live.
+#: Seconds after an outage by which all live schedulers have sent a heartbeat.
 _SETTLED = 5.0
 
 
 class _Guard:
-    """Keeps what Redis refuses of one thing from stopping the others. The refusal is logged once, and so is its end."""
+    """Contains a refusal by Redis, so that it stops only one kind of work. The refusal is logged once, and so is its end."""
 
     def __init__(self, what: str, tick: Tick) -> None:
         self._what, self._tick = what, tick
         self._refused = ""
 
     def tick(self, now: float) -> None:
-        """RedisAway comes as it is."""
+        """Run the work. RedisAway passes through."""
         try:
             self._tick(now)
         except CallRefused as error:
@@ -55,9 +55,9 @@ class _Guard:
 class SchedulerProcess(Process):
     """One scheduler.
 
-    - all state is in Redis, each step is one script: it may be killed at any instant, and beside others none does a thing twice;
-    - it stores what `sources` declare when it starts and again at HUP; entries run whoever declared them;
-    - like every process of a fleet it gives back what dead workers held;
+    - all state is in Redis and each step is one script: it may be killed at any time, and several schedulers never do a step twice;
+    - it stores the entries that `sources` declare at its start and at HUP; it runs all entries, no matter where they were declared;
+    - like every process of a fleet it gives back the jobs of dead workers;
     - at INT, TERM or QUIT it ends at once, there is nothing to finish.
     """
 
@@ -71,7 +71,7 @@ class SchedulerProcess(Process):
         self._bell = Doorbell(self.connect_blocking, broker.keys, _WAIT)
         self._was_away = False
         self.timers.when(self._bell, self._bell.tick)
-        # Ticks come before declarations: a changed plan begins where the former was followed to.
+        # Ticks come before declarations: a changed plan starts where the old plan stopped.
         self.timers.when(self._membership, _Guard("schedulers", self._membership.tick).tick, redis=True)
         self.timers.when(self._maintenance, self._maintenance.tick, redis=True)
         self.timers.when(self._ticker, _Guard("cron entries", self._ticker.tick).tick, redis=True)
@@ -80,7 +80,7 @@ class SchedulerProcess(Process):
         self.closing.callback(self._declaring.close)
 
     def boot(self) -> None:
-        """Enter the list of schedulers and begin to load what declares."""
+        """Enter the list of schedulers and begin to load the declaring modules."""
         self._membership.enter()
         log.info("scheduler %s (pid %d); Redis: %s", self._membership.name, os.getpid(), describe(self.connection))
         self._declaring.load()
@@ -99,11 +99,11 @@ class SchedulerProcess(Process):
         self.loop.follow("doorbell", self._bell.fileno(), self._on_bell)
 
     def finished(self, now: float) -> bool:
-        """End as soon as somebody says so."""
+        """Return True as soon as a signal or the supervisor asks for the end."""
         return self.phase >= Phase.DRAINING
 
     def end(self) -> int:
-        """Leave the list of schedulers; 0."""
+        """Leave the list of schedulers; return 0."""
         try:
             self._membership.leave()
         except (RedisAway, CallRefused):
@@ -116,18 +116,18 @@ class SchedulerProcess(Process):
             self._ticker.next_at = 0.0
             self._maintenance.due(0.0)
 
-    # -- what it says of itself
+    # -- status
 
     def status(self) -> tuple[str, bool]:
-        """`away` or `idle`; ready once what code declares is stored."""
+        """Return `away` or `idle`; ready once the declarations are stored."""
         return "away" if self.link.away_since else "idle", self._declaring.done and not self.link.outdated
 
     def live(self) -> HealthReport:
-        """Its loop turns, or nobody would answer."""
+        """Report that the loop turns: otherwise nothing would answer."""
         return HealthReport([], {"scheduler": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> HealthReport:
-        """Not while Redis is away or the code that declares is being read."""
+        """Report whether Redis answers and the declarations are loaded."""
         reasons = [*self.link.trouble]
         if not self._declaring.done:
             reasons.append("what code declares is being read")

@@ -1,4 +1,5 @@
-"""Cron ticks: reads what is due, decides, and has Redis enqueue it. Any number of these may run; the first to decide a tick wins."""
+"""Cron ticks: reads due entries, decides their ticks, and has Redis enqueue the jobs. Any number may run; the first to decide a tick
+wins."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusa
 from fusion.store.layout.records import StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker
 
-#: Seconds by which the server's clock may move against ours between two looks before it counts as set.
+#: Seconds by which the server's clock may drift from ours between two checks before it counts as set.
 _JUMP = 5.0
-#: Seconds after which it is looked even if nobody rang: a token may be lost with the scheduler that took it.
+#: Longest seconds between two checks without a doorbell: a token may be lost with the scheduler that took it.
 _LONGEST = 5.0
-#: Seconds to the next look after one in which others were faster with every entry.
+#: Seconds to the next check after one in which other schedulers decided every entry first.
 _BEATEN = 0.1
 _LIMIT = 50
 #: Seconds between two attempts while Redis is full.
@@ -29,8 +30,8 @@ _KNOWN = 2000
 class ClockGuard:
     """Notices when the server's clock was set (or another server, with another clock, took over).
 
-    For `hold` seconds nothing is decided then: a clock that is soon set back has run no tick too early. A scheduler
-    that was started since knows nothing of it.
+    Then no tick is decided for `hold` seconds: if the clock is soon set back, no tick ran too early. A scheduler that starts later does not
+    know of the change.
     """
 
     def __init__(self, hold: float, log: logging.Logger) -> None:
@@ -39,10 +40,11 @@ class ClockGuard:
         self.until = 0.0
 
     def holds(self, server: float, asked: float, answered: float) -> bool:
-        """Compare the server's time with the monotonic times between which it said so; True if ticks must wait.
+        """Compare the server's time with the monotonic times before and after the request for it. True if ticks must wait.
 
-        However long this process stood still meanwhile: how far the server's clock is ahead lies between two bounds, and was set only if
-        the bounds of two looks can't both be true.
+        This works however long the process was stopped. Each check gives two bounds for the lead of the server's clock. The clock was set
+        only if
+        the bounds of two checks do not overlap.
         """
         low, high = server - answered, server - asked
         before_low, before_high = self._ahead or (low, high)
@@ -66,10 +68,11 @@ class Ticker:
         self.next_at = 0.0
 
     def tick(self, now: float) -> None:
-        """Decide what is due.
+        """Decide the due ticks.
 
-        RedisAway if Redis does not answer, ServerFull if it takes no more: what was not decided is due again the next time. CallRefused if
-        the index of entries can't be read.
+        RedisAway if Redis does not answer, ServerFull if it is full: the undecided ticks stay due. CallRefused if the index of entries
+        can't be
+        read.
         """
         self.next_at = 0.0
         asked = time.monotonic()
@@ -88,18 +91,18 @@ class Ticker:
             self.next_at = time.monotonic() + _FULL
             raise
         if any(decided):
-            self.next_at = 0.0  # an entry may be due again already, and says itself when it is
+            self.next_at = 0.0  # an entry may be due again already; its own time decides
         elif decided:
             self.next_at = time.monotonic() + _BEATEN
         else:
             self.next_at = answered + min(_LONGEST, _LONGEST if found.next_in is None else found.next_in)
 
     def _decide(self, stored: StoredEntry, now: float) -> bool:
-        """False if there was nothing to decide any more."""
+        """Decide one entry. False if there was nothing left to decide."""
         try:
             entry = self._entry(stored)
             tick = entry.decide(int(float(stored.mark)) if stored.mark else None, now)
-        except Exception as error:  # of one entry; the others go on
+        except Exception as error:  # only this entry fails; the others go on
             return self._put_off(stored, f"can't be planned: {error}")
         try:
             status, enqueued, skipped = self._link.attempt(refusable(lambda: self._enqueue(stored, entry, tick)))
@@ -134,13 +137,13 @@ class Ticker:
             told = self._link.attempt(refusable(lambda: self._broker.cron_fault(stored, why[:1000])))
         except CallRefused as error:
             told, why = True, f"{why}, nor can it be put off: {error}"
-        if told:  # else another scheduler has said so, or it has changed meanwhile
+        if told:  # else another scheduler has logged it, or the entry has changed
             again = "looked at again in half a minute" if stored.rev else "nothing is left of it, it has to be declared again"
             self._log.error("cron entry %s %s; %s", stored.id, one_line(why), again)
         return told
 
     def _entry(self, stored: StoredEntry) -> Entry:
-        """Read once per revision: the plan keeps what parsing found."""
+        """Return the parsed entry, cached by revision."""
         known = self._known.get(stored.id)
         if known is None or known[0] != stored.rev:
             if len(self._known) >= _KNOWN:

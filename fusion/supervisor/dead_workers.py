@@ -1,4 +1,4 @@
-"""Dead workers leave processes, which must end, and jobs, which then go back to their queues."""
+"""Cleans up after dead workers: ends the processes that they left, then gives their jobs back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fusion.kernel.linux import Children
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.store.write.broker import Broker
 
-#: Seconds a dead worker's fork server gets to kill its horses and go by itself; it sees the end at once.
+#: Seconds in which a dead worker's fork server must kill its horses and end; it notices the death at once.
 _ORPHAN_LIMIT = 0.5
-#: Seconds after which jobs are left to their leases: a process that can't be killed may still run one.
+#: Seconds after which the jobs must wait for their leases: a process that can't be killed may still run one.
 _GIVE_UP = 5.0
 
 
@@ -28,9 +28,10 @@ class _DeadWorker:
 
 
 class DeadWorkers:
-    """Gives back what dead workers held, as soon as nothing of theirs runs any more and Redis answers.
+    """Gives back the jobs of dead workers, as soon as their processes have ended and Redis answers.
 
-    Made before the first child: children that are there by then are not ours. Needs `become_subreaper`, so that orphans come here.
+    Create it before the first child: it ignores children that exist already. It needs `become_subreaper`, so that this process adopts
+    orphans.
     """
 
     def __init__(self, broker: Broker, lease: float, log: logging.Logger) -> None:
@@ -48,7 +49,8 @@ class DeadWorkers:
         self._waiting.append(_DeadWorker(name, incarnation, reason, now))
 
     def tick(self, now: float, living: Set[int]) -> None:
-        """Reap orphans, end those of dead workers, then give back what these held. `living`: pids of the supervisor's own children."""
+        """Reap orphans, end those of dead workers, then give back the jobs of these workers. `living`: pids of the supervisor's
+        children."""
         left = self._sweep(living, kill=bool(self._waiting) and now > self._waiting[0].since + _ORPHAN_LIMIT)
         while self._waiting and (not left or now > self._waiting[0].since + _GIVE_UP):
             dead = self._waiting[0]
@@ -59,9 +61,9 @@ class DeadWorkers:
             self._waiting.pop(0)
 
     def _sweep(self, living: Set[int], *, kill: bool) -> list[int]:
-        """The orphans that still run."""
+        """Return the orphans that still run."""
         clean = 0
-        while clean < 2:  # whoever is gone has left us what was below it, and reading the list is not atomic: look again
+        while clean < 2:  # an ended process leaves its children to us, and reading the list is not atomic: check again
             orphans = [pid for pid in self._children.pids() if pid not in living and pid not in self._others]
             clean = 0 if orphans else clean + 1
             if left := [pid for pid in orphans if not self._end(pid, kill=kill)]:
@@ -69,7 +71,7 @@ class DeadWorkers:
         return []
 
     def _end(self, pid: int, *, kill: bool) -> bool:
-        """Reap an orphan that has ended; True if it is no more."""
+        """Reap an orphan that has ended. True if it is gone."""
         try:
             if kill:
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`worker --reload`: a worker that is started afresh when its code changes. For development: what dies is not replaced until somebody edits."""
+"""`worker --reload`: restarts a worker when its code changes. For development: a worker that dies is replaced only after the next edit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fusion.supervisor.sources import Snapshot, Sources
 
 log = logging.getLogger("fusion.reload")
 
-#: Seconds between two looks at the files, and for which they must rest before a change counts: a checkout writes many.
+#: Seconds between two checks of the files; and seconds without another change before one counts, as a checkout writes many files.
 _LOOK, _SETTLE = 0.3, 0.1
 #: Seconds from QUIT to KILL.
 _QUIT_LIMIT = 10.0
 
 
 class Reloader:
-    """Runs `command`, a worker, until it is told to stop or the worker has done its work.
+    """Runs `command`, a worker, until a signal stops it or the worker has done its work.
 
     - a file changes: the worker takes no more jobs, finishes those that run, and another takes its place;
     - the worker fails: the next change starts another;
@@ -37,7 +37,7 @@ class Reloader:
         self._code: int | None = None
 
     def run(self) -> int:
-        """Work; the worker's exit code."""
+        """Run until the end; return the worker's exit code."""
         self._signals.install()
         self._loop.watch(self._signals.fileno(), self._signals.drain)
         before = signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
@@ -52,7 +52,7 @@ class Reloader:
         return self._code
 
     def _start(self) -> None:
-        # What changes from here on may not be in what the worker imports.
+        # The worker may miss changes from here on.
         self._seen = self._sources.look()
         self._child = child = Child("worker", self._command, self._patience, own_group=True)
         self._loop.watch(child.fileno(), lambda: self._hear(child))
@@ -78,10 +78,10 @@ class Reloader:
             if self._child is None:
                 self._start()
             else:
-                self._child.release(float("inf"))  # a job is never cut off for an edit
+                self._child.release(float("inf"))  # a job is never killed for an edit
 
     def _changed(self) -> str:
-        """The name of a file that is not as it was when the worker started; empty if all are."""
+        """Return the name of a file that changed since the worker started; empty if none did."""
         found = self._sources.look()
         if not (names := self._sources.differences(self._seen, found)):
             return ""

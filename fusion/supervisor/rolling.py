@@ -1,4 +1,4 @@
-"""A rolling restart gives every post a new process, one post after the other, and gives none up before its successor is ready."""
+"""A rolling restart: each post gets a new process, one after the other. An old process ends only once its successor is ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fusion.supervisor.post import Post
 
-#: Seconds a successor has to become ready before the restart is called off.
+#: Seconds in which a successor must become ready, or the restart is called off.
 _READY_LIMIT = 120.0
 #: Seconds between QUIT and KILL for a successor that is called off.
 _QUIT_LIMIT = 10.0
 
 
 class Rolling:
-    """At most one restart at a time; one that is asked for meanwhile comes after it, for what it already replaced may be old by then."""
+    """Runs one restart at a time. A restart requested meanwhile follows it, as the processes it replaced first may be outdated by then."""
 
     def __init__(self, start_child: Callable[[Post], None], shutdown_timeout: float, log: logging.Logger) -> None:
         self._start_child, self._shutdown_timeout, self._log = start_child, shutdown_timeout, log
@@ -28,11 +28,11 @@ class Rolling:
 
     @property
     def under_way(self) -> bool:
-        """Some posts still wait for their new process."""
+        """True while posts wait for their new process."""
         return bool(self._left)
 
     def start(self, posts: Sequence[Post], now: float) -> None:
-        """Begin to replace what runs at these posts."""
+        """Begin to replace the processes of these posts."""
         if self._left:
             self._again = True
             return
@@ -41,7 +41,7 @@ class Rolling:
         self.tick(now)
 
     def tick(self, now: float) -> None:
-        """Take the next step if it is time."""
+        """Do the next step if it is due."""
         if not self._left:
             return
         post = self._left[0]

@@ -1,4 +1,4 @@
-"""The files whose change starts a worker afresh: those of the packages that tasks are in, and of the module with the settings."""
+"""The files whose change restarts a worker: those of the tasks' packages, and of the settings module."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from importlib.util import find_spec
 #: Path -> when it was changed last, in nanoseconds, and its size.
 Snapshot = dict[str, tuple[int, int]]
 
-#: Files that are looked at: a `*` in a home directory must not walk all of it.
+#: Most files that are checked: `*` in a home directory must not read all of it.
 _MOST = 10_000
 _PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env"))
 
 
 class Sources:
-    """`modules`: names or patterns of task modules, `*` for all that is below `folders`; `files`: more files."""
+    """The files to watch. `modules`: names or patterns of task modules, `*` for all below `folders`. `files`: more files."""
 
     def __init__(self, modules: Iterable[str], folders: Iterable[str] = (), files: Iterable[str] = ()) -> None:
         roots: list[str] = [*files]
         for module in modules:
-            # The whole package: what tasks share lies beside them. Only the topmost can be found without importing anything.
+            # Watch the whole package, as tasks import their neighbours. Only the top package can be found without an import.
             roots += folders if module == "*" else _places(module.partition(".")[0])
         self.roots = sorted({os.path.abspath(root) for root in roots})
 
     def look(self) -> Snapshot:
-        """All files as they are."""
+        """Return the present state of all files."""
         found: Snapshot = {}
         for path in self._paths():
             try:
@@ -49,12 +49,12 @@ class Sources:
 
     @staticmethod
     def differences(before: Snapshot, after: Snapshot) -> list[str]:
-        """Names of the files that differ, came or went, as seen from here."""
+        """Return the files that changed, came or went, relative to the working directory."""
         return [os.path.relpath(path) for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
 
 
 def _places(module: str) -> list[str]:
-    """The folders or the file of a top-level module; none if there is no such yet."""
+    """Return the folders or the file of a top-level module; empty if there is none yet."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):

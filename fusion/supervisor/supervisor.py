@@ -23,23 +23,23 @@ from fusion.supervisor.rolling import Rolling
 
 log = logging.getLogger("fusion.supervisor")
 
-#: Seconds between two rounds while something is under way, and at rest: what children say, and their deaths, wake it at once.
+#: Seconds between two rounds while work is under way, and at rest. Reports and deaths of children wake it at once.
 _TICK, _REST = 0.25, 1.0
-#: A child that was ready for this long is healthy: what ends it then is no crash loop.
+#: Seconds after which a ready child counts as healthy: if it dies later, that is no crash loop.
 _HEALTHY = 10.0
-#: Seconds between QUIT and KILL, and for telling Redis of the last dead ones.
+#: Seconds between QUIT and KILL; and seconds at the end to report the last dead workers to Redis.
 _QUIT_LIMIT, _FAREWELL = 10.0, 5.0
 
 
 class Supervisor:
     """Keeps the processes of `kinds` running. `program`: what starts the command line, e.g. `python run_worker.py`.
 
-    - one that dies is replaced: at once after a life, with growing pauses in a crash loop; what a dead worker held goes back at once;
+    - one that dies is replaced: at once if it was healthy, with growing pauses in a crash loop. A dead worker's jobs go back at once;
     - one that is silent for `hang_timeout` seconds is killed and replaced;
     - TERM or INT: all get `shutdown_timeout` seconds for a warm end, then QUIT, then KILL; twice, or QUIT: QUIT at once;
     - TSTP: no child takes another job, CONT: all do again;
     - HUP: one after the other is replaced, each only once its successor is ready;
-    - if the supervisor itself dies, its children notice and end warm.
+    - if the supervisor itself dies, its children notice it and end warm.
     """
 
     def __init__(
@@ -64,11 +64,13 @@ class Supervisor:
         self._empty_since: float | None = None
 
     def run(self) -> int:
-        """Work until told to stop, or until all have done their work. 0 if every child ended warm; 1 if one had to be cut off, or crashed
-        then."""
+        """Run until stopped, or until all children have done their work.
+
+        Return 0 if every child ended warm; 1 if one was killed, or crashed during the stop.
+        """
         if self._settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
-        become_subreaper()  # a dead worker's fork server comes to us: only when it is gone are the worker's jobs given back
+        become_subreaper()  # this process adopts a dead worker's fork server: the worker's jobs go back only once it has ended
         self._dead_workers = DeadWorkers(self._broker, self._settings.lease, log)
         self._signals.install()
         self._loop.watch(self._signals.fileno(), self._signals.drain)
@@ -106,7 +108,7 @@ class Supervisor:
         return not self._is_done(now)
 
     def _forgive(self, now: float) -> None:
-        """Count no child's silence while this process stood still: what stopped it (a frozen container, a debugger) kept it from hearing."""
+        """Ignore the children's silence while this process was stopped itself (a frozen container, a debugger)."""
         stood = now - self._last_step - self._pause
         self._last_step = now
         if stood > 1.0:
@@ -134,7 +136,7 @@ class Supervisor:
                 child.signal(signal.SIGKILL, now + _QUIT_LIMIT)
 
     def _fill(self, now: float) -> None:
-        """One start a round: while many are to be replaced, the dead's jobs must not wait for it."""
+        """Start at most one process each round, so that many starts don't delay giving back the jobs of dead workers."""
         empty = [post for post in self._posts if post.child is None and not post.done and now >= post.start_at]
         if empty:
             self._start(empty[0])
@@ -171,7 +173,7 @@ class Supervisor:
         self._hear(child)  # its last words
         self._loop.unwatch(child.fileno())
         child.close()
-        # A clean end of one that could work is no crash: a limit was reached, or somebody sent it a TERM.
+        # A clean end of a ready child is no crash: it reached a limit, or somebody sent it TERM.
         clean = code == 0 and (child.ready or child.done or bool(child.told))
         again = ""
         if child is not post.child:
@@ -182,7 +184,7 @@ class Supervisor:
         if clean:
             log.info("%s ended%s", child, again)
             return
-        self._unclean = self._unclean or (self._stopping and child.ready)  # one that starts has nothing to lose
+        self._unclean = self._unclean or (self._stopping and child.ready)  # a child that is still starting has no jobs to lose
         cause = cause_of(child, code)
         say = log.warning if child.told and not child.hung else log.error
         say("%s%s", named(cause), again)
@@ -231,7 +233,7 @@ class Supervisor:
         log.warning("%s has not ended in time: %s", child, number.name)
         child.signal(number, now + _QUIT_LIMIT)
 
-    # -- what it says of itself
+    # -- status
 
     def _report_live(self) -> HealthReport:
         return HealthReport([], {"pid": os.getpid()})
