@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fusion.kernel import defaults
 
 #: Deliveries that wait here for a busy host, so that it always has the next one; only for hosts that need less than `_FAST` seconds for
-#: one. More
-#: deliveries wait in Redis.
+#: one. More deliveries wait in Redis.
 LINE, _FAST = 2, 1.0
 #: Seconds until those in Redis are tried again, at least and at most.
 _SOONEST, _LATEST = 0.05, 300.0

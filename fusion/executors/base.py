@@ -1,7 +1,7 @@
 """The port between a worker and whatever runs its jobs.
 
-An executor has room for jobs, not processes: one job may have a process to itself, share one with others, or be a thread of one. The worker
-starts runs and kills them; the executor reports to its listener what becomes of each.
+An executor has room for a number of jobs, not of processes: a job may have its own process, share one, or be a thread of one. The worker
+starts and kills runs; the executor reports the end of each run to its listener.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fusion.store.layout.records import Claimed
 
 
 class KillCause(Enum):
-    """Reasons for which the worker or its executor ends a run. The value is the word that people read.
+    """Reasons for which the worker or its executor ends a run. The value is the word shown to users.
 
-    - TIMEOUT: its time was up; MEMORY: it held more than `--max-job-memory`; COMMAND: an operator said so;
-    - LOST: its lease went to another worker; COLD: its worker ends at once. Neither has an outcome;
+    - TIMEOUT: its time was up; MEMORY: it held more than `--max-job-memory`; COMMAND: an operator asked for it;
+    - LOST: its lease went to another worker; COLD: its worker ends at once. Neither gives an outcome;
     - STOPPED: it was to stop, and had not begun;
-    - NO_PROCESS: it never ran, as no process could be made for it;
+    - NO_PROCESS: it never ran, as no process could be forked for it;
     - DISPLACED: its process was killed for another run in it;
-    - STOLEN: its process read it and then answered for another job; BROKEN: its process sent bytes that are no frames.
+    - STOLEN: its process read it, but then answered for another job; BROKEN: its process sent bytes that are no frames.
     """
 
     TIMEOUT = "timeout"
@@ -44,12 +44,12 @@ class Run:
     """One execution of a job in an executor. Two runs are never equal.
 
     - `limit`: seconds from `began`, a monotonic time, until the executor kills the run; inf for never;
-    - `stopping`: its task was asked to stop: it ends stopped, unless it finishes or fails all the same;
-    - `killed`: why it was ended from outside, None if it was not; `detail`: words for its failure that go with it;
-    - `told`: Redis knows that it began, where a claim alone does not say so;
-    - `said`, `unsaid`: its log lines that wait to be written, and those that were dropped and not yet counted to anybody;
-    - `reported_at`, `progress_told_at`: monotonic times at which its word was written down, and its progress told as an event;
-    - `stands`: its outcome, once the task is over and its hooks or its callback run; `last`: the name of what ran last of those.
+    - `stopping`: its task was asked to stop: it ends stopped, unless it finishes or fails nevertheless;
+    - `killed`: why it was ended from outside, None if it was not; `detail`: more words for its failure;
+    - `told`: True once Redis knows that it began, where a claim alone does not mean that;
+    - `said`, `unsaid`: numbers of its log lines that wait to be written, and that were dropped and not reported yet;
+    - `reported_at`, `progress_told_at`: monotonic times at which its report was written, and its progress was sent as an event;
+    - `stands`: its outcome, once the task is over and its hooks or its callback run; `last`: which of these ran last.
     """
 
     claimed: Claimed
@@ -76,9 +76,10 @@ class Run:
 class Death:
     """The end of a run's process before the run had an outcome.
 
-    `status`: the raw wait status, None if nobody saw it: the executor itself died. `maxrss`: KiB. `killed`: the executor sent the signal;
-    `timed_out`: it did so, or would have by now, as the run's time was up, or that which it had to stop. `suspect`: others ran in it, and
-    which of them is to blame nobody knows; `crowd`: how many did, itself included.
+    `status`: the raw wait status; None if it is unknown, as the executor itself died. `maxrss`: KiB. `killed`: the executor sent the
+    signal.
+    `timed_out`: the run's time was up, or the time in which it had to stop. `suspect`: others ran in the process, so it is unknown which is
+    to blame. `crowd`: the number of runs in it, including this one.
     """
 
     status: int | None = None
@@ -90,26 +91,26 @@ class Death:
 
 
 class ExecutorListener(Protocol):
-    """Hears from an executor. Each started run ends with exactly one of: an outcome `frame`, `ended`, `returned`."""
+    """Receives an executor's events. Each started run ends with exactly one of: an outcome `frame`, `ended`, `returned`."""
 
     def frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        """The run's process sent a log line, its meta, a report, or its outcome, with which the run is over."""
+        """Handle a log line, meta, a report or the outcome from the run's process. With the outcome the run is over."""
 
     def ended(self, run: Run, death: Death) -> None:
-        """The run is over without an outcome; `run.killed` says why if it was killed."""
+        """Handle the end of a run without an outcome. `run.killed`: why it was killed, if it was."""
 
     def returned(self, run: Run, why: str) -> None:
-        """The run has not begun and will not: the executor no longer has the job."""
+        """Handle a run that has not begun and will not: the executor no longer has the job."""
 
     def begun(self, run: Run) -> None:
-        """A prefetched job has run for longer than a moment."""
+        """Handle a prefetched job that has run for longer than a moment."""
 
     def capacity_changed(self) -> None:
-        """There is room for a job where there was none."""
+        """Handle new room for a job, where there was none."""
 
 
 class Executor(Protocol):
-    """Runs claimed jobs for one worker. Nothing here waits, but for `close`."""
+    """Runs claimed jobs for one worker. No method waits, except `close`."""
 
     @property
     def capacity(self) -> int:
@@ -117,19 +118,19 @@ class Executor(Protocol):
 
     @property
     def running(self) -> Collection[Run]:
-        """The runs that have begun, or are first in line of a process and begin at once."""
+        """The runs that have begun, or are first in a process and begin at once."""
 
     @property
     def taken(self) -> int:
-        """Slots that runs have: not those that run in a process of their own beside processes for many, or in one that is about to be killed."""
+        """Slots in use. Isolated runs beside processes for many don't count, nor do runs in a process that is about to be killed."""
 
     @property
     def only_high(self) -> bool:
-        """True while lower jobs must not come: too many of them wait for a process of their own."""
+        """True while no jobs below HIGH may come: too many of them wait for a process of their own."""
 
     @property
     def queued(self) -> Collection[Run]:
-        """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
+        """Runs that have not begun: prefetched ones, and those that wait for a process of their own."""
 
     @property
     def busy(self) -> bool:
@@ -137,15 +138,15 @@ class Executor(Protocol):
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next `tick` that has something to do; inf for never. What runs and what is heard may change it."""
+        """Monotonic time of the next `tick` with work; inf for never. Runs and received frames may change it."""
 
     @property
     def server_pid(self) -> int | None:
-        """The process that has loaded the task modules and takes jobs; None while there is none, or it still loads."""
+        """Pid of the process that has loaded the task modules and takes jobs; None while there is none, or it still loads."""
 
     @property
     def generation(self) -> int:
-        """A number that grows when the task modules are loaded anew."""
+        """A number that grows each time the task modules are loaded again."""
 
     @property
     def draining(self) -> bool:
@@ -157,54 +158,58 @@ class Executor(Protocol):
 
     @property
     def unloaded(self) -> str:
-        """Why the task modules can't be loaded, since the last try; empty if they are, or are being loaded for the first time."""
+        """Why the last try to load the task modules failed; empty if they are loaded, or are being loaded for the first time."""
 
     def listen(self, listener: ExecutorListener) -> None:
-        """Report to this listener from now on. Comes once, before anything is started."""
+        """Report to this listener from now on. Call it once, before any run is started."""
 
     def expect(self) -> None:
-        """Prepare for a job that may come in a moment: whatever would run it need not be woken then."""
+        """Wake the process for a job that may come in a moment, so that the job need not wait for that."""
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job for `limit` seconds at most; only while there is `capacity`. None if there is no room for it after all."""
+        """Run a job for at most `limit` seconds. Call it only while there is `capacity`. None if there is no room nevertheless."""
 
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """Jobs that may be claimed to wait behind others: in so many lanes (processes that may queue jobs), `free` of which are idle and
-        get a first job anyway."""
+        """Return how many jobs may be claimed to wait behind others. `lanes`: processes that may queue jobs. `free`: idle ones among them,
+        which get
+        a first job anyway."""
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Queue a job behind a running one, in one of so many lanes; it goes there by the next `flush`. None if that can't be."""
+        """Queue a job behind a running one, in one of at most `lanes` processes; the next `flush` sends it. None if there is no room."""
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis: how long it took, delivery to processes included, and how many jobs it committed or claimed."""
 
     def recall(self, why: str) -> None:
-        """Return what is queued and has not begun."""
+        """Return the queued runs that have not begun."""
 
     def kill(self, run: Run, cause: KillCause) -> None:
-        """End a run, if it is not over: what it was doing ends with it."""
+        """Kill a run that is not over, whatever it does."""
 
     def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
         """Send a frame to the process of a run that waits for it."""
 
     def stop(self, run: Run) -> None:
-        """Ask the task of a run to stop, and kill what still runs after a grace. A run that has not begun ends, STOPPED; one whose task has ended
-        goes on to its outcome."""
+        """Ask the task of a run to stop, and kill it if it still runs after a grace.
+
+        A run that has not begun ends as STOPPED; a run whose task has ended continues to its outcome.
+        """
 
     def pid(self, run: Run) -> int | None:
-        """The process that runs this and nothing else now; None if there is none such, or it is not known yet. For measuring only."""
+        """Return the pid of the process that runs only this now; None if there is none, or it is not known yet. For measuring only."""
 
     def tick(self, now: float) -> None:
-        """Do what is due: insist on overdue ends, replace what died, make room. Comes whenever `next_at` has come; oftener does no harm."""
+        """Do the due work: kill overdue runs, replace dead processes, make room. Call it when `next_at` has come; more often does no
+        harm."""
 
     def flush(self) -> None:
-        """Send on what was prefetched, and what could not be sent at once. Comes before anything else is asked or heard."""
+        """Send prefetched jobs, and data that could not be sent at once. Call it before any other exchange with Redis or processes."""
 
     def reload(self) -> None:
-        """Have new code run the next jobs; those under way finish in the old."""
+        """Load new code for the next jobs; running jobs finish in the old code."""
 
     def drain(self) -> None:
-        """Take no more jobs; return what is queued and finish what runs, of which some give way when they hear of it."""
+        """Take no more jobs: return queued runs, and let running ones finish. Some of these give way when they notice."""
 
     def close(self) -> None:
-        """End everything now. Each run without an outcome ends, by `ended` or `returned`; waits until none can be running."""
+        """End everything now. Each run without an outcome gets `ended` or `returned`. Wait until none can still run."""

@@ -20,22 +20,23 @@ from fusion.kernel.failpoints import failpoint
 from fusion.runtime.free_slots import HIGH
 from fusion.store.layout.records import Claimed
 
-#: Seconds by which the fork server's deadline is too late, so that each job need not tell it anew.
+#: Seconds by which the fork server's deadline may be late, so that not every job must send a new one.
 _SLACK = 5.0
-#: An idle horse's deadline is taken from it so many seconds before it strikes.
+#: Seconds before an idle horse's deadline at which the deadline is removed.
 _NEAR = 2.0
-#: Jobs that fail in Fusion's own code, one after another, after which their process is replaced: a task has broken something in it.
+#: Jobs in a row that fail in Fusion's own code until their process is replaced: a task must have broken it.
 OWN_FAULTS = 3
 _LINES = (b"log", b"report", b"member", b"stands")
 _OF_A_RUN = (*_LINES, b"meta", b"callback", b"unbegun")
 
 
 class ConcurrentExecutor(Queueing[str, CrowdRun]):
-    """Gives each job to the horse that runs fewest; one with `isolate` gets a process of its own.
+    """Gives each job to the horse with the fewest jobs; a job with `isolate` gets its own process.
 
-    - soft timeouts and stops are asked inside the horse; the hard ones are kept here, each from the run's own begin (see `Condemned`), and
-      later by the fork server, for a worker that is stuck;
-    - jobs that are to run alone do so in as many processes as there are others; more of them wait here, and take nobody's place.
+    - the horse itself enforces soft timeouts and stops. Hard deadlines count from the run's begin and are enforced here (see `Condemned`),
+      and
+      later by the fork server, in case the worker is stuck;
+    - jobs that must run alone have as many processes as there are shared ones; more of them wait here, without a slot.
     """
 
     def __init__(self, server: ConcurrentForkServerClient, context: ExecutorContext) -> None:
@@ -45,9 +46,9 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._places, self._wanted = settings.places, settings.horses or 1
         self._most_jobs = settings.max_jobs_per_horse * settings.places
         self._turn_size = TurnSize(self._wanted, threads=settings.executor == "thread")
-        #: What has begun, by execution.
+        #: The runs that have begun, by execution.
         self.runs: dict[str, CrowdRun] = {}
-        #: What is to run alone, the best first.
+        #: Runs that must run alone, the highest class first.
         self._waiting: list[CrowdRun] = []
         self._server = server
         self._condemned = Condemned(server, settings, context.log)
@@ -70,7 +71,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def taken(self) -> int:
-        """Slots that runs have: those that run alone, or are about to be killed with their process, have none. Asked for at every job."""
+        """Slots in use. Runs that are alone in a process, or are about to be killed with it, don't count. Called for each job."""
         taken = 0
         for horse in self.horses.values():
             if not (horse.company or horse.condemned):
@@ -79,17 +80,17 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def only_high(self) -> bool:
-        """True while lower jobs must not come: more jobs than there are slots wait to run alone."""
+        """True while no jobs below HIGH may come: more jobs than there are slots wait to run alone."""
         return len(self._waiting) > self._settings.slots
 
     @property
     def queued(self) -> list[CrowdRun]:
-        """Runs that are to be alone in their process and have not begun."""
+        """Runs that must be alone in their process and have not begun."""
         return self._waiting
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next check, or look at a run; inf at rest."""
+        """Monotonic time of the next check; inf at rest."""
         soonest = self.session.next_at(at_rest=not self.runs, short=self._short)
         if self.runs:
             return min(soonest, self._due_at)
@@ -105,14 +106,15 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def _may_begin_alone(self) -> bool:
-        """As many at once as there are other processes; what slots are reserved for has as many of its own, at most."""
+        """Return True if one more run may be alone: as many as there are other processes. HIGH jobs may have as many again as slots are
+        reserved."""
         if not self._waiting:
             return False
         reserved = min(self._settings.reserve_high, self._wanted) if self._waiting[0].priority >= HIGH else 0
         return sum(horse.company > 0 for horse in self.horses.values()) < self._wanted + reserved
 
     def fill(self, now: float) -> None:
-        """Fork what is missing, and begin what waits to run alone, or with other suspects."""
+        """Fork missing horses, and start the runs that wait to be alone or with other suspects."""
         while self.session.may_fork(now) and self._sharing < self._wanted and self.horses.fork():
             pass
         while self.session.may_fork(now) and self._may_begin_alone and (horse := self.horses.fork()):
@@ -122,7 +124,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._gather_suspects(horse)
 
     def _gather_suspects(self, horse: ConcurrentHorse) -> None:
-        """Give a horse the suspects that may share it: as many as the one that may have the fewest beside it allows."""
+        """Give a horse the suspects that may share it, as many as the strictest of them allows."""
         for run in list(self._waiting) if horse.company > 1 else ():
             if horse.takes_in(run):
                 self._waiting.remove(run)
@@ -151,7 +153,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         return freest
 
     def start(self, claimed: Claimed, limit: float) -> CrowdRun | None:
-        """Give a job to a horse, or have it wait to run alone. None if no horse has room."""
+        """Give a job to a horse, or keep it until it can run alone. None if no horse has room."""
         run = CrowdRun(claimed, limit, time.monotonic())
         run.company = 1 if claimed.fields.get(b"isolate") else min(readings.suspects(claimed.fields), self._places)
         if (among := next((horse for horse in self.horses.values() if horse.takes_in(run)), None)) is not None:
@@ -173,31 +175,34 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         run.late_from = run.due - self._settings.timeout_grace
         self._due_at = min(self._due_at, run.due)
         self.runs[run.claimed.execution_id] = run
-        if horse.told == inf or horse.told < run.due:  # the fork server hears of it before the job comes
+        if horse.told == inf or horse.told < run.due:  # the fork server gets the deadline before the job comes
             self._server.tell_deadline(horse, run.due + _SLACK)
         horse.give(run)
         if horse.given == self._most_jobs:
             self._retire(horse, "jobs")
 
     def _retire(self, horse: ConcurrentHorse, why: str) -> None:
-        """Give a horse no more jobs; another takes its place at once: some may have been claimed for it."""
+        """Give a horse no more jobs, and replace it at once, as jobs may have been claimed for it."""
         if not horse.leaving:
             horse.leaving = why
             self.fill(time.monotonic())
 
     def send_queued(self) -> None:
-        """Send the jobs that were given since, each horse's together."""
+        """Send the jobs that were given since the last call, those of a horse together."""
         for horse in self.horses.values():
             if horse.send_jobs():
                 failpoint("handout.frame")
                 self.session.finish_sending(horse)
 
     def kill(self, run: Run, cause: KillCause) -> None:
-        """End a run, if it is one of these and has not ended by now. The process goes with it if it runs nothing else, or all of it is to
-        end; else the task is asked to stop, and the process is condemned if it does not."""
+        """End a run of this executor that is not over.
+
+        If its process runs nothing else, or everything in it is to end, the process is killed. Otherwise the task is asked to stop; if it
+        does not, the process is condemned.
+        """
         if (own := self._own(run)) is None or self._dequeue(own, cause) or (horse := own.horse) is None:
             return
-        self._listen_to(horse)  # it may be over; what is told of it now counts
+        self._listen_to(horse)  # it may be over: an outcome that it has sent counts
         if own.claimed.execution_id not in self.runs:
             return
         own.killed = cause
@@ -208,7 +213,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._condemned.strike(horse)
 
     def stop(self, run: Run) -> None:
-        """Ask the task of a run to stop; its horse is condemned if it still runs when the grace is over."""
+        """Ask the task of a run to stop. If it still runs after the grace, its horse is condemned."""
         if (own := self._own(run)) is None or self._dequeue(own, KillCause.STOPPED) or (horse := own.horse) is None:
             return
         self._listen_to(horse)
@@ -222,7 +227,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._say(horse, {b"kind": b"stop", b"execution_id": run.claimed.execution_id.encode()})
 
     def _dequeue(self, run: CrowdRun, cause: KillCause) -> bool:
-        """End a run that waits here; False if it does not."""
+        """End a run that waits here. False if it does not wait here."""
         if run not in self._waiting:
             return False
         self._waiting.remove(run)
@@ -240,7 +245,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self.session.finish_sending(horse)
 
     def pid(self, run: Run) -> int | None:
-        """The process of a run that is alone in it; asked for by the first call, known some time later."""
+        """Return the pid of a run that is alone in its process. The first call only requests it; a later one returns it."""
         own = self._own(run)
         return own.horse.known_pid() if own and own.horse and own.horse.alone else None
 
@@ -249,12 +254,12 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         return own if own is run else next((other for other in self._waiting if other is run), None)
 
     def return_queued(self, why: str) -> None:
-        """Return what waits to run alone."""
+        """Give back the runs that wait to run alone."""
         waiting, self._waiting = self._waiting, []
         for run in waiting:
             self._listener.returned(run, why)
 
-    # -- what horses say
+    # -- frames of horses
 
     def _listen_to(self, horse: ConcurrentHorse) -> None:
         self._take_in(horse, horse.receive())
@@ -297,12 +302,14 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
                 self._listener.frame(run, frame)
             elif kind != b"meta":
                 self._finish(horse, run, frame)
-            elif at == newest.get(frame.get(b"execution_id")):  # else a later one has it too
+            elif at == newest.get(frame.get(b"execution_id")):  # else a later frame contains it too
                 self._listener.frame(run, frame)
 
     def _hold_up(self, horse: ConcurrentHorse, blocker: CrowdRun | None, frame: Mapping[bytes, bytes]) -> None:
-        """Give a horse whose event loop stands still no more jobs. Those that have not begun go elsewhere, and of the others only the one that
-        blocks the loop uses up its time."""
+        """Give a horse whose event loop is blocked no more jobs.
+
+        Runs that have not begun go to other horses. The time limits of the others pause, except that of the run that blocks the loop.
+        """
         begun = set(frame.get(b"begun", b"").split(b"\n"))
         self._retire(horse, "blocked")
         for run in horse.runs.values():
@@ -312,7 +319,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._give_back(horse, unbegun, "it had not begun when the event loop of its process stood still")
 
     def _give_back(self, horse: ConcurrentHorse, runs: list[CrowdRun], why: str) -> None:
-        """Return runs that a horse has and will not begin."""
+        """Give back runs that a horse has and will not begin."""
         for run in runs:
             self._drop(horse, run)
         for run in runs:
@@ -334,7 +341,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         del self.runs[execution], horse.runs[execution.encode()]
 
     def _rest(self, horse: ConcurrentHorse) -> None:
-        """See to a horse in which a run has ended."""
+        """Decide what happens to a horse in which a run has ended."""
         if horse.serial not in self.horses or horse.struck:
             return
         if horse.condemned:
@@ -347,7 +354,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     # -- deaths
 
     def exited(self, exited: HorseExited) -> None:
-        """A horse is dead that was not dismissed."""
+        """Handle the death of a horse that was not dismissed."""
         if (horse := self.horses.get(exited.serial)) is None:
             return
         if not self._die(horse, exited) and exited.why == "-" and not horse.leaving:
@@ -356,12 +363,12 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self.session.backoff.reset()
 
     def fork_failed(self, failed: ForkFailed) -> None:
-        """A horse has no process; the jobs that it may have been given are returned."""
+        """Handle a failed fork: give back the jobs of the horse."""
         if horse := self.horses.get(failed.serial):
             self._return_all(horse, "no process could be forked")
 
     def _refuse(self, horse: ConcurrentHorse, frame: Mapping[bytes, bytes]) -> None:
-        """End the fork server: a module that each process imports by itself lets no jobs run beside each other. It has read none."""
+        """End the fork server: a module that each process imports makes it unfit to run jobs side by side. The horse has read no job."""
         module, why = (frame.get(key, b"").decode("utf-8", "replace") for key in (b"module", b"why"))
         self.session.import_failed = ImportFailed(module, why, "")
         self._return_all(horse, why)
@@ -377,8 +384,8 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._listener.returned(run, why)
 
     def _die(self, horse: ConcurrentHorse, exited: HorseExited | None) -> bool:
-        """See to the runs of a horse that is no more. True if there were some."""
-        self._take_in(horse, horse.drain())  # its last words
+        """End the runs of a dead horse. True if it had any."""
+        self._take_in(horse, horse.drain())  # its last frames
         self.session.leaving.pop(horse.serial, None)
         self.horses.forget(horse)
         runs = list(horse.runs.values())
@@ -391,7 +398,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     # -- time and the end
 
     def tick(self, now: float) -> None:
-        """Insist on what is overdue."""
+        """Kill or condemn what is overdue."""
         if now >= self.session.check_at:
             self.session.check(now, self.runs.values())
             for horse in self.horses.values():
@@ -411,7 +418,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._rest(horse)
 
     def _mind_net(self, horse: ConcurrentHorse, now: float) -> None:
-        """Tell the fork server of another deadline if the one that it knows would strike too soon, or much too late."""
+        """Send the fork server a new deadline if the one it has is too early, or much too late."""
         latest = max((run.due for run in horse.runs.values()), default=inf)
         if horse.runs and not latest <= horse.told <= latest + 2 * _SLACK:
             self._server.tell_deadline(horse, latest + _SLACK)
@@ -419,7 +426,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._server.tell_deadline(horse, inf)
 
     def drain(self) -> None:
-        """Take no more jobs: what waits is returned, what runs goes on and hears of it, idle horses end."""
+        """Take no more jobs: give back waiting runs, notify running ones, and end idle horses."""
         self.session.draining = True
         self.return_queued("its worker takes no more jobs")
         for horse in list(self.horses.values()):
@@ -428,7 +435,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._rest(horse)
 
     def close(self) -> None:
-        """End the fork server and with it every horse. Each run without an outcome ends, or is returned."""
+        """End the fork server and all its horses. Each run without an outcome ends or is given back."""
         if self.session.closed:
             return
         horses: Iterable[ConcurrentHorse] = list(self.horses.values())

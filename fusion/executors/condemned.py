@@ -1,4 +1,4 @@
-"""Horses in which a run does not end, though it must: how long the runs beside it may go on."""
+"""Horses with a run that must end and does not: how long the other runs in it may continue."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from signal import SIGKILL
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
 from fusion.settings import Settings
 
-#: Seconds within which a condemned horse must answer: one that does not is stuck, and so is all that runs in it.
+#: Seconds in which a condemned horse must answer. If it does not, it is stuck, and so are all its runs.
 SIGN = 2.0
 
 
 class Condemned:
-    """Condemns horses, and kills those whose time is over.
+    """Condemns horses, and kills them once their time is over.
 
-    A condemned horse gets no more jobs. Its group is killed when nothing runs in it but what must end, when the `neighbour_grace` is over, or
-    when it does not answer within `SIGN`, whichever comes first; never if all that had to end has ended, unless it is tainted.
+    A condemned horse gets no more jobs. Its group is killed when only runs that must end are left, when the `neighbour_grace` is over, or
+    when it does not answer within `SIGN`, whichever comes first. It is not killed if all of these runs have ended, unless it is tainted.
     """
 
     def __init__(self, server: ConcurrentForkServerClient, settings: Settings, log: logging.Logger) -> None:
         self._server, self._grace, self._log = server, settings.neighbour_grace, log
 
     def condemn(self, horse: ConcurrentHorse, run: CrowdRun | None, why: str) -> None:
-        """Condemn a horse for what this run of it does, or has done."""
+        """Condemn a horse because of this run."""
         if horse.condemned or horse.struck:
             return
         now = time.monotonic()
@@ -39,7 +39,7 @@ class Condemned:
             self._log.warning(text, about, "".join(c if c.isprintable() else "?" for c in why[:200]), others, self._grace)
 
     def judge(self, horse: ConcurrentHorse, now: float) -> None:
-        """Kill a condemned horse if it is time, or let it go if there is no reason any more."""
+        """Kill a condemned horse if it is time, or spare it if the reason is gone."""
         must_end = [run for run in horse.runs.values() if run.overdue]
         if not (must_end or horse.tainted):
             horse.kill_by = horse.answer_by = inf
@@ -47,14 +47,14 @@ class Condemned:
             self.strike(horse)
 
     def strike(self, horse: ConcurrentHorse) -> None:
-        """SIGKILL the group of a horse: its death must be reported soon."""
+        """SIGKILL the group of a horse, and expect its death to be reported soon."""
         horse.leaving = horse.leaving or "killed"
         if not horse.struck:
             horse.struck, horse.deadline = True, time.monotonic()
             self._server.kill(horse, SIGKILL)
 
     def tick(self, horses: Iterable[ConcurrentHorse], now: float) -> float:
-        """Judge those that are condemned. Returns when the next look at any of these is due."""
+        """Judge the condemned horses. Return when the next check is due."""
         soonest = inf
         for horse in horses:
             if horse.condemned and not horse.struck:

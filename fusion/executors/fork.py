@@ -16,27 +16,27 @@ from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.store.layout.records import Claimed
 
-#: Frames of which each counts, and after which the run goes on.
+#: Frames after which the run goes on, and of which none may be skipped.
 _LINES = (b"log", b"report", b"member", b"stands")
 
 
 class ForkExecutor(Queueing[int, HorseRun]):
     """Gives each job to a spare horse.
 
-    - there is a spare more than there are slots, so that a job never waits for a fork;
-    - a process that imports by itself what can't be shared is a spare once it has: no job's time is for that, and none is lost with it;
-    - a run's death is reported once the horse's last words are read; it is learnt from the fork server, never from an end of file;
-    - the fork server keeps hard deadlines, by its own clock.
+    - there is one more spare than slots, so that a job never waits for a fork;
+    - a process that imports unshareable modules by itself becomes a spare afterwards, so the import takes no job's time and loses no job;
+    - a run's death is reported after the horse's last frames are read. The fork server reports it; an end of file does not count;
+    - the fork server enforces hard deadlines by its own clock.
     """
 
     def __init__(self, server: ForkServerClient, context: ExecutorContext) -> None:
         """Start the fork server; OSError if that fails."""
         self._loop, self._listener = context.loop, context.listener
         self._wanted = context.settings.slots + 1
-        #: What runs, by the horse's serial number.
+        #: The runs, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
         self._spares: deque[Horse] = deque()
-        #: No spares yet, by their serial numbers; those that are from the next `fill` on; True once there was one.
+        #: Horses that still import, by serial number; those that become spares with the next `fill`; True once there was one.
         self._importing: dict[int, Horse] = {}
         self._imported: list[Horse] = []
         self._can_import = False
@@ -64,10 +64,10 @@ class ForkExecutor(Queueing[int, HorseRun]):
             self._spares[0].wake()
 
     def start(self, claimed: Claimed, limit: float) -> HorseRun | None:
-        """Give a job to a spare; its process group is gone `limit` seconds from now."""
+        """Give a job to a spare. Its process group is killed `limit` seconds from now."""
         horse = self._spares.popleft()
         now = time.monotonic()
-        if self.session.leaving:  # a busy worker: one message of the job and its successor; else nothing comes before the job
+        if self.session.leaving:  # busy: request the next fork along with the job; else the job goes first
             self._fork(now, self._server.fork_with_next)
         run = HorseRun(claimed, limit, now, horse=horse)
         self.runs[horse.serial] = run
@@ -78,27 +78,27 @@ class ForkExecutor(Queueing[int, HorseRun]):
         return run
 
     def kill(self, run: Run, cause: KillCause) -> None:
-        """SIGKILL the process group of a run, if it is one of these."""
+        """SIGKILL the process group of a run of this executor."""
         if own := self._own(run):
             own.killed = cause
             own.gone_by = time.monotonic() + EXIT_LIMIT
             self._server.kill(own.horse, SIGKILL)
 
     def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
-        """Send a frame to a run's process, if it is one of these."""
+        """Send a frame to the process of a run of this executor."""
         if own := self._own(run):
             own.horse.send(frame)
             self.session.finish_sending(own.horse)
 
     def stop(self, run: Run) -> None:
-        """Ask the task of a run to stop, if it is one of these; its process group is gone when the grace is over."""
+        """Ask the task of a run of this executor to stop. Its process group is killed after the grace."""
         own = self._own(run)
         if own and not (own.stopping or own.killed or own.horse.task_over):
             own.stopping = True
             self._server.stop(own.horse, time.monotonic() + self._server.config.grace)
 
     def pid(self, run: Run) -> int | None:
-        """The run's process; asked for by the first call, known some time later."""
+        """Return the pid of the run's process. The first call only requests it; a later one returns it."""
         own = self._own(run)
         return own.horse.known_pid() if own else None
 
@@ -135,19 +135,19 @@ class ForkExecutor(Queueing[int, HorseRun]):
             self._imported.append(self._importing.pop(horse.serial))
 
     def tick(self, now: float) -> None:
-        """Insist on what is overdue."""
+        """Kill what is overdue."""
         if now >= self.session.check_at:
             self.session.check(now, self.runs.values())
 
     def drain(self) -> None:
-        """Take no more jobs; what runs goes on, and hears of it."""
+        """Take no more jobs; running jobs continue and are notified."""
         self.session.draining = True
         for run in self.runs.values():
             run.horse.finish()
         self._dismiss_spares()
 
     def close(self) -> None:
-        """End the fork server and with it every horse. Each run without an outcome ends."""
+        """End the fork server and all its horses. Each run without an outcome ends."""
         if self.session.closed:
             return
         self.session.end()
@@ -176,7 +176,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
             kind = frame.get(b"kind")
             if kind == b"meta":
                 if at < newest:
-                    continue  # the next one has it too: a task that saves in a loop must not hold up the worker
+                    continue  # a later frame contains it too: a task that saves in a loop must not delay the worker
             elif kind not in _LINES:
                 self._loop.unwatch(run.horse.fileno())
                 del self.runs[run.horse.serial]
@@ -184,7 +184,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
             self._listener.frame(run, frame)
 
     def exited(self, exited: HorseExited) -> None:
-        """A horse is dead that was not told to go."""
+        """Handle the death of a horse that was not asked to end."""
         if run := self.runs.get(exited.serial):
             self.session.backoff.reset()
             self._die(run, exited)
@@ -194,14 +194,14 @@ class ForkExecutor(Queueing[int, HorseRun]):
             self.session.back_off("a spare horse died before it had a job")
 
     def _give_up_imports(self, exited: HorseExited) -> None:
-        """End the fork server: not one of its processes could import what each imports by itself."""
+        """End the fork server: none of its processes could import the modules that each imports by itself."""
         how = f"does not end within {self._import_limit:g} s" if exited.why == "timeout" else "takes the process down"
         modules = ", ".join(self._server.config.by_horses)
         self.session.import_failed = ImportFailed(modules, f"each job's process imports it by itself, which {how}", "")
         self.close()
 
     def fork_failed(self, failed: ForkFailed) -> None:
-        """A horse has no process; the job it may have been given ends unharmed."""
+        """Handle a failed fork: the job of the horse ends uncharged."""
         if run := self.runs.get(failed.serial):
             run.killed = KillCause.NO_PROCESS
             self._die(run, None)
@@ -209,7 +209,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
             self._drop_spare(failed.serial)
 
     def _die(self, run: HorseRun, exited: HorseExited | None) -> None:
-        """Read a dead horse's last words; its run ends, if no outcome is among them."""
+        """Read a dead horse's last frames. If no outcome is among them, its run ends."""
         self._take_in(run, run.horse.drain())
         if self.runs.pop(run.horse.serial, None) is not None:
             self._loop.unwatch(run.horse.fileno())

@@ -1,4 +1,4 @@
-"""The worker's executor: the generation that takes jobs, those that drain after a reload, and the next one after a failure."""
+"""The worker's executor: the generation that takes jobs, older ones that drain after a reload, and a new one after a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fusion.settings import Settings, mask_url
 from fusion.store.layout.records import Claimed
 
 _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
-#: Fork servers in a row that died before they were ready, after which a worker that need not go on gives up.
+#: Fork servers in a row that die before they are ready, until a worker that need not go on gives up.
 _STILLBORN = 3
 
 
@@ -41,13 +41,14 @@ Generation = ForkExecutor | WarmExecutor | ConcurrentExecutor
 class ExecutorGenerations:
     """An `Executor` that keeps a fork server going.
 
-    - one that dies, hangs on an import or can't import a task module is replaced, with growing pauses; nothing is claimed meanwhile;
-    - one that finds a module that can't be forked is replaced at once, with that module left to the horses;
-    - on `reload` a new one takes the next jobs while the old one's finish.
+    - a fork server that dies, hangs in an import or can't import a task module is replaced, after growing pauses; no job is claimed
+      meanwhile;
+    - if it finds a module that can't be forked, it is replaced at once, and each horse imports that module itself;
+    - on `reload` a new one takes the next jobs, while those of the old one finish.
     """
 
     def __init__(self, settings: Settings, loop: Loop, log: logging.Logger) -> None:
-        """ConfigurationError if the task modules are named wrongly."""
+        """ConfigurationError if a name of a task module is invalid."""
         self._settings, self._loop, self._log = settings, loop, log
         self._modules = (*(settings.setup or ()), *task_modules(settings.tasks))
         self._listener: ExecutorListener | None = None
@@ -62,9 +63,9 @@ class ExecutorGenerations:
         self._drained = False
         #: Counts the fork servers.
         self.generation = 0
-        #: Why there may never be one: its imports failed, or it died before it was ready again and again.
+        #: Why no fork server may ever be ready: its imports failed, or it keeps dying before it is ready. Else empty.
         self.hopeless = ""
-        #: Why the task modules could not be loaded when that was last tried; empty once they are.
+        #: Why the last try to load the task modules failed; empty once they are loaded.
         self.unloaded = ""
         self._stillborn = 0
 
@@ -78,12 +79,12 @@ class ExecutorGenerations:
 
     @property
     def running(self) -> list[Run]:
-        """The runs that have begun, or are first in their process."""
+        """Return the runs that have begun, or are first in their process."""
         return [run for generation in self._all for run in generation.runs.values()]
 
     @property
     def taken(self) -> int:
-        """Slots that runs have: asked for at every job, and there may be hundreds."""
+        """Slots in use. Called for each job, and there may be hundreds of runs, so it must be fast."""
         taken = self._current.taken if self._current else 0
         for generation in self._draining:
             taken += generation.taken
@@ -91,12 +92,12 @@ class ExecutorGenerations:
 
     @property
     def only_high(self) -> bool:
-        """True while lower jobs must not come: too many of them wait for a process of their own."""
+        """True while no jobs below HIGH may come: too many of them wait for a process of their own."""
         return self._current is not None and self._current.only_high
 
     @property
     def queued(self) -> list[Run]:
-        """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
+        """Runs that have not begun: prefetched ones, and those that wait for a process of their own."""
         return [run for generation in self._all for run in generation.queued]
 
     @property
@@ -115,7 +116,7 @@ class ExecutorGenerations:
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next `tick` that has something to do though nothing happened."""
+        """Monotonic time of the next `tick` with work, if no event comes first."""
         current, draining = self._current, self._draining
         if (current and current.session.closed) or any(map(_is_over, draining)):
             return 0.0
@@ -132,7 +133,7 @@ class ExecutorGenerations:
 
     @property
     def draining(self) -> bool:
-        """True while an older fork server still has jobs under way."""
+        """True while an older fork server still runs jobs."""
         return bool(self._draining)
 
     def expect(self) -> None:
@@ -141,21 +142,21 @@ class ExecutorGenerations:
             self._current.expect()
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job; only while there is `capacity`. None if there is no process for it after all."""
+        """Run a job. Call it only while there is `capacity`. None if there is no process nevertheless."""
         assert self._current is not None
         return self._current.start(claimed, limit)
 
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """The number of jobs that may be prefetched, see `WarmExecutor.prefetch_room`; none while jobs of an older fork server have slots too."""
+        """Return how many jobs may be prefetched, see `WarmExecutor.prefetch_room`; 0 while jobs of an older fork server have slots too."""
         current = self._current
         return 0 if current is None or self._drained or self._draining else current.prefetch_room(lanes, free)
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Let a job wait behind another, from the next `flush` on; None if it can't."""
+        """Queue a job behind another; the next `flush` sends it. None if there is no room."""
         return None if self._current is None or self._drained else self._current.prefetch(claimed, limit, lanes)
 
     def exchanged(self, seconds: float, jobs: int) -> None:
-        """Record one exchange with Redis: it says how many jobs the next one is to bring."""
+        """Record one exchange with Redis, from which the size of the next one follows."""
         if self._current is not None and not self._drained:
             self._current.exchanged(seconds, jobs)
 
@@ -165,7 +166,7 @@ class ExecutorGenerations:
             generation.return_queued(why)
 
     def kill(self, run: Run, cause: KillCause) -> None:
-        """Kill a job's process group. `cause` stands in `run.killed` when its end is reported."""
+        """Kill a job's process group. `run.killed` is `cause` when its end is reported."""
         for generation in self._all:
             generation.kill(run, cause)
 
@@ -175,16 +176,16 @@ class ExecutorGenerations:
             generation.tell(run, frame)
 
     def stop(self, run: Run) -> None:
-        """Ask a job's task to stop; what still runs after the grace is killed."""
+        """Ask a job's task to stop. If it still runs after the grace, it is killed."""
         for generation in self._all:
             generation.stop(run)
 
     def pid(self, run: Run) -> int | None:
-        """The process of a run; None if it is not known yet: it is asked for."""
+        """Return the pid of a run; None if it is not known yet: then it is requested."""
         return next((pid for generation in self._all if (pid := generation.pid(run)) is not None), None)
 
     def tick(self, now: float) -> None:
-        """Replace, refill, insist on what is overdue."""
+        """Replace dead fork servers, fork horses, kill what is overdue."""
         for generation in self._all:
             generation.tick(now)
         for generation in list(filter(_is_over, self._draining)):
@@ -214,7 +215,7 @@ class ExecutorGenerations:
         self._listener.capacity_changed()
 
     def flush(self) -> None:
-        """Send what was prefetched; have the loop finish what the fork servers' sockets would not take at once."""
+        """Send the prefetched jobs; have the loop send the data that the fork servers' sockets did not take at once."""
         for generation in self._all:
             generation.send_queued()
             generation.session.flush()
@@ -236,7 +237,7 @@ class ExecutorGenerations:
             self._current.drain()
 
     def close(self) -> None:
-        """End every fork server and with it what runs."""
+        """End all fork servers and their runs."""
         for generation in self._all:
             generation.close()
 
@@ -281,12 +282,12 @@ class ExecutorGenerations:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 
     def _replace(self, session: ServerSession) -> None:
-        """Say why the fork server ended, and when there will be another."""
+        """Log why the fork server ended, and plan the next one."""
         self._current = None
         if session.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)
             module = session.tainted.module
-            # What the others need can't be left to the horses alone.
+            # Other modules need a setup module, so the horses import those too.
             self._late = self._modules if module in (self._settings.setup or ()) else (*self._late, module)
             return
         if self._drained:
@@ -299,7 +300,7 @@ class ExecutorGenerations:
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
             self.hopeless = f"task module {failed.module} can't be imported"
             self.unloaded = f"{failed.module}: {error}"
-            if session.ready:  # by a process of its own, which may have been cut off
+            if session.ready:  # each horse imports it itself, and may have been killed meanwhile
                 self._import_timeout *= 2
         else:
             importing = session.server.importing
@@ -311,14 +312,14 @@ class ExecutorGenerations:
                 )
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
             if importing and not session.ready:
-                self._import_timeout *= 2  # a slow import must not be cut off for ever
+                self._import_timeout *= 2  # give a slow import more time
             self._stillborn += not session.announced
             if self._stillborn >= _STILLBORN:
                 self.hopeless = "the fork server does not start"
         self._postpone("no job is claimed meanwhile")
 
     def _goes_on_without(self, session: ServerSession) -> bool:
-        """True if the fork server ended for a module that nobody named: the next one goes on without it."""
+        """Return True if the fork server ended because of a default module: the next one goes on without it."""
         failed = session.import_failed
         module = failed.module if failed else None if session.ready else session.server.importing
         unnamed = self._settings.unnamed_tasks
@@ -342,7 +343,7 @@ class ExecutorGenerations:
 
 
 def _plain(settings: Settings, log: logging.Logger) -> dict[str, Any] | None:
-    """DICT_CONFIG as other processes can be given it; None, and a warning, if they can't."""
+    """Return DICT_CONFIG in a form for other processes; None, with a warning, if that is impossible."""
     if settings.dict_config is None:
         return None
     try:

@@ -10,17 +10,17 @@ from fusion.runtime.loop import Loop
 
 
 class HorsePool(dict[int, AnyHorse], Generic[AnyHorse]):
-    """The horses of one fork server by their serial numbers; the loop hears each until it is forgotten."""
+    """The horses of one fork server by serial number. The loop watches each of them until `forget`."""
 
     def __init__(
         self, session: ServerSession, loop: Loop, ask: Callable[[], AnyHorse], listen_to: Callable[[AnyHorse], None]
     ) -> None:
-        """`ask` gets a new horse from the fork server; `listen_to` takes in what one has said."""
+        """`ask`: requests a new horse from the fork server. `listen_to`: handles the frames of a horse."""
         super().__init__()
         self._session, self._loop, self._ask, self._listen_to = session, loop, ask, listen_to
 
     def fork(self) -> AnyHorse | None:
-        """Add a horse; None, and a pause, if this process is out of descriptors."""
+        """Add a horse. If this process has no descriptor left, pause and return None."""
         horse = self._session.fork(self._ask)
         if horse is not None:
             self[horse.serial] = horse
@@ -33,6 +33,6 @@ class HorsePool(dict[int, AnyHorse], Generic[AnyHorse]):
             self._loop.unwatch(horse.fileno())
 
     def forget(self, horse: AnyHorse) -> None:
-        """Drop a horse that gets no more jobs, or is dead."""
+        """Forget a horse that is dead or gets no more jobs."""
         self._loop.unwatch(horse.fileno())
         self.pop(horse.serial, None)

@@ -1,4 +1,4 @@
-"""Tells the log of what jobs leave in warm processes."""
+"""Logs what jobs leave behind in warm processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import logging
 
 from fusion.executors.base import Run
 
-#: Kinds that are told; reasons to replace a process that are none.
+#: Most kinds that are logged; and reasons to replace a process that are no leftovers.
 _MOST, _NONE = 100, ("isolated", "memory", "jobs")
 
 
 class LeftoverLog:
-    """Warns once of each kind: a task that leaves something each time makes a warm process as slow as a fresh one."""
+    """Warns once of each kind of leftover: a task that always leaves something makes warm processes as slow as fresh ones."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._told_of: set[str] = set()
 
     def found(self, run: Run, left: str) -> None:
-        """A job's process is replaced for this reason."""
+        """Log that a job's process is replaced for this reason."""
         if left in _NONE or left in self._told_of or len(self._told_of) >= _MOST:
             return
         self._told_of.add(left)

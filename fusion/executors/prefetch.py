@@ -6,25 +6,25 @@ from fusion.kernel import defaults
 
 #: Most jobs that wait in one horse.
 MOST = 16
-#: Seconds after which a run is no longer a short one: nothing waits behind it, and Redis is told that it began.
+#: Seconds after which a run is no longer short: nothing waits behind it, and Redis learns that it began.
 LOOK, _LONGEST_LOOK = 0.01, 0.05
-#: Jobs seen before anything is foreseen.
+#: Jobs to measure before the first estimate.
 _SEEN = 8
-#: Weights of a run that took longer than expected, and of one that did not.
+#: Weights in the average: of a run that took longer than expected, and of one that did not.
 _UP, _DOWN = 0.5, 0.05
-#: Least seconds a job counts for.
+#: Least seconds that a job counts.
 _LEAST = 1e-5
-#: Weight of the latest turn; and jobs that any turn may take, as with fewer each pays for too much of it.
+#: Weight of the latest turn; and jobs that any turn may take: with fewer, the turn would cost too much for each job.
 _NEW, _FEW = 0.1, 4
-#: A run is let go on for so many turns before it counts as long: on a busy machine it did not have all that time for itself.
+#: Turns for which a run may go on before it counts as long: on a busy machine it did not get all of that time.
 _TURNS = 3
 
 
 class PrefetchEstimator:
-    """Expects of the next jobs what the last ones took: longer ones are believed fast, shorter ones slowly.
+    """Estimates the time of the next jobs from the last ones. The estimate rises fast and falls slowly.
 
-    `budget`: seconds of work that may wait in a horse. A turn with Redis should take no longer either, as a job that comes meanwhile, of
-    whatever class, waits for its end.
+    `budget`: seconds of work that may wait in a horse. A turn with Redis should take no longer either: a job that comes meanwhile waits for
+    its end, whatever its class.
     """
 
     def __init__(self, budget: float = defaults.CLAIM_AHEAD / 1000) -> None:
@@ -36,7 +36,7 @@ class PrefetchEstimator:
         self.patience = LOOK
 
     def saw(self, seconds: float) -> None:
-        """Record that a job took so many seconds."""
+        """Record that a job took this many seconds."""
         self._seen += 1
         off = seconds - self._expected
         self._expected += off * (_UP if off > 0 else _DOWN)
@@ -49,7 +49,7 @@ class PrefetchEstimator:
 
     @property
     def depth(self) -> int:
-        """Jobs that may wait behind the one a horse runs."""
+        """Jobs that may wait behind the one that a horse runs."""
         return min(MOST, int(self._budget / max(self._expected, _LEAST))) if self._seen >= _SEEN else 0
 
     @property

@@ -13,18 +13,18 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 class Queueing(Generic[Key, AnyRun]):
-    """As it is where each process runs one job at a time and has no other at hand: no run waits."""
+    """The default for executors whose processes run one job at a time and queue none: no run waits."""
 
     runs: dict[Key, AnyRun]
 
     @property
     def taken(self) -> int:
-        """Slots that runs have."""
+        """Slots in use."""
         return len(self.runs)
 
     @property
     def only_high(self) -> bool:
-        """True while lower jobs must not come."""
+        """True while no jobs below HIGH may come."""
         return False
 
     @property
@@ -37,14 +37,14 @@ class Queueing(Generic[Key, AnyRun]):
         return 0
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Let a job wait behind another; None if it can't."""
+        """Queue a job behind another; None if that is not possible."""
         return None
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis: how long it took, and how many jobs it moved."""
 
     def return_queued(self, why: str) -> None:
-        """Return the runs that have not begun."""
+        """Give back the runs that have not begun."""
 
     def send_queued(self) -> None:
-        """Send what was given since the last call."""
+        """Send the jobs that were given since the last call."""

@@ -1,4 +1,5 @@
-"""Figures in a job's fields and in what its process sent. Both may be nonsense: foreign producers write fields, tasks can write frames."""
+"""Reads numbers from a job's fields and from frames of its process. Both may be wrong: foreign producers write fields, tasks can write
+frames."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from fusion.kernel.defaults import FURTHEST
 
 
 def priority(job: Mapping[bytes, bytes]) -> int:
-    """A job's class; the lowest one if that is no number."""
+    """Return a job's class; the lowest one if the field is no number."""
     raw = job.get(b"priority", b"")
     return int(raw) if raw.isdigit() and len(raw) < 10 else 0
 
 
 def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
-    """Seconds after which a job's processes are killed; inf for never. ValueError if its timeout is no number."""
+    """Return the seconds after which a job's processes are killed; inf for never. ValueError if its timeout is no number."""
     value = float(job[b"timeout"])
     if not isfinite(value):
         raise ValueError(f"timeout {value} is no number of seconds")
@@ -24,12 +25,12 @@ def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
 
 
 def elapsed(frame: Mapping[bytes, bytes]) -> float:
-    """Seconds the task ran, as its process says; 0 if that is no time."""
+    """Return the seconds that the task ran, as its process reports; 0 if that is no time."""
     return _seconds(frame.get(b"elapsed"))
 
 
 def standstill(frame: Mapping[bytes, bytes]) -> float:
-    """Seconds for which an event loop has not come round, as its process says; 0 if that is no time."""
+    """Return the seconds for which an event loop was blocked, as its process reports; 0 if that is no time."""
     return _seconds(frame.get(b"seconds"))
 
 
@@ -42,19 +43,19 @@ def _seconds(raw: bytes | None) -> float:
 
 
 def callback(frame: Mapping[bytes, bytes]) -> str:
-    """The field of the callback that is to begin; `middleware` if only hooks are."""
+    """Return the field of the callback that begins; `middleware` if only hooks begin."""
     key = frame.get(b"key", b"")
     return key.decode() if key in CALLBACKS else "middleware"
 
 
 def suspects(job: Mapping[bytes, bytes]) -> int:
-    """Jobs with which a suspect may share its process, itself included; 0 if it is none."""
+    """Return how many jobs may share a suspect's process, including itself; 0 if the job is no suspect."""
     raw = job.get(b"suspect", b"")
     return int(raw) if raw.isdigit() and len(raw) < 4 else 0
 
 
 def signaled(frame: Mapping[bytes, bytes]) -> float | None:
-    """Seconds since a signal reached its process, if one did a moment before it failed."""
+    """Return the seconds since a signal reached its process, if one did just before it failed."""
     try:
         ago = float(frame.get(b"signaled") or "nan")
     except ValueError:
@@ -63,6 +64,6 @@ def signaled(frame: Mapping[bytes, bytes]) -> float | None:
 
 
 def peak(frame: Mapping[bytes, bytes]) -> int:
-    """Most bytes of memory its process held at a time, as that says; 0 if that is no number."""
+    """Return the most bytes of memory that its process held, as it reports; 0 if that is no number."""
     raw = frame.get(b"maxrss", b"")
     return int(raw) * 1024 if raw.isdigit() and len(raw) < 16 else 0

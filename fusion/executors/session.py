@@ -1,4 +1,4 @@
-"""One fork server's lifetime, as the executors see it: its messages, failed forks, horses on their way out, and its end."""
+"""The lifetime of one fork server, as the executors see it: its messages, failed forks, leaving horses, and its end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
-#: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
+#: Seconds after an outcome in which the horse must end by itself (its atexit handlers have 2 s).
 FAREWELL = 3.0
-#: Seconds within which a killed horse's EXIT must come; else the fork server is stuck and is killed itself.
+#: Seconds in which a killed horse's EXIT must come. If not, the fork server is stuck and is killed.
 EXIT_LIMIT = 2.0
 #: Seconds between two checks for what is overdue.
 CHECK_INTERVAL = 0.25
-#: Seconds by which a check comes late after a rest, or because this process stood still (SIGSTOP, a frozen machine).
+#: A check that comes this many seconds late shows a rest, or that this process was stopped (SIGSTOP, a frozen machine).
 _LATE = 1.0
 #: First and longest pause in seconds after a failed fork.
 _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
@@ -38,7 +38,7 @@ AnyHorse = TypeVar("AnyHorse", bound=Horse)
 
 @dataclass(frozen=True, slots=True)
 class ExecutorContext:
-    """Parts of its worker that an executor uses. `import_timeout`: seconds in which a fork server must have loaded the task modules."""
+    """The parts of the worker that an executor uses. `import_timeout`: seconds in which a fork server must load the task modules."""
 
     settings: Settings
     loop: Loop
@@ -49,7 +49,7 @@ class ExecutorContext:
 
 @dataclass(slots=True, eq=False)
 class HorseRun(Run):
-    """A run in a horse. `gone_by`: monotonic time by which the fork server must have reported its death, once it was killed."""
+    """A run in a horse. `gone_by`: monotonic time by which the fork server must report its death after a kill."""
 
     horse: Horse = field(kw_only=True)
     gone_by: float = inf
@@ -60,7 +60,7 @@ class HorseRun(Run):
         return min(self.horse.deadline, self.gone_by)
 
     def death(self, exited: HorseExited | None) -> Death:
-        """Its end without an outcome; None: the fork server's end, or nothing was forked."""
+        """Return its end without an outcome. `exited`: None if the fork server ended, or nothing was forked."""
         if exited is None:
             return Death(timed_out=time.monotonic() >= self.horse.deadline)
         if self.horse.broken and self.killed is None:
@@ -82,26 +82,26 @@ class HorseOwner(Protocol):
     """The executor that a session belongs to."""
 
     def exited(self, exited: HorseExited) -> None:
-        """A horse of the owner's is dead."""
+        """Handle the death of one of the owner's horses."""
 
     def fork_failed(self, failed: ForkFailed) -> None:
-        """A horse of the owner's has no process."""
+        """Handle a failed fork of one of the owner's horses."""
 
     def close(self) -> None:
         """End the session: its fork server died, or is stuck and has been killed."""
 
 
 class ServerSession:
-    """Starts one fork server, hears it until it ends, and kills it if it does not report what it must.
+    """Starts one fork server, reads its messages until it ends, and kills it if it does not report in time.
 
-    - `ready`: its imports are done; `announced`: it had room for a job since; `closed`: no horse of it runs any more;
-    - `draining`: no more jobs go to it;
-    - `tainted`, `import_failed`: why it ended, if it said so;
-    - `leaving`: horses that have nothing to do any more, each with the monotonic time by which it must have exited.
+    - `ready`: its imports are done; `announced`: it has had room for a job since then; `closed`: none of its horses runs any more;
+    - `draining`: it gets no more jobs;
+    - `tainted`, `import_failed`: why it ended, if it reported that;
+    - `leaving`: horses without further work, each with the monotonic time by which it must have exited.
     """
 
     def __init__(self, server: ForkServerClient, context: ExecutorContext, owner: HorseOwner, horses: int) -> None:
-        """Start it; OSError if that fails. `horses`: how many the owner keeps."""
+        """Start the fork server; OSError if that fails. `horses`: how many the owner keeps."""
         self.server = server
         self._loop, self._log, self._owner, self._horses = context.loop, context.log, owner, horses
         self.ready = self.announced = self.closed = self.draining = False
@@ -117,7 +117,7 @@ class ServerSession:
 
     @property
     def open(self) -> bool:
-        """True if horses may get jobs: not while too many that should be gone are not."""
+        """True if horses may get jobs: not while too many leaving horses have not exited."""
         return self.ready and not self.closed and not self.draining and len(self.leaving) <= 2 * self._horses + 4
 
     def next_at(self, *, at_rest: bool, short: bool) -> float:
@@ -130,7 +130,7 @@ class ServerSession:
         return self.ready and not self.closed and not self.draining and now >= self.fork_at
 
     def fork(self, ask: Callable[[], AnyHorse]) -> AnyHorse | None:
-        """Get a horse by `ask`; None, and a pause, if this process is out of descriptors."""
+        """Request a horse with `ask`. If this process has no descriptor left, pause and return None."""
         failpoint("fork.ask")
         try:
             return ask()
@@ -139,17 +139,17 @@ class ServerSession:
             return None
 
     def back_off(self, why: str) -> None:
-        """Fork nothing ahead for a while, twice as long as the last time."""
+        """Fork nothing ahead for a while; each pause is twice the one before."""
         pause = self.backoff.next()
         self._log.error("%s; next try in %.1f s", why, pause)
         self.fork_at = time.monotonic() + pause
 
     def leave(self, horse: Horse) -> None:
-        """The horse has nothing to do any more: it is killed if it does not exit."""
+        """Expect a horse without further work to exit; it is killed if it does not."""
         self.leaving[horse.serial] = (horse, time.monotonic() + FAREWELL)
 
     def finish_sending(self, horse: Horse) -> None:
-        """Have the loop send what the horse's socket would not take at once."""
+        """Have the loop send the data that the horse's socket did not take at once."""
         if horse.wants_write:
             self._loop.want_write(horse.fileno(), lambda: self._on_writable(horse))
 
@@ -159,7 +159,7 @@ class ServerSession:
             self._loop.want_write(horse.fileno(), None)
 
     def flush(self) -> None:
-        """Have the loop finish what the fork server's socket would not take at once."""
+        """Have the loop send the data that the fork server's socket did not take at once."""
         if self.server.wants_write:
             self._loop.want_write(self.server.fileno(), self._on_control_writable)
 
@@ -187,7 +187,7 @@ class ServerSession:
             elif isinstance(message, ImportFailed):
                 self.import_failed = message
             elif isinstance(message, ServerClosed):
-                self._kill_all()  # whoever ended it may have left its horses' children
+                self._kill_all()  # children of its horses may be left
                 self._owner.close()
 
     def _on_exit(self, exited: HorseExited) -> None:
@@ -199,7 +199,8 @@ class ServerSession:
             leaving[0].close()
 
     def check(self, now: float, runs: Iterable[Mortal]) -> None:
-        """Insist on what is overdue: the end of an import, an exit, the death of one of these runs; but hear first what came while we stood still."""
+        """Kill the fork server if an import, an exit or the death of a run is overdue. First read the messages that came while this process
+        was stopped."""
         late, self.check_at = now - self.check_at, now + CHECK_INTERVAL
         if late > _LATE:
             return
@@ -222,7 +223,7 @@ class ServerSession:
         return ""
 
     def _kill_all(self) -> None:
-        """The fork server, its session and, by descent, what left the session. Until it is waited for its pid names them."""
+        """Kill the fork server, its session, and descendants that left the session. Its pid identifies them until it is reaped."""
         server = self.server.pid
         if server is None:
             return
@@ -237,11 +238,11 @@ class ServerSession:
                 continue
 
     def end(self) -> None:
-        """End the fork server and wait for it: from here on no horse of it runs."""
+        """End the fork server and wait for it: after that none of its horses runs."""
         self.closed = True
         self._loop.unwatch(self._control_fd)
         if not self.ready:
-            self._kill_all()  # an import under way does not hear that it should end
+            self._kill_all()  # during an import it does not read the request to end
         self.server.destroy()
         for horse, _ in self.leaving.values():
             horse.close()

@@ -1,4 +1,4 @@
-"""Tells the log of what keeps an event loop from coming round."""
+"""Logs which job blocks an event loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from math import inf
 from fusion.executors import readings
 from fusion.executors.concurrent_horse import ConcurrentHorse, CrowdRun
 
-#: Seconds between two that are told, and characters of a stack.
+#: Seconds between two warnings, and most characters of a stack.
 _PAUSE, _STACK = 10.0, 4000
 
 
 class BlockedLoopLog:
-    """Warns of a job that blocks the loop which it shares with others, with the stack of what it does; not of each one."""
+    """Warns of a job that blocks the loop that it shares with others, with its stack. It limits how often it warns."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -23,7 +23,7 @@ class BlockedLoopLog:
         self._untold = 0
 
     def found(self, horse: ConcurrentHorse, run: CrowdRun | None, frame: Mapping[bytes, bytes]) -> None:
-        """A horse says that its loop stands still."""
+        """Log that a horse reported a blocked loop."""
         now = time.monotonic()
         if now < self._told_at + _PAUSE:
             self._untold += 1

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-#: What is claimed is begun at once, and its lease is renewed from then on.
+#: For coroutines: all claimed jobs begin at once, and their leases are renewed from then on.
 MOST = 50
-#: For threads, per process, as long as turns are short.
+#: For threads, for each process, while turns are short.
 FEW = 16
-#: Seconds that a turn is short for: it is not with a Redis that is far away, or amid much else.
+#: Seconds below which a turn counts as short. It is longer with a distant Redis or on a busy machine.
 _SHORT = 0.008
-#: How much the last turn counts in what the next one is expected to take.
+#: Weight of the last turn in the expected time of the next one.
 _NEW = 0.1
 
 
 class TurnSize:
-    """Small turns for threads: their jobs begin as soon as the turn has come to its end, some while Redis gives out the next.
+    """Chooses small turns for threads: jobs begin as soon as their turn ends, some while Redis answers the next one.
 
-    In threads jobs begin one after another, so whoever claims many at once has threads idle that wait for the last of them. Small turns are more
-    turns; where one takes long whatever it brings, `most` is as large as for coroutines, which begin far faster.
+    In threads jobs begin one after another, so after a large turn threads idle until the last job begins. But small turns mean more turns.
+    If any turn takes long, `most` is as large as for coroutines, which begin far faster.
     """
 
     def __init__(self, horses: int, *, threads: bool) -> None:
@@ -24,7 +24,7 @@ class TurnSize:
         self._turn = 0.0
 
     def exchanged(self, seconds: float) -> None:
-        """Record how long a turn took that brought jobs or told outcomes, delivery included."""
+        """Record how long a turn with jobs or outcomes took, delivery included."""
         self._turn += (seconds - self._turn) * _NEW
 
     @property

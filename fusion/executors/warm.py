@@ -19,26 +19,26 @@ from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
 from fusion.store.layout.records import Claimed
 
-#: Seconds by which the fork server's deadline may be too late for a run that is no longer short, and by which it is told too late, so
-#: that short ones need not tell it each time.
+#: Seconds by which the fork server's deadline may be late for a run that is no longer short; and that each deadline sent to it has to
+#: spare, so that short runs need not send one each time.
 _LATE, SLACK = 2.0, 1.0
-#: An idle horse's deadline is taken from it so many seconds before it strikes.
+#: Seconds before an idle horse's deadline at which the deadline is removed.
 _NEAR = 2.0
-#: What a job that does not fit into a horse's socket counts for, in seconds: nothing is claimed ahead for a while.
+#: Seconds that a job counts which does not fit into a horse's socket, so that nothing is prefetched for a while.
 _TOO_LARGE = 1.0
 _OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member", b"stands")
-#: Of those, the ones of which each counts.
+#: The frames among them of which none may be skipped.
 _LINES = (b"log", b"report", b"member", b"stands")
 
 
 class WarmExecutor(Queueing[int, HorseRun]):
     """Gives each job to an idle horse, or lets it wait in a busy one (see `PrefetchEstimator`).
 
-    - as many wait as the estimator allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
-    - a job of a higher class goes before those that wait; of lower classes than HIGH jobs wait only in as many lanes (horses) as may run them;
-    - the first job in a horse is in `runs`; those behind it are recalled when the one before them takes long, dies or is killed;
-    - hard deadlines are kept here, exactly, each from the run's own begin; the fork server has a later one, for a worker that is stuck;
-    - a horse in which a job left something, or whose time is over, gets no more jobs, and another one takes its place.
+    - at most as many wait as the estimator allows and as the horse may still run; none in a horse with a large or a long job;
+    - a job of a higher class goes before waiting ones; jobs below HIGH wait only in as many lanes (horses) as may run them;
+    - the first job in a horse is in `runs`; those behind it are recalled when it takes long, dies or is killed;
+    - hard deadlines are enforced here, exactly, from each run's own begin; the fork server has a later one, in case the worker is stuck;
+    - a horse in which a job left something, or whose time is over, gets no more jobs and is replaced.
     """
 
     def __init__(self, server: WarmForkServerClient, context: ExecutorContext) -> None:
@@ -48,7 +48,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self._wanted = settings.slots + 1
         #: The first run of each busy horse, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
-        #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
+        #: Idle horses, the one that ran last at the end: its memory is warm, and fresh horses stay fresh.
         self.idle: list[WarmHorse] = []
         self.estimator = PrefetchEstimator(settings.claim_ahead / 1000)
         #: Horses that were given jobs behind others, which `send_queued` sends.
@@ -68,7 +68,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next check, or look at a run; inf at rest."""
+        """Monotonic time of the next check; inf at rest."""
         soonest = self.session.next_at(at_rest=not self.runs, short=len(self.horses) < self._wanted)
         if self.runs:
             return min(soonest, self._runs_at)
@@ -87,7 +87,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
             self.idle[-1].wake()
 
     def start(self, claimed: Claimed, limit: float) -> HorseRun | None:
-        """Give a job to an idle horse, one with `isolate` to a fresh one. None if there is none."""
+        """Give a job to an idle horse, or with `isolate` to a fresh one. None if there is none."""
         horse = self._fresh() if claimed.fields.get(b"isolate") else self.idle.pop() if self.idle else None
         if horse is None:
             return None
@@ -96,7 +96,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         return run
 
     def _fresh(self) -> WarmHorse | None:
-        """A horse that has run nothing."""
+        """Return a horse that has run nothing yet."""
         for horse in self.idle:
             if not horse.done:
                 self.idle.remove(horse)
@@ -107,7 +107,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         """Send a job to a horse that has nothing to do."""
         horse.doomed = bool(run.claimed.fields.get(b"isolate"))
         horse.owe(run, 1)
-        # As in `ForkServerClient.run`: the fork server hears of the deadline before the job comes.
+        # As in `ForkServerClient.run`: the fork server gets the deadline before the job comes.
         self._begin(horse, run, time.monotonic())
         horse.push(run)
         failpoint("handout.frame")
@@ -121,12 +121,12 @@ class WarmExecutor(Queueing[int, HorseRun]):
         estimator = self.estimator
         self._runs_at = min(self._runs_at, now + estimator.patience)
         by = horse.done_by(now)
-        # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
+        # A deadline that is much too late is corrected at once; where runs are short as a rule, at the first check of a longer one.
         if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not estimator.depth)):
             self._server.tell_deadline(horse, by + SLACK)
 
     def _next(self, horse: WarmHorse, now: float) -> None:
-        """Its first run is over or recalled: the one that waits behind begins, if there is one."""
+        """Begin the next run of a horse whose first run is over or recalled, if one waits."""
         if horse.waiting:
             self._begin(horse, horse.waiting.popleft(), now)
         else:
@@ -134,20 +134,20 @@ class WarmExecutor(Queueing[int, HorseRun]):
             horse.deadline = inf
 
     def stop_by(self, horse: WarmHorse, deadline: float) -> None:
-        """Ask the task that a horse runs to stop; the fork server kills the horse at the deadline, if not sooner."""
+        """Ask the task that a horse runs to stop. The fork server kills the horse at the deadline at the latest."""
         self._server.stop(horse, deadline)
         horse.told = horse.deadline
         self._runs_at = min(self._runs_at, horse.deadline)
 
     def append(self, horse: WarmHorse, run: HorseRun) -> bool:
-        """Queue a run in a busy horse; False if it is busy no more, or its socket is full."""
+        """Queue a run in a busy horse. False if it is no longer busy, or its socket is full."""
         if horse.serial not in self.runs or not horse.push(run, ahead=True):
             return False
         run.horse = horse
         horse.waiting.append(run)
         horse.owe(run, 1)
         now = time.monotonic()
-        # The one before it may have become a long one while Redis was asked.
+        # The run before it may have become a long one during the turn.
         self._runs_at = min(self._runs_at, now + self.estimator.patience)
         if horse.told < (by := horse.done_by(now)):
             self._server.tell_deadline(horse, by + SLACK)
@@ -157,12 +157,14 @@ class WarmExecutor(Queueing[int, HorseRun]):
 
     @property
     def queued(self) -> list[Run]:
-        """Jobs that are in a horse and have not begun."""
+        """Return the jobs that are in a horse and have not begun."""
         return [run for horse in self.horses.values() for run in horse.waiting]
 
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """The number of jobs that may be prefetched. `lanes`: processes that may queue jobs; `free`: how many of them are idle and get a
-        first job anyway."""
+        """Return how many jobs may be prefetched.
+
+        `lanes`: processes that may queue jobs. `free`: idle ones among them, which get a first job anyway.
+        """
         depth = self.estimator.depth
         if not depth or not self.session.open:
             return 0
@@ -173,22 +175,22 @@ class WarmExecutor(Queueing[int, HorseRun]):
         return max(0, min(room, self.estimator.most - free))
 
     def _lanes(self, lanes: int) -> list[WarmHorse]:
-        """Up to so many busy horses that jobs may wait in, those first that have some."""
+        """Return up to `lanes` busy horses in which jobs may wait, those with waiting jobs first."""
         busy = [horse for serial in self.runs if (horse := self.horses[serial]).ahead]
         if len(busy) > lanes:
             busy.sort(key=lambda horse: -len(horse.waiting))
         return busy[:lanes]
 
     def _depth_of(self, horse: WarmHorse, depth: int) -> int:
-        """The number of jobs that may wait in it: no more than it may run after the one it has."""
+        """Return how many jobs may wait in it: at most as many as it may run after its present one."""
         most = self._settings.max_jobs_per_horse
         return min(depth, most - horse.done - 1) if most else depth
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Let a job wait behind another, where there is `prefetch_room`; None if it can't. It is sent by `send_queued`."""
+        """Queue a job behind another, where there is `prefetch_room`; None if there is none. `send_queued` sends it."""
         horse = min(self._lanes(lanes), key=lambda one: len(one.waiting), default=None)
         if horse is None and any(self.horses[serial].bulky for serial in self.runs):
-            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
+            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next jobs may be as large
         if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
             return None
         run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
@@ -201,18 +203,18 @@ class WarmExecutor(Queueing[int, HorseRun]):
         left = line[placed:]
         self.give_back((other for other in left if other is not run), "no room ahead")
         if run in left:
-            self.estimator.saw(_TOO_LARGE)  # so will those behind it be
+            self.estimator.saw(_TOO_LARGE)  # the jobs behind it are probably large too
             return None
         self._send_to(horse)
         return run
 
     def _send_to(self, horse: WarmHorse) -> None:
-        """Have the next `send_queued` send what was appended to this horse."""
+        """Have the next `send_queued` send the jobs appended to this horse."""
         if horse not in self._given:
             self._given.append(horse)
 
     def send_queued(self) -> None:
-        """Send the jobs that were added since, each horse's together. Those that its socket does not take are returned."""
+        """Send the jobs added since the last call, those of a horse together. Give back those that its socket does not take."""
         given, self._given = self._given, []
         for horse in given:
             left = horse.send_ahead()
@@ -222,7 +224,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 self.give_back(left, "no room ahead")
 
     def return_queued(self, why: str) -> None:
-        """Return every job that has not begun."""
+        """Give back all jobs that have not begun."""
         for horse in list(self.horses.values()):
             if horse.waiting:
                 self.give_back(self.recall_behind(horse), why)
@@ -234,7 +236,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
     # -- back from a horse
 
     def recall(self, horse: WarmHorse) -> list[HorseRun]:
-        """Take back the jobs that this horse has not read, in their order. What it has read stays, the first one in `runs`."""
+        """Take back the jobs that this horse has not read, in their order. It keeps those that it has read, the first one in `runs`."""
         head = self.runs.get(horse.serial)
         back = horse.recall(head) if head else []
         if back:
@@ -244,41 +246,42 @@ class WarmExecutor(Queueing[int, HorseRun]):
         return back
 
     def recall_behind(self, horse: WarmHorse) -> list[HorseRun]:
-        """Take back what waits behind the horse's first job; that one it keeps, even if it has not read it yet."""
+        """Take back the jobs behind the horse's first one. It keeps the first one, even if it has not read it yet."""
         back = self.recall(horse)
         if back and horse.serial not in self.runs:
             self.give(horse, back.pop(0))
         return back
 
     def give_back(self, runs: Iterable[Run], why: str) -> None:
-        """Report runs that no horse has any more."""
+        """Report runs that no horse has any more as given back."""
         for run in runs:
             self._listener.returned(run, why)
 
     def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
-        """Send a frame to the process of a run that waits for it, behind no other job: it reads no further than that."""
+        """Send a frame to the process of a run that waits for it. Recall the jobs behind it first, as the process reads only up to the next
+        job."""
         if (horse := self.horse_of(run)) and self.runs.get(horse.serial) is run:
             self.give_back(self.recall_behind(horse), "the job before it waits for word")
             horse.say(frame)
 
     def pid(self, run: Run) -> int | None:
-        """The process of a run that is first in its horse; asked for by the first call, known some time later."""
+        """Return the pid of a run that is first in its horse. The first call only requests it; a later one returns it."""
         return horse.known_pid() if (horse := self.horse_of(run)) else None
 
     def may_import(self, horse: WarmHorse) -> bool:
-        """True if a horse that reads no job may still import what each has to import by itself: another would be no further."""
+        """Return True while a horse that reads no job may still be importing: a replacement would have to import too."""
         late = bool(self._server.config.by_horses) and not horse.done
         return late and time.monotonic() < horse.born + self._settings.import_timeout
 
     def horse_of(self, run: Run) -> WarmHorse | None:
-        """The horse that has a run; None if none has it."""
+        """Return the horse that has a run; None if none has it."""
         for horse in self.horses.values():
             if self.runs.get(horse.serial) is run or run in horse.waiting:
                 return horse
         return None
 
     def rest(self, horse: WarmHorse) -> None:
-        """See to a horse that may have nothing to do any more."""
+        """Keep, or dismiss, a horse that may have no more work."""
         if horse.serial in self.runs or horse.serial not in self.horses or horse in self.idle:
             return
         if horse.doomed or self.session.draining:
@@ -296,18 +299,17 @@ class WarmExecutor(Queueing[int, HorseRun]):
         if horse in self.idle:
             self.idle.remove(horse)
 
-    # -- a run is to end
-    #
-    # First whatever the horse has not read is taken back, then what it says is heard: after that it runs the one job that is first in it, or
-    # nothing. So a signal can't meet another job than the one it is meant for.
+    # -- ending runs
+    # First take back the jobs that the horse has not read, then read its frames. After that it runs its first job or nothing, so a signal
+    # can't hit another job.
 
     def kill(self, run: Run, cause: KillCause) -> None:
-        """SIGKILL the horse of a run, if it has not ended by now; what waits behind it is returned."""
+        """SIGKILL the horse of a run that is not over, and give back the runs behind it."""
         horse = self.horse_of(run)
         if horse is None:
             return
         back = self.recall(horse)
-        self.listen_to(horse)  # it may be over; what is told of it now counts
+        self.listen_to(horse)  # it may be over: an outcome that it has sent counts
         run.killed = cause
         first = self.runs.get(horse.serial)
         if first is run:
@@ -316,7 +318,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
             if cause in (KillCause.LOST, KillCause.COLD):
                 back = [other for other in back if other is not run]
                 self._listener.ended(run, Death())
-            elif cause is KillCause.TIMEOUT:  # all that time it did not even read it
+            elif cause is KillCause.TIMEOUT:  # it never even read the job in all that time
                 run.killed = None
                 if not self.may_import(horse):
                     horse.doomed = True
@@ -325,14 +327,17 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.give_back(back, "the process it waited for was killed")
 
     def _strike(self, horse: WarmHorse, run: HorseRun) -> None:
-        """SIGKILL a horse for the run that is first in it."""
+        """SIGKILL a horse because of its first run."""
         horse.doomed = True
         run.gone_by = time.monotonic() + EXIT_LIMIT
         self._server.kill(horse, SIGKILL)
 
     def stop(self, run: Run) -> None:
-        """Ask the task of a run to stop; its horse is gone when the grace is over, and gets no more jobs: what waits in it is returned. A run
-        that its horse has not read ends, and the horse keeps the others."""
+        """Ask the task of a run to stop.
+
+        Its horse gets no more jobs and is killed after the grace; the runs that wait in it are given back. If the horse has not read the
+        run, only that run ends, and the horse keeps the others.
+        """
         horse = self.horse_of(run)
         if horse is None or run.stopping or run.killed:
             return
@@ -352,7 +357,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self._resume(horse, others)
 
     def _resume(self, horse: WarmHorse, runs: list[HorseRun]) -> None:
-        """Let a horse have again what was taken back from it, in that order."""
+        """Send a horse again the runs that were taken back from it, in that order."""
         if runs and horse.serial in self.horses and not (horse.doomed or self.session.draining):
             if horse.serial not in self.runs:
                 if horse in self.idle:
@@ -363,10 +368,10 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.rest(horse)
         self.give_back(runs, "no room ahead")
 
-    # -- what horses say
+    # -- frames of horses
 
     def listen_to(self, horse: WarmHorse) -> None:
-        """Take in what a horse has said by now."""
+        """Read and handle the frames that a horse has sent."""
         self._take_in(horse, horse.receive())
         if horse.broken and not horse.doomed and horse.serial in self.horses:
             self._break_off(horse)
@@ -378,7 +383,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 return  # nothing counts after an outcome
             its_own = run is not None and frame.get(b"execution_id") == run.claimed.execution_id.encode()
             if kind == b"idle" and not its_own:
-                continue  # it has been heard of since
+                continue  # outdated: the outcome of that run came first
             if run is None or kind == b"idle" or not (kind in _OF_A_RUN or its_own):
                 horse.broken, horse.at_eof = "an outcome of no job that it has", True
                 if run is not None and horse.done:
@@ -396,7 +401,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 self._listener.frame(run, frame)
 
     def _break_off(self, horse: WarmHorse) -> None:
-        """The process sent an impossible frame (this or an earlier task wrote to our socket): kill it."""
+        """Kill a process that sent an invalid frame: this task, or an earlier one, wrote to its socket."""
         back, run = self.recall(horse), self.runs.get(horse.serial)
         horse.doomed = True
         if run is not None:
@@ -407,7 +412,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.give_back(back, "the process it waited for is broken")
 
     def _finish(self, horse: WarmHorse, run: HorseRun, frame: dict[bytes, bytes]) -> None:
-        """The run has its outcome: the next one in the horse begins, unless the horse is to be replaced."""
+        """Finish a run with its outcome. The next one in the horse begins, unless the horse is to be replaced."""
         now = time.monotonic()
         horse.done += 1
         horse.owe(run, -1)
@@ -426,27 +431,27 @@ class WarmExecutor(Queueing[int, HorseRun]):
     # -- deaths
 
     def exited(self, exited: HorseExited) -> None:
-        """A horse is dead that was not dismissed."""
+        """Handle the death of a horse that was not dismissed."""
         horse = self.horses.get(exited.serial)
         if horse and not self._die(horse, exited, "the process it waited for died") and exited.why == "-":
             self.session.back_off("a warm process died without a job")
 
     def fork_failed(self, failed: ForkFailed) -> None:
-        """A horse has no process; a job it may have been given is returned."""
+        """Handle a failed fork: give back the job of the horse, if it has one."""
         if horse := self.horses.get(failed.serial):
             self._die(horse, None, "no process could be forked")
 
     def _die(self, horse: WarmHorse, exited: HorseExited | None, why: str) -> bool:
-        """See to the jobs of a horse that is no more. True if it had begun one, or was to go anyway."""
+        """End the jobs of a dead horse. True if it had begun one, or was to end anyway."""
         back = self.recall(horse)
-        self._take_in(horse, horse.drain())  # its last words
+        self._take_in(horse, horse.drain())  # its last frames
         self.session.leaving.pop(horse.serial, None)
         self._forget(horse)
         run = self.runs.pop(horse.serial, None)
         if run is not None:
             self._listener.ended(run, run.death(exited))
         horse.deadline = inf
-        for behind in horse.waiting:  # it read them and did not run them: no task that behaves has a part in this
+        for behind in horse.waiting:  # it read them but did not run them: no normal task does that
             self._listener.ended(behind, behind.death(None))
         horse.waiting.clear()
         horse.close()
@@ -456,7 +461,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
     # -- time and the end
 
     def tick(self, now: float) -> None:
-        """See to runs that are no longer short, and insist on what is overdue."""
+        """Check runs that are no longer short, and kill what is overdue."""
         if now >= self.session.check_at:
             self.session.check(now, self.runs.values())
             for horse in self.idle:
@@ -476,7 +481,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 self._runs_at = min(self._runs_at, run.began + patience)
                 continue
             if horse.waiting:
-                estimator.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
+                estimator.saw(now - run.began)  # by this worker's clock, whatever time the task reports
                 self.give_back(self.recall_behind(horse), "the job before it takes long")
             if run.claimed.ahead and not run.told:
                 run.told = True
@@ -491,13 +496,13 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 self.kill(run, KillCause.TIMEOUT)
 
     def drain(self) -> None:
-        """Take no more jobs: what waits is returned, what runs goes on and hears of it, idle horses end."""
+        """Take no more jobs: give back waiting runs, notify running ones, and end idle horses."""
         self.session.draining = True
         for horse in list(self.horses.values()):
             if horse.serial in self.runs:
                 self.give_back(self.recall_behind(horse), "its worker takes no more jobs")
                 horse.doomed = True
-                horse.finish()  # a job that looks for it gives way
+                horse.finish()  # a job that checks for it gives way
             elif horse.done:
                 self._dismiss(horse)
             else:
@@ -505,11 +510,11 @@ class WarmExecutor(Queueing[int, HorseRun]):
                 horse.close()
 
     def close(self) -> None:
-        """End the fork server and with it every horse. Each run without an outcome ends, or is returned."""
+        """End the fork server and all its horses. Each run without an outcome ends or is given back."""
         if self.session.closed:
             return
         horses = list(self.horses.values())
-        for horse in horses:  # as long as they can't read any more
+        for horse in horses:  # now, while they can't read any more
             self._loop.unwatch(horse.fileno())
         self.session.end()
         for horse in horses:

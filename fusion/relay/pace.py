@@ -17,8 +17,7 @@ class Pace:
     """Pauses double from a quarter of a second to half a minute, with jitter.
 
     After five failures in a row the breaker opens: one event at a time is tried until one succeeds, and then more and more. An error that
-    is
-    not an outage halves the batch, so that the event that causes it is soon alone.
+    is not an outage halves the batch, so that the event that causes it is soon alone.
     """
 
     def __init__(self, most: int) -> None:

@@ -14,13 +14,11 @@ from fusion.runtime.backoff import Backoff
 from fusion.store.client.resp import NonBlockingReader
 
 #: Longest pause in seconds before a lost subscription is renewed: the first try is at once. Commands published meanwhile are lost, and
-#: their
-#: sender learns that nobody listened.
+#: their sender learns that nobody listened.
 _LONGEST_PAUSE = 2.0
 _FIRST_PAUSE = 0.05
 #: Seconds of silence before a ping, and seconds in which the reply must come. A subscription sends nothing by itself, so a dead network
-#: would
-#: stay unnoticed.
+#: would stay unnoticed.
 _SILENCE = 5.0
 _PATIENCE = 2.0
 

@@ -21,8 +21,7 @@ class Doorbell:
     """One connection that waits inside Redis while its process has room for work.
 
     A token only means "poll"; it never carries the job. `armed`: a wait is under way. It can't be cancelled, so a token may come when no
-    slot is
-    free any more; then the worker rings for another one. `high`: wait only for jobs of HIGH and above.
+    slot is free any more; then the worker rings for another one. `high`: wait only for jobs of HIGH and above.
     """
 
     def __init__(self, connect: Callable[[], Redis], keys: Keys, wait: float, *, high: bool = False) -> None:

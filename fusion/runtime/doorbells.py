@@ -16,8 +16,7 @@ class Doorbells:
     """Two waits: for any job while a slot takes any, for HIGH jobs while a slot is reserved for them.
 
     - a process whose free slots are all reserved must not wait for any job: it would swallow tokens for jobs that it can't take, or pass a
-      token
-      back and forth with another such process;
+      token back and forth with another such process;
     - a token that comes when no slot fits any more is passed on;
     - `floors` below are the lowest priorities of the free slots.
     """

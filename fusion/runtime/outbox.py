@@ -23,8 +23,7 @@ from fusion.store.write.broker import Broker, TurnCall
 #: How often a refused outcome is sent again, and the first pause in seconds; each pause is twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
 #: Outcomes of one turn, by weight. A job with a key, batch or relation costs the server as much as four jobs without. A job that did not
-#: finish
-#: costs as much as two that did.
+#: finish costs as much as two that did.
 _MOST, _BOUND = 60, 4
 
 

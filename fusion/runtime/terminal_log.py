@@ -100,8 +100,7 @@ class LineBatch:
 
     - while it is open (`with`) lines are held; they are written at its end, or before any record to the same log;
     - it takes lines only while no other handler would get the record and the default format is in use. It checks that for each line;
-      otherwise
-      the caller logs the line.
+      otherwise the caller logs the line.
     """
 
     def __init__(self, log: logging.Logger) -> None:

@@ -36,8 +36,7 @@ class Timers:
 
     - `every` repeats a function, `at` runs it once, `when` runs it each time a part's `next_at` has come;
     - a timer that needs Redis waits until `link` allows another try. The first that finds Redis away ends the round for all of them; they
-      are
-      due again later.
+      are due again later.
     """
 
     def __init__(self, link: RedisLink | None = None) -> None:

@@ -43,8 +43,7 @@ class ClockGuard:
         """Compare the server's time with the monotonic times before and after the request for it. True if ticks must wait.
 
         This works however long the process was stopped. Each check gives two bounds for the lead of the server's clock. The clock was set
-        only if
-        the bounds of two checks do not overlap.
+        only if the bounds of two checks do not overlap.
         """
         low, high = server - answered, server - asked
         before_low, before_high = self._ahead or (low, high)
@@ -71,8 +70,7 @@ class Ticker:
         """Decide the due ticks.
 
         RedisAway if Redis does not answer, ServerFull if it is full: the undecided ticks stay due. CallRefused if the index of entries
-        can't be
-        read.
+        can't be read.
         """
         self.next_at = 0.0
         asked = time.monotonic()

@@ -14,18 +14,18 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 
 @dataclass(slots=True, eq=False)
 class Post:
-    """A place that is to be filled: the process that runs there, those that still leave it, and when the next may start."""
+    """A place for one process: the process that runs there, those that are leaving, and when the next may start."""
 
     label: str
     arguments: Sequence[str]
     child: Child | None = None
     leaving: list[Child] = field(default_factory=list)
     start_at: float = 0.0
-    #: One crash costs no pause, more in a row ever longer ones.
+    #: No pause after one crash; after more in a row, longer and longer ones.
     backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, free=1))
     done: bool = False
 
     @property
     def children(self) -> list[Child]:
-        """All processes of this place."""
+        """Return all processes of this place."""
         return [*self.leaving, *([self.child] if self.child else ())]

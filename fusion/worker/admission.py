@@ -27,8 +27,7 @@ class Blocked(Enum):
 
 
 #: Reasons not to ask Redis for jobs. SUSPENDED is not one: only the reply to a turn shows that the fleet was resumed. Nor is NO_EXECUTOR:
-#: then no
-#: slot is free.
+#: then no slot is free.
 _CLOSING = frozenset({Blocked.RECYCLING, Blocked.THROTTLED, Blocked.QUIET})
 
 

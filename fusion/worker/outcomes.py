@@ -109,8 +109,7 @@ class Outcomes:
         """Decide a run whose process sent its outcome.
 
         A failure just after a signal to the process is held for a moment. If this worker gets the same signal, the whole tree was signaled:
-        then
-        the job counts as lost, unless it has `on_lost="fail"`.
+        then the job counts as lost, unless it has `on_lost="fail"`.
         """
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
         if run.stands is not None and run.stands[b"kind"] == frame.get(b"kind"):
@@ -132,8 +131,7 @@ class Outcomes:
         """Decide a run whose process died without an outcome. `said`: reports of the run that Redis does not have yet.
 
         A run killed as LOST or COLD is not decided here: another worker has the job, or `deregister` gives it back. A run whose outcome
-        stands
-        ends with that outcome.
+        stands ends with that outcome.
         """
         if run.stands is not None:
             self.received(run, {**said, **run.stands, b"callback_error": f"{run.last}: {_cut_short(run, death)}".encode()})

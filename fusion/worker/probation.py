@@ -29,8 +29,7 @@ class Probation:
     """Runs jobs on probation, one after another. `command`: the command line of a worker for them; it ends when there are no more.
 
     - a worker with one slot runs such jobs itself: nothing runs beside them. A worker with more slots starts that other worker. So no job
-      that
-      waits for a slot (an OTP, say) waits for a suspect;
+      that waits for a slot (an OTP, say) waits for a suspect;
     - one worker of a host has the right to it at a time. Otherwise jobs that were lost together could run together again.
     """
 
