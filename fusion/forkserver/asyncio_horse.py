@@ -34,16 +34,16 @@ from fusion.kernel.striking import ThreadGuard, Watcher
 from fusion.kernel.timeouts import REPEAT, Hold, hold_of_coroutine, overrun
 from fusion.kernel.titles import title
 
-#: Plain functions whose names are remembered: their jobs go to a thread at once.
+#: Most names of plain functions that are remembered, so that their jobs go to a thread at once.
 _MOST_NAMES = 10_000
-#: In the arguments of a job: they may hold a row of a database.
+#: Marks arguments of a job that may contain a database row.
 _ROW = b'["model",'
-#: Seconds for what jobs have left on the loop, at its end.
+#: Seconds at the end for tasks that jobs left on the loop.
 _FAREWELL = 1.0
 
 
 def run_jobs(fd: int, settings: HorseSettings) -> int:
-    """Run jobs until the worker sends no more and those under way have ended. Returns the exit code."""
+    """Run jobs until the worker sends no more and all have ended. Return the exit code."""
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     factory: Any = _make_task
@@ -54,14 +54,14 @@ def run_jobs(fd: int, settings: HorseSettings) -> int:
     while not horse.over.done():
         try:
             loop.run_until_complete(horse.over)
-        except (SystemExit, KeyboardInterrupt):  # of a task that a job has begun: who awaits that gets it
+        except (SystemExit, KeyboardInterrupt):  # raised in a task that a job began: the code that awaits it gets it
             continue
     _end_left(loop)
     return horse.over.result()
 
 
 def _end_left(loop: asyncio.AbstractEventLoop) -> None:
-    """Tasks that jobs have left may clean up, for a moment."""
+    """Give tasks that jobs left behind a moment to clean up."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -82,7 +82,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class AsyncioHorse:
-    """Runs each job as a task of the loop. `over`: the exit code, when the worker sends no more and nothing runs."""
+    """Runs each job as a task of the loop. `over`: gets the exit code once the worker sends no more and nothing runs."""
 
     def __init__(self, channel: SharedChannel, performer: Performer, places: int, loop: asyncio.AbstractEventLoop) -> None:
         self._channel, self._performer, self._loop = channel, performer, loop
@@ -90,7 +90,7 @@ class AsyncioHorse:
         self._runs: dict[bytes, CoroutineGuard | ThreadGuard] = {}
         self._threads = ThreadPoolExecutor(places, "fusion")
         self._watch = LoopWatch(loop, self._tell_standstill, self._tell_end_of_standstill)
-        #: Runs of which a line may have run; from the first standstill on there are no more.
+        #: Runs whose code may have begun. After the first standstill none is added.
         self._begun: set[bytes] = set()
         self._closed = False
         self._blocker: CoroutineGuard | ThreadGuard | None = None
@@ -102,7 +102,7 @@ class AsyncioHorse:
         loop.add_reader(channel.fd, self._hear)
 
     def _hear(self) -> None:
-        # what the loop was woken for may have been heard by a task that waited for word since
+        # a task that waited for the worker may have read the frames already
         if not self._channel.hear(wait=False):
             self._loop.remove_reader(self._channel.fd)
             self._end_if_idle()
@@ -123,7 +123,7 @@ class AsyncioHorse:
         self._watch.mind()
 
     def stop(self, execution_id: bytes) -> None:
-        """Ask the task of this run to stop, if it is not over."""
+        """Ask the task of this run to stop, unless it is over."""
         if (guard := self._runs.get(execution_id)) is not None:
             guard.stop()
 
@@ -131,14 +131,14 @@ class AsyncioHorse:
 
     async def _run(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> None:
         code = 0
-        # In this order: what the watch finds begun once it has closed this process has begun, or says that it has not.
+        # Keep this order: a run that the watch finds here after it closed this process has begun, or reports that it has not.
         self._begun.add(line.execution_id)
         if self._closed:
             self._refuse(line)
             return
         try:
             answer = await self._answer(fields, line, guard)
-        except BaseException as error:  # of Fusion's own code, or of what a job has done to it
+        except BaseException as error:  # raised by Fusion's own code, or after a job damaged it
             answer = outcome.own_fault(error)
         answer[b"execution_id"] = line.execution_id
         if answer.get(b"kind") == b"failed":
@@ -164,7 +164,7 @@ class AsyncioHorse:
         return await self._run_here(execution, guard) or await self._run_in_thread(fields, line, guard)
 
     def _refuse(self, line: RunLine) -> None:
-        """This run does not begin: another process has its job."""
+        """Report that this run does not begin: another process has its job."""
         with suppress(OSError):  # the worker is gone
             line.send({b"kind": b"unbegun"})
         self._channel.forget(line.execution_id)
@@ -173,7 +173,7 @@ class AsyncioHorse:
         self._end_if_idle()
 
     async def _run_here(self, execution: Execution, guard: CoroutineGuard) -> dict[bytes, bytes] | None:
-        """The outcome of a coroutine function; None if the task is a plain one."""
+        """Return the outcome of a coroutine function; None if the task is a plain function."""
         execution.begin()
         try:
             function, job = execution.prepare(), execution.job
@@ -210,7 +210,7 @@ class AsyncioHorse:
             return await function(*execution.job.args, **execution.job.kwargs)
 
     async def _run_in_thread(self, fields: dict[bytes, bytes], line: RunLine, before: CoroutineGuard) -> dict[bytes, bytes]:
-        """The outcome of a plain function: the whole of its run is in a thread."""
+        """Return the outcome of a plain function. Its whole run is in a thread."""
         if self._watcher is None:
             self._watcher = Watcher()
         guard = ThreadGuard(self._watcher, partial(self._tell_tainted, line))
@@ -230,12 +230,12 @@ class AsyncioHorse:
             self._plain.add(name.encode())
 
     def _tell_tainted(self, line: RunLine, why: str) -> None:
-        """Something is raised in a thread at a place that nobody chose. Called in a thread of its own."""
+        """Report that an exception was raised in a thread at an arbitrary place. Called in a separate thread."""
         with suppress(OSError):  # the worker is gone
             line.send({b"kind": b"tainted", b"why": why.encode("utf-8", "replace")})
 
     def _tell_standstill(self, seconds: float, task: object, stack: str) -> None:
-        """The loop does not come round: what has not begun is left to another process. Called in a thread of its own."""
+        """Report that the loop is blocked: runs that have not begun go to another process. Called in a separate thread."""
         self._closed = True
         begun = set(self._begun)
         frame = {b"kind": b"blocked", b"seconds": b"%.3f" % seconds, b"stack": stack.encode("utf-8", "replace")}
@@ -255,7 +255,7 @@ class AsyncioHorse:
 
 
 def _load_rows(execution: Execution) -> None:
-    """In a thread: Django's databases are not to be asked on a loop."""
+    """Load database rows. Call it in a thread: Django does not allow queries on a loop."""
     try:
         execution.load()
     finally:
@@ -268,7 +268,7 @@ def _settle(future: Future[None]) -> None:
 
 
 async def _kept(coroutine: Coroutine[Any, Any, Any], ends: list[tuple[bool, Any]]) -> None:
-    """Note how a coroutine ends: its task may have been cancelled, and then that would be lost; and SystemExit would end the loop."""
+    """Record how a coroutine ends. If its task is cancelled, the result would be lost; and SystemExit would end the loop."""
     try:
         ends.append((True, await coroutine))
     except BaseException as error:
@@ -285,23 +285,23 @@ async def _call_hooks(hooks: Hooks) -> None:
 
 
 def _here(leave: Callable[[], None]) -> None:
-    """Call the hooks of a coroutine on the loop, where its context is: nothing but the watch of the loop limits that."""
+    """Call the hooks of a coroutine on the loop, in its context. Only the watch of the loop limits their time."""
     leave()
 
 
 class CoroutineGuard:
-    """Keeps the soft limits of one run: what is due is raised in its task as it waits for something, again each second."""
+    """Enforces the soft limits of one run: it raises the due exception in the task at an await, and again each second."""
 
     among_others = True
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch) -> None:
         self._loop, self._watch = loop, watch
         self._lost = 0.0
-        #: That of the run, whatever task of it has its turn.
+        #: The context of the run, shared by all its tasks.
         self.context = copy_context()
-        #: Another job of the process has cancelled tasks of this one.
+        #: True if another job of the process cancelled tasks of this one.
         self.reached = False
-        #: Seconds for which it has kept the loop from coming round.
+        #: Seconds for which it has blocked the loop.
         self.blocked = 0.0
         self._task: Task[Any] | None = None
         self._due: BaseException | None = None
@@ -313,8 +313,8 @@ class CoroutineGuard:
         self.limit: float | None = None
 
     async def run_task(self, seconds: float | None, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Await a task's coroutine; JobTimeoutException is raised in place of its CancelledError after so many seconds, JobStopped when the task is
-        to stop."""
+        """Await a task's coroutine. In place of its CancelledError raise JobTimeoutException after that many `seconds`, or JobStopped if it
+        is to stop."""
         if self.stopped:
             coroutine.close()
             raise JobStopped(WHAT)
@@ -334,7 +334,7 @@ class CoroutineGuard:
                 self._timer.cancel()
 
     async def apart(self, coroutine: Coroutine[Any, Any, Any], *, may_be_struck: bool = False) -> Any:
-        """Await a coroutine of the job's in a task of its own: whoever cancels that has cancelled nothing of Fusion's."""
+        """Await a coroutine of the job in a separate task, so that a job that cancels it cancels nothing of Fusion."""
         ends: list[tuple[bool, Any]] = []
         over = self._loop.create_future()
         task = JobTask(_kept(coroutine, ends), loop=self._loop, context=self.context)
@@ -355,14 +355,14 @@ class CoroutineGuard:
         raise end
 
     def stop(self) -> None:
-        """Raise JobStopped in the task, if it is not over."""
+        """Raise JobStopped in the task, unless it is over."""
         self.stopped = True
         if self._task is not None:
             self._strike(JobStopped(WHAT))
 
     def _overrun(self) -> None:
         self._watch.come_round()
-        # What others kept it from running is not its time.
+        # Time in which others blocked the loop does not count for it.
         others, self.blocked, self._lost = self._watch.lost - self._lost - self.blocked, 0.0, self._watch.lost
         if others > 0 and self._until is not None:
             self._until += others
@@ -375,21 +375,21 @@ class CoroutineGuard:
             return
         if self._due is None or isinstance(error, JobStopped):
             self._due = error
-        if not self._hold.keeps_out(self._due):  # else it is raised when Redis has answered
+        if not self._hold.keeps_out(self._due):  # else it is raised after Redis has answered
             self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(REPEAT, self._strike, self._due)
 
     def check(self) -> None:
-        """Raise what the task is to end by, if it is."""
+        """Raise the exception that should end the task, if there is one."""
         if self.stopped:
             raise JobStopped(WHAT)
         if self._until is not None and monotonic() >= self._until:
             raise overrun("Task", self.limit or 0)
 
     def ended_by_stop(self, error: BaseException) -> bool:
-        """The task was told to stop, and ended with this error because of that."""
+        """Return True if the task ended with this error because it was asked to stop."""
         return self.stopped and leads_to(error, (JobStopped, CancelledError))
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The worker's side of the fork server: no threads, nothing here waits, made for a selectors loop.
+"""The worker's side of the fork server, for a selectors loop: no threads, and nothing here waits.
 
 Register `server.fileno()` and each `horse.fileno()` for reading, and for writing while their `wants_write` is true.
 """
@@ -37,21 +37,21 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes
 from fusion.kernel.standard import command
 
-#: Seconds the fork server gets to kill everything and go before it is killed itself.
+#: Seconds in which the fork server must kill everything and end, before it is killed itself.
 DESTROY_LIMIT = 2.5
 _OVERHEAD = 64 * 1024
 
 
 class ForkServerClient:
-    """One fork server process. After ServerClosed make a new one; this object is then only good for `destroy`."""
+    """One fork server process. After ServerClosed only `destroy` may be called; make a new object."""
 
-    #: Pids of those of this process that are not destroyed yet.
+    #: Pids of this process's fork servers that are not destroyed yet.
     _living: ClassVar[set[int]] = set()
 
     def __init__(self, config: ForkServerConfig) -> None:
         self.config = config
         self.importing: str | None = None
-        #: Its jobs have hooks, whose limit comes on top of theirs.
+        #: True if its jobs have hooks, whose time limit is added to theirs.
         self.hooked = False
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -98,25 +98,25 @@ class ForkServerClient:
         return self._process.poll() if self._process is not None else None
 
     def fork(self) -> Horse:
-        """Ask for a horse. It can be given its job at once; ForkFailed comes if there will be no process."""
+        """Request a horse. It can get its job at once; if there will be no process, ForkFailed comes."""
         horse = self.fork_with_next()
         self.flush()
         return horse
 
     def fork_with_next(self) -> Horse:
-        """As `fork`, but asks together with the next message: one wake-up of the server for both."""
+        """Request a horse together with the next message, so that the server wakes only once for both."""
         self._serial += 1
-        ours, theirs = _socket.socketpair()  # `socket` looks at each end once more
+        ours, theirs = _socket.socketpair()  # `socket.socketpair` would inspect each end again
         ours.setblocking(False)
         horse = Horse(self, self._serial, ours, self._limit)
         self._queue(f"FORK {horse.serial}", theirs)
         return horse
 
     def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
-        """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
+        """Send the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
         if self.hooked or not CALLBACKS.isdisjoint(fields):
             horse.expect_callbacks(fields)
-        # First the deadline: a worker that is stopped between the two leaves no job without its limit.
+        # Send the deadline first: if the worker is stopped in between, the job still has its limit.
         if deadline != inf:
             self.set_deadline(horse, deadline)
         else:
@@ -134,17 +134,17 @@ class ForkServerClient:
         self._say(f"KILL {horse.serial} {int(signum)}")
 
     def stop(self, horse: Horse, deadline: float) -> None:
-        """Ask the horse's task to stop; its group is killed at the deadline, if not sooner."""
+        """Ask the horse's task to stop. Its group is killed at the deadline at the latest."""
         horse.deadline = min(horse.deadline, deadline)
         self._say(f"STOP {horse.serial} {horse.deadline!r}")
 
     def ask_pid(self, horse: Horse) -> None:
-        """Ask the server for the horse's process id; the answer sets `horse.pid`. There is none for a horse that has ended."""
+        """Request the horse's process id; the answer sets `horse.pid`. No answer comes for a horse that has ended."""
         self._asked[horse.serial] = horse
         self._say(f"WHO {horse.serial}")
 
     def receive(self) -> list[Message]:
-        """The messages that have arrived. ServerClosed comes last, once."""
+        """Return the messages that have arrived. ServerClosed comes last, once."""
         messages: list[Message] = []
         if self._control is None:
             return messages
@@ -167,7 +167,7 @@ class ForkServerClient:
         return messages
 
     def flush(self) -> None:
-        """Send what is waiting, as far as the socket takes it."""
+        """Send waiting data, as much as the socket takes."""
         while self._out and self._control is not None:
             data, end = self._out[0]
             lines = 1
@@ -182,7 +182,7 @@ class ForkServerClient:
                     end.close()
             except BlockingIOError:
                 return
-            except OSError:  # the server is gone; `receive` says so
+            except OSError:  # the server is gone; `receive` reports it
                 self._drop_unsent()
                 return
             for _ in range(lines):
@@ -191,7 +191,8 @@ class ForkServerClient:
                 self._out.appendleft((data[sent:], None))
 
     def destroy(self) -> None:
-        """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s, and 2 s for what it left."""
+        """End the server and all its descendants, by SIGKILL if it does not end by itself. Wait up to 2.5 s, and 2 s for processes that it
+        left."""
         self._close()
         process = self._process
         if process is None:
@@ -200,7 +201,7 @@ class ForkServerClient:
             process.wait(DESTROY_LIMIT)
         except subprocess.TimeoutExpired:
             process.kill()
-            # Until the wait its pid names its session, in which all horses are.
+            # Until it is reaped, its pid identifies its session, which contains all horses.
             for pid, _, session in processes():
                 if session == process.pid and pid != process.pid:
                     try:

@@ -1,6 +1,7 @@
-"""A warm horse compares its state after each job with that before the first: a job that left something gets the process replaced.
+"""Detects what a job leaves in a warm horse: its state after each job is compared with that before the first. If it differs, the process is
+replaced.
 
-All of it takes a few system calls. A module's globals or an open file can't be seen so; `isolate=True` is for jobs that leave such things.
+The comparison takes only a few system calls. It can't see a module's globals or an open file; `isolate=True` is for jobs that leave those.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-#: Those that make a later job fail.
+#: Limits that could make a later job fail.
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
 _SIGNALS = [number for number in range(1, _signal.NSIG) if number not in (_signal.SIGKILL, _signal.SIGSTOP)]
 _NAMES = (
@@ -38,7 +39,7 @@ _NAMES = (
     "threads",
     "descriptors",
 )
-#: Descriptors that jobs may keep open between them, at most half of what the process may have.
+#: Descriptors that all jobs together may leave open, but at most half of the process's limit.
 _KEPT = 256
 _TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 
@@ -47,15 +48,16 @@ class Leftovers:
     """The state of this process as it was before its first job."""
 
     def __init__(self, spare_fd: int) -> None:
-        """`spare_fd`: from which descriptor on its own one is put."""
+        """`spare_fd`: the least number for its own descriptor."""
         self._tasks = _open_tasks(spare_fd)
         lowest = _lowest_free(self._tasks)
-        #: Lowest free descriptor at which too many are open: what a task keeps (a client, a log file) is some, what it leaks has no end.
+        #: If the lowest free descriptor reaches this number, too many are open: a task may keep some (a client, a log file), but a leak has
+        #: no end.
         self._too_many = lowest + min(_KEPT, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - lowest) // 2)
         self._before = self._look()
 
     def _look(self) -> tuple[Any, ...]:
-        """The state, in the order of `_NAMES`. One expression: this is a good part of what a short job costs."""
+        """Return the state, in the order of `_NAMES`. It is one expression, as this is a large part of the cost of a short job."""
         return (
             os.getpgrp(),
             (os.geteuid(), os.getegid()),
@@ -76,7 +78,7 @@ class Leftovers:
         )
 
     def found(self) -> bytes:
-        """The names of what is not as it was; empty if all is."""
+        """Return the names of the parts that changed; empty if none did."""
         try:
             now = self._look()
             if now == self._before and not _has_children():
@@ -85,11 +87,11 @@ class Leftovers:
             if _has_children():
                 left.append("child processes")
             return ", ".join(left).encode()
-        except BaseException as error:  # a working directory that is gone, a closed descriptor, a thing with an __eq__ of its own
+        except BaseException as error:  # a deleted working directory, a closed descriptor, an object with its own __eq__
             return type(error).__name__.encode("ascii", "replace")
 
     def _used_up(self) -> bool:
-        """True if so many descriptors are open that the next job might get none."""
+        """Return True if the next job might get no descriptor, as too many are open."""
         try:
             return _lowest_free(self._tasks) >= self._too_many
         except OSError:

@@ -9,17 +9,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fusion.settings import Settings
 
-#: Secrets that no task needs: those of callbacks, and of sinks.
+#: Secrets of callbacks and sinks, which no task needs.
 _REPORTING = ("FUSION_CALLBACK_SECRETS", "FUSION_ELASTICSEARCH_PASSWORD", "FUSION_ELASTICSEARCH_API_KEY")
 _REPORTING_URLS = ("FUSION_ELASTICSEARCH_URL", "FUSION_ELASTICSEARCH_URLS")
-#: Those it takes to enqueue.
+#: Secrets that are needed to enqueue.
 _ENQUEUE = ("FUSION_SECRET_KEYS", "FUSION_REDIS_PASSWORD", "REDIS_PASSWORD")
-#: Other programs' names among these are touched only where Fusion was told its Redis by them.
+#: The names of other programs among these are changed only if Fusion took its Redis URL from them.
 _REDIS_URLS = ("FUSION_REDIS_URL", "REDIS_URL", "RQ_REDIS_URL")
 
 
 def for_tasks(settings: Settings, environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that differ in tasks' environment, by the setting `task_secrets`; None for one that is removed."""
+    """Return the variables that differ in the environment of tasks, by the setting `task_secrets`; None for a removed one."""
     if settings.task_secrets == "all":
         return {}
     changed: dict[str, str | None] = dict.fromkeys(_REPORTING)
@@ -35,18 +35,18 @@ def for_tasks(settings: Settings, environment: Mapping[str, str]) -> dict[str, s
 
 
 def changed_by(changed: Mapping[str, str | None], environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with the variables of `changed` replaced, or removed where they are None."""
+    """Return `environment` with the variables of `changed` replaced, or removed where they are None."""
     kept = {name: value for name, value in environment.items() if name not in changed}
     return kept | {name: value for name, value in changed.items() if value is not None}
 
 
 def _is_strange(settings: Settings, name: str, setting: str, environment: Mapping[str, str]) -> bool:
-    """True for a variable of another program's name whose value is not the one that Fusion uses."""
+    """Return True for a variable of another program whose value Fusion does not use."""
     return not name.startswith("FUSION_") and getattr(settings, setting) != environment.get(name)
 
 
 def without_login(url: str) -> str:
-    """`url` without user, password and whatever else it may hold of a login."""
+    """Return `url` without user, password and other parts of a login."""
     if not url:
         return url
     try:

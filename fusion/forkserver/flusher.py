@@ -1,4 +1,4 @@
-"""Writes out what jobs have printed, in a thread of its own: a pipe that nobody reads holds up nothing else."""
+"""Writes the output of jobs in a separate thread, so that a pipe that nobody reads blocks nothing else."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _EVERY = 0.05
 
 
 class Flusher:
-    """A thread that flushes stdout and stderr soon after it was told to."""
+    """A thread that flushes stdout and stderr soon after a request."""
 
     def __init__(self) -> None:
         self._told = threading.Event()
         self._thread: threading.Thread | None = None
 
     def flush_soon(self) -> None:
-        """Have it done, in a moment. From any thread."""
+        """Request a flush. Can be called from any thread."""
         if self._told.is_set():
             return
         self._told.set()
@@ -27,7 +27,7 @@ class Flusher:
             thread = threading.Thread(target=self._flush, name="fusion-flusher", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system has no more: the next job asks again
+            except RuntimeError:  # the system has no thread left: the next job asks again
                 self._told.clear()
             else:
                 self._thread = thread

@@ -1,6 +1,6 @@
-"""The forked side: a process that waits for a job, runs it, answers and goes; a warm one waits for the next.
+"""The forked side: a process that waits for a job, runs it, answers and exits; a warm one waits for the next job.
 
-It never returns to the fork server's code, and it speaks to nobody but the worker's end of its socket.
+It never returns to the fork server's code, and it talks only to the worker, over its socket.
 """
 
 from __future__ import annotations
@@ -35,58 +35,58 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Exit codes: the task broke the socket to the worker; the worker sent something that is not a job.
 EXIT_NO_CHANNEL = 70
 EXIT_BAD_FRAME = 76
-#: It is to run jobs beside each other, which what it has imported does not bear.
+#: Exit code: it should run jobs side by side, but an imported module does not allow that.
 EXIT_UNFIT = 77
 
 #: Seconds that flushing and atexit handlers may take once the outcome is sent.
 EXIT_LIMIT = 2
 #: Descriptors below this are what tasks close in bulk (`os.closerange(3, 1024)`).
 SAFE_FD = 1024
-#: Seconds that a frame which may be dropped waits for another thread's.
+#: Seconds for which a frame that may be dropped waits for another thread's frame.
 _OFFER_LIMIT = 0.02
-#: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
+#: Bytes; only a guard against garbage: the real limit is the worker's `max_payload`.
 _MAX_JOB_FRAME = 1 << 28
-#: Milliseconds without a job after which a spare rehearses one. The spares of a busy worker have theirs sooner.
+#: Milliseconds without a job after which a spare rehearses one. A busy worker's spares get a real job earlier.
 _REHEARSE_AFTER = 30
-#: Bytes of one write: a socket that keeps boundaries takes no more at once than its buffer, and the worker reads so many.
+#: Bytes of one write: a socket with packets takes at most its buffer size at once, and the worker reads packets of this size.
 _PIECE = 64 * 1024
 
 
-#: What runs many jobs at once, by executor: loaded by the fork server where it is used.
+#: Module that runs many jobs at once, by executor. The fork server loads the one that it uses.
 CROWDED = {"thread": "fusion.forkserver.thread_horse", "asyncio": "fusion.forkserver.asyncio_horse"}
 
 
 class HorseSettings:
-    """Made by the fork server, inherited by every horse with the fork."""
+    """The settings of a horse. The fork server makes them, and each horse inherits them with the fork."""
 
     performer = Performer(())
     chance = Chance()
     late: tuple[str, ...] = ()
     after_fork: Callable[[], Any] | None = None
-    #: Soft and hard limit to put back, if the fork server raised them for itself.
+    #: Soft and hard limit of descriptors to restore, if the fork server raised them for itself.
     nofile: tuple[int, int] | None = None
     #: `process`: run one job; `pool`: one after another; `thread`, `asyncio`: `places` of them at once.
     executor = "process"
     places = 1
-    #: Configures logging where each process does so by itself, and has handlers write JSON where they are to.
+    #: Configures logging if each process must do that itself; and makes handlers write JSON if the settings say so.
     log_to: Callable[[], object] | None = None
     log_json: Callable[[], object] | None = None
     server_pid = 0
     private_fds: tuple[int, ...] = ()
-    #: Runs a job that does nothing; None for no rehearsals.
+    #: Runs a job that does nothing; None: no rehearsals.
     rehearsed: Callable[[], object] | None = None
 
 
-# As they were before any task module: what gevent or eventlet put in their place may hand over to the task's own threads.
+# The originals, from before any task module was loaded: replacements by gevent or eventlet may switch to the task's own threads.
 _read, _write, _poll, _POLLIN, _POLLHUP = os.read, os.write, select.poll, select.POLLIN, select.POLLHUP
-#: Elsewhere than on Linux a closed side shows as an end that can be read.
+#: Only Linux has this flag; elsewhere a closed socket shows as readable.
 _POLLRDHUP = getattr(select, "POLLRDHUP", 0)
-#: Seconds between two looks at a job that lies ahead of the frame that is waited for.
+#: Seconds between two checks while a job lies in the socket before the awaited frame.
 _MOMENT = 0.002
 
 
 class Channel:
-    """The horse's end of the socket. Frames are written whole or, if the task broke the socket, not at all."""
+    """The horse's end of the socket. It writes whole frames, or nothing if the task broke the socket."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -97,12 +97,12 @@ class Channel:
         self._reader = FrameReader(_MAX_JOB_FRAME)
 
     def receive(self) -> dict[bytes, bytes] | None:
-        """The next job; None at end of file, which means there will be none. An empty frame has only woken this process."""
+        """Return the next job; None at end of file, when no more will come. Empty frames only wake this process and are skipped."""
         reader = self._reader
         while True:
             try:
                 data = _read(self.fd, 65536)
-            except ConnectionResetError:  # the worker died with something of this process unread
+            except ConnectionResetError:  # the worker died before it read all of this process's frames
                 return None
             if not data:
                 return None

@@ -18,7 +18,7 @@ _NOTHING = pack({})
 
 
 class HorseServer(Protocol):
-    """The fork server whose child a horse is, as far as its socket's end needs it."""
+    """The part of a horse's fork server that the socket's end needs."""
 
     config: ForkServerConfig
     hooked: bool
@@ -38,18 +38,18 @@ class Horse:
 
     def __init__(self, server: HorseServer, serial: int, end: _socket.socket, limit: int) -> None:
         self.serial = serial
-        #: No more frames will come. Says nothing about the process: only HorseExited does.
+        #: True if no more frames will come. The process may still run: only HorseExited means its end.
         self.at_eof = False
-        #: Why the stream was given up, if it was; the horse has been killed for it.
+        #: Why the stream was given up, and the horse killed; None if it was not.
         self.broken: str | None = None
         #: Monotonic seconds at which the fork server kills its group.
         self.deadline = inf
-        #: For looking only: it may name another process once this one has ended.
+        #: For display only: it may belong to another process once this one has ended.
         self.pid: int | None = None
         self._server = server
         self._socket = end
         self._reader = FrameReader(limit)
-        #: The task has ended, and its callback runs.
+        #: True once the task has ended and its callback runs.
         self.task_over = False
         self._out = memoryview(b"")
         self._callbacks: list[float] = []
@@ -70,14 +70,14 @@ class Horse:
         self.flush()
 
     def wake(self) -> None:
-        """Have a horse without a job run when one comes, in a moment: an empty frame says nothing."""
+        """Wake a horse without a job by an empty frame, so that it runs already when the job comes."""
         try:
             self._socket.send(_NOTHING)
-        except OSError:  # it is gone: that shows elsewhere
+        except OSError:  # it is gone: that is noticed elsewhere
             pass
 
     def flush(self) -> None:
-        """Send what the socket takes. A horse that is gone shows in HorseExited, not here."""
+        """Send waiting data, as much as the socket takes. HorseExited, not this, reports a dead horse."""
         try:
             while self._out:
                 self._out = self._out[self._socket.send(self._out) :]
@@ -88,7 +88,7 @@ class Horse:
         self._shut_if_done()
 
     def finish(self) -> None:
-        """Let it find the end of the stream behind what it was sent: to a spare that is the end, to a job that looks a request to end."""
+        """Close the sending side behind the sent data. A spare ends at that; a running job that checks sees a request to end."""
         self._finishing = True
         self._shut_if_done()
 
@@ -98,7 +98,7 @@ class Horse:
                 self._socket.shutdown(_socket.SHUT_WR)
 
     def receive(self, limit: int = 64 * 1024) -> list[dict[bytes, bytes]]:
-        """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
+        """Return the frames that have arrived; read at most `limit` bytes. Empty list: no whole frame yet, or see `at_eof`."""
         if self.at_eof:
             return []
         heard = self._read(limit)
@@ -110,7 +110,7 @@ class Horse:
         return frames
 
     def _read(self, limit: int) -> list[dict[bytes, bytes]]:
-        """One read: the frames that it completes."""
+        """Read once; return the completed frames."""
         frames: list[dict[bytes, bytes]] = []
         try:
             data = self._socket.recv(limit)
@@ -122,7 +122,7 @@ class Horse:
         return frames
 
     def _take(self, data: bytes, frames: list[dict[bytes, bytes]]) -> None:
-        """Add the frames that these bytes complete; no bytes are the end of the stream."""
+        """Add the frames that these bytes complete. Empty `data` is the end of the stream."""
         self.at_eof = not data
         try:
             self._reader.feed(data)
@@ -132,7 +132,7 @@ class Horse:
             self.broken, self.at_eof = str(error), True
 
     def drain(self) -> list[dict[bytes, bytes]]:
-        """Every frame up to the end, for a horse that has exited."""
+        """Return all remaining frames of a horse that has exited."""
         frames: list[dict[bytes, bytes]] = []
         while not self.at_eof:
             before = self._reader.pending
@@ -143,22 +143,22 @@ class Horse:
         return frames
 
     def close(self) -> None:
-        """Close the socket. To the process that is the end of the stream: it exits once its job is done."""
+        """Close the socket. The process sees the end of the stream and exits once its job is done."""
         self._socket.close()
 
     def known_pid(self) -> int | None:
-        """`pid`, which the first call only asks for."""
+        """Return `pid`. The first call only requests it."""
         if self.pid is None:
             self._server.ask_pid(self)
         return self.pid
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
-        """Note the callbacks of a job that begins: one of them may move its deadline, once, by its own timeout."""
+        """Note the callbacks of a job that begins. One of them may extend the deadline, once, by its own timeout."""
         self._callbacks = callback_limits(fields)
         self.expect_hooks(fields)
 
     def expect_hooks(self, fields: Mapping[bytes, bytes]) -> None:
-        """Note what hooks may take when the task is over."""
+        """Note how long hooks may take after the task."""
         self._for_hooks, self._is_shared = HOOKS_TIMEOUT if self._server.hooked else 0.0, b"gathered" in fields
 
     def _grant(self, words: list[dict[bytes, bytes]]) -> None:
@@ -167,8 +167,8 @@ class Horse:
                 self._server.set_deadline(self, deadline)
 
     def granted(self, frame: Mapping[bytes, bytes], now: float) -> float | None:
-        """The deadline when the task is over, and its hooks or its callback begin; None for the one that there is."""
-        # Only what the job's own fields allow, and the hooks that there are, and once: the word comes from a process that runs foreign code.
+        """Return the new deadline when the task is over and its hooks or its callback begin; None to keep the present one."""
+        # It is extended once, and only as the job's fields and the existing hooks allow: the frame comes from a process with foreign code.
         grace = self._server.config.grace
         if b"hooks" in frame:
             more, self._for_hooks = self._for_hooks, 0.0

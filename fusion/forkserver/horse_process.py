@@ -9,15 +9,16 @@ from math import inf
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.stopping import SIGNAL as STOP
 
-#: Seconds from the signal that asks a task to stop to its first repetition, since a process may just have been forked; and between others.
+#: Seconds until the stop signal is first repeated, as the process may just have been forked; and seconds between later repetitions.
 FIRST_AGAIN, AGAIN = 0.1, 0.25
 
-# As they were before any task module: gevent and its like put their own in these places.
+# The originals, from before any task module was loaded: gevent and similar libraries replace them.
 _kill, _killpg = os.kill, os.killpg
 
 
 class HorseProcess:
-    """`serial` is its name for the worker. `next_at`: monotonic time at which `tick` is due. `why` it was killed here: `-` if it was not."""
+    """A horse's process. `serial`: its number for the worker. `next_at`: monotonic time of the next `tick`. `why`: why it was killed here,
+    or `-`."""
 
     __slots__ = ("_deadline", "_stop_at", "_stopping", "next_at", "pid", "serial", "why")
 
@@ -28,12 +29,12 @@ class HorseProcess:
         self._stopping = False
 
     def kill_at(self, deadline: float) -> None:
-        """Have it killed then, and not sooner."""
+        """Set the monotonic time at which it is killed."""
         self.next_at = self._deadline = deadline
         self._stop_at, self._stopping = inf, False
 
     def stop(self, deadline: float, now: float) -> None:
-        """Ask its task to stop, again and again; have it killed at the deadline, if that is not due sooner anyway."""
+        """Ask its task to stop, repeatedly. It is killed at the deadline at the latest."""
         self._deadline, self._stopping = min(self._deadline, deadline), True
         self._ask(now + FIRST_AGAIN)
 
@@ -52,13 +53,13 @@ class HorseProcess:
         self._stop_at = again
         self.next_at = min(self._deadline, again)
         try:
-            _kill(self.pid, STOP)  # it alone: the task's children are its own business
+            _kill(self.pid, STOP)  # only the process: the task must handle its own children
         except OSError:
             pass
 
     def signal(self, signum: int) -> None:
         """Signal its whole process group."""
-        for send in (_killpg, _kill):  # both: the task may have moved the horse to another group
+        for send in (_killpg, _kill):  # signal both: the task may have moved the horse to another group
             try:
                 send(self.pid, signum)
             except OSError:

@@ -1,7 +1,8 @@
-"""Objects that are there for good lose their reference counts (Python 3.12 and 3.13): a horse that uses one writes nothing to its page.
+"""Makes permanent objects immortal (Python 3.12 and 3.13): their reference counts no longer change, so a horse that uses one copies no
+page.
 
-Only kinds whose end nobody could notice: code, functions, classes, modules and what names and constants are made of. What may hold a
-resource (instances, files, closures, containers of a module) is counted as ever, and closed as soon as nobody refers to it.
+This applies only to kinds whose end nobody could notice: code, functions, classes, modules, names and constants. Objects that may hold a
+resource (instances, files, closures, containers of a module) keep their counts, and are closed as soon as nothing refers to them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from collections.abc import Callable, Iterator
     from typing import Any
 
-#: What Python itself has there for None.
+#: The reference count that Python gives to None.
 _IMMORTAL = 0xFFFFFFFF
 _PLAIN = frozenset({str, bytes, int, float, complex})
 _mro, _bases = type.__dict__["__mro__"].__get__, type.__dict__["__bases__"].__get__
@@ -45,7 +46,10 @@ _DESCRIPTORS = frozenset(
 
 
 def make_immortal() -> int:
-    """Do so with all there is now, once all modules are loaded. Returns how many objects it were: none in a Python that counts otherwise."""
+    """Make all present objects of these kinds immortal; call it once all modules are loaded.
+
+    Return the number of objects: 0 in a Python that stores counts in another way.
+    """
     mark = _marker()
     if mark is None:
         return 0
@@ -58,7 +62,7 @@ def make_immortal() -> int:
 
 
 def _marker() -> Callable[[int], Any] | None:
-    """Access to the count at an address. None unless it is found there as it must be."""
+    """Return access to the count at an address; None unless a test finds the expected count there."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in ((3, 12), (3, 13)):
         return None
     try:
@@ -72,7 +76,7 @@ def _marker() -> Callable[[int], Any] | None:
 
 
 def _lasting(thing: Any) -> Iterator[Any]:
-    """`thing` and what is part of it, as far as they are of a kind that lasts."""
+    """Yield `thing` and its parts, as far as they are of a permanent kind."""
     kind = type(thing)
     if kind is FunctionType:
         if thing.__closure__ is None:
@@ -81,7 +85,7 @@ def _lasting(thing: Any) -> Iterator[Any]:
     elif kind is ModuleType:
         yield thing
         yield thing.__dict__
-    elif issubclass(kind, type):  # what `isinstance` asks a proxy of somebody's may run anything
+    elif issubclass(kind, type):  # not `isinstance`: on a foreign proxy that may run any code
         yield thing
         yield _mro(thing)
         yield _bases(thing)

@@ -1,4 +1,4 @@
-"""The logging of jobs, as their worker has it: DICT_CONFIG of its `-c` module, and lines of JSON. Loaded where there is one of the two."""
+"""Sets up the logging of jobs as in their worker: DICT_CONFIG of its `-c` module, and JSON lines. Loaded only if one of them is used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from fusion import context
 from fusion.kernel.json_lines import JSONFormatter
 
-#: By this name it stands among what each process does by itself, if that can't be done ahead of a fork.
+#: Its name among the imports of each process, if it can't be done before the fork.
 NAME = "DICT_CONFIG"
 
 
 class JobLines(JSONFormatter):
-    """Lines with the job in them."""
+    """Formats JSON lines that contain the job."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
@@ -31,7 +31,7 @@ def set_up(config: dict[str, Any]) -> None:
 
 
 def write_json() -> None:
-    """Have all handlers that there are write JSON, and the one that writes where there is none. Warnings go the same way."""
+    """Make all existing handlers write JSON, and the last-resort handler too. Warnings go the same way."""
     logging.captureWarnings(True)
     if not logging.root.handlers and logging.lastResort is not None:
         logging.getLogger("py.warnings").handlers = [logging.lastResort]  # else nobody writes them

@@ -1,4 +1,4 @@
-"""Tasks of an event loop that many jobs share: each job reaches its own."""
+"""Tasks on an event loop that many jobs share: each job can reach only its own."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 
 class Owner(Protocol):
-    """A run. `reached`: another run has cancelled tasks of it."""
+    """The run that a task belongs to. `reached`: another run has cancelled tasks of it."""
 
     reached: bool
 
 
-#: The run that the code which runs now is of.
+#: The run to which the currently running code belongs.
 owner_of_tasks: ContextVar[Owner | None] = ContextVar("fusion_owner_of_tasks", default=None)
 _all_tasks = asyncio.all_tasks
 
 
 class OwnTask(asyncio.Task[Any]):
-    """A task of Fusion's: no job can cancel it."""
+    """A task of Fusion itself: no job can cancel it."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Do nothing."""
@@ -27,7 +27,7 @@ class OwnTask(asyncio.Task[Any]):
 
 
 class JobTask(asyncio.Task[Any]):
-    """A task of a job's. `is_main`: it is the job, which no other one can cancel."""
+    """A task of a job. `is_main`: it is the job itself, which no other job can cancel."""
 
     is_main = False
 
@@ -36,7 +36,7 @@ class JobTask(asyncio.Task[Any]):
         self.owner = owner_of_tasks.get() if (context := options.get("context")) is None else context.get(owner_of_tasks)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Request it, unless this is another job itself."""
+        """Cancel the task, unless it is the main task of another job."""
         caller = owner_of_tasks.get()
         if self.owner is not None and caller is not None and caller is not self.owner:
             if self.is_main:
@@ -46,7 +46,7 @@ class JobTask(asyncio.Task[Any]):
 
 
 def show_own_tasks() -> None:
-    """Have `asyncio.all_tasks` tell a job of its own tasks alone."""
+    """Make `asyncio.all_tasks` return only a job's own tasks to it."""
     asyncio.all_tasks = asyncio.tasks.all_tasks = _own_tasks
 
 

@@ -1,4 +1,4 @@
-"""Notices that an event loop does not come round, and finds what blocks it."""
+"""Notices that an event loop is blocked, and finds the code that blocks it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import traceback
 from collections.abc import Callable
 from time import monotonic, sleep
 
-#: Seconds for which a loop may not come round; between two signs of life of it, and between two looks at them.
+#: Seconds for which a loop may be blocked; between two heartbeats of the loop; and between two checks of them.
 LONGEST, _SIGN, _LOOK = 1.0, 0.2, 0.25
-#: Lines of a stack that are told.
+#: Most lines of a reported stack.
 _LINES = 20
 
 
 class LoopWatch:
-    """A thread that looks at the loop of the thread in which it was made, while that has something to do.
+    """A thread that watches the loop of the thread that made it, while the loop has work.
 
-    `tell` is called in it once for each standstill, with the seconds so far, the task that runs and its stack; `over` in the loop's own, with all
-    of the seconds, once one that was told has ended. `lost`: the seconds of all standstills, told or not.
+    `tell` is called in this thread once for each standstill, with the seconds so far, the running task and its stack. `over` is called in
+    the loop's thread once a reported standstill has ended, with its seconds. `lost`: the seconds of all standstills, reported or not.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LoopWatch:
         self._thread: threading.Thread | None = None
 
     def mind(self) -> None:
-        """The loop has something to do."""
+        """Start watching: the loop has work."""
         if self._busy.is_set():
             return
         self._busy.set()
@@ -43,11 +43,11 @@ class LoopWatch:
             self._thread.start()
 
     def rest(self) -> None:
-        """It has nothing to do."""
+        """Stop watching: the loop has no work."""
         self._busy.clear()
 
     def come_round(self) -> None:
-        """Note that the loop runs. In its thread."""
+        """Note that the loop runs. Call it in the loop's thread."""
         before, self._came_round = self._came_round, monotonic()
         still = self._came_round - before
         if still > LONGEST:

@@ -17,7 +17,7 @@ class ForkServerConfig:
     tasks: tuple[str, ...] = ("tasks",)
     modules: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
-    #: Modules that it goes on without, and why: tasks in them are not found.
+    #: Modules that could not be imported, and why: tasks in them are not found.
     without: dict[str, str] = field(default_factory=dict)
     #: auto: a module that can't be forked is reported as Tainted; strict: that is an error; off: horses import everything.
     preload: str = "auto"
@@ -27,7 +27,7 @@ class ForkServerConfig:
     #: Bytes of an encoded result, and of job.meta.
     max_result: int = defaults.MAX_RESULT
     allow_pickle: bool = False
-    #: Dotted paths, of the setting.
+    #: Dotted paths from the setting.
     middleware: tuple[str, ...] = ()
     #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
     before_fork: str | None = None
@@ -35,17 +35,17 @@ class ForkServerConfig:
     #: `process`: a horse runs one job; `pool`: one after another; `thread`, `asyncio`: `places` of them at once.
     executor: str = "process"
     places: int = 1
-    #: Variables that tasks find otherwise than the worker does; None: not at all.
+    #: Variables with another value for tasks than for the worker; None: removed.
     environment: dict[str, str | None] = field(default_factory=dict)
-    #: The worker's DICT_CONFIG, and if log lines are to be JSON.
+    #: The worker's DICT_CONFIG; and whether log lines are JSON.
     log_config: dict[str, Any] | None = None
     log_json: bool = False
-    #: Soft limit of core dumps to give to tasks, where the worker's own is another.
+    #: Soft limit of core dumps for tasks, if it differs from the worker's own.
     core: int | None = None
 
     @property
     def by_horses(self) -> tuple[str, ...]:
-        """What each horse imports by itself: `late`, and all that would be preloaded where nothing is to be."""
+        """Return the modules that each horse imports itself: `late`, and with `preload` off all others too."""
         return tuple(dict.fromkeys((*self.late, *(self.modules if self.preload == "off" else ()))))
 
 
@@ -73,14 +73,14 @@ class Tainted:
 
 @dataclass(frozen=True)
 class Alike:
-    """Random generators, by name, of which every horse has the same state."""
+    """Names of random generators whose state is the same in every horse."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ForkFailed:
-    """No process for this horse; `errno` says why."""
+    """No process could be forked for this horse; `errno`: the reason."""
 
     serial: int
     errno: int
@@ -109,7 +109,7 @@ Message = Ready | ImportFailed | Tainted | Alike | ForkFailed | HorseExited | Se
 
 
 def describe_death(status: int) -> str:
-    """A raw wait status in words, for a horse that gave no outcome."""
+    """Describe the raw wait status of a horse that sent no outcome."""
     if os.WIFSIGNALED(status):
         return f"killed by {signal_name(os.WTERMSIG(status))}"
     return f"exited with code {os.waitstatus_to_exitcode(status)} without a result"

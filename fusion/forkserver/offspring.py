@@ -1,7 +1,7 @@
-"""Signals that a horse lets pass, and the processes that its task forks: those are to die of them as anywhere else.
+"""Signals that a horse ignores, and the processes that its task forks: these must die of the signals as usual.
 
-Whoever stops a whole tree (systemd, Heroku, ^C) signals the horses too, and their jobs are to end well. What a task forks would inherit
-that: `Process.terminate()` would do nothing, and a `Pool` wait for ever.
+A stop of the whole tree (systemd, Heroku, ^C) signals the horses too, but their jobs must finish. Forked children would inherit that: then
+`Process.terminate()` would do nothing, and a `Pool` would wait for ever.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from time import monotonic, sleep
 
 from fusion.kernel.defaults import SIGNAL_WINDOW
 
-#: Seconds by which the signal of a parent may be later than that of its child.
+#: Seconds by which a parent may receive the signal later than its child.
 _LATER = 0.1
-#: What a horse lets pass unless its task installs a handler.
+#: Signals that a horse ignores unless its task installs a handler.
 PASSING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
-_mask = _thread._local()  # of the thread that forks
+_mask = _thread._local()  # the signal mask of the forking thread
 
 
-#: When the last signal was let pass, in monotonic seconds.
+#: Monotonic time of the last ignored signal.
 _passed = [-inf]
-#: The thread in which handlers of signals run.
+#: Id of the thread in which signal handlers run.
 _main = [0]
 
 
 def let_pass(signum: int, frame: object) -> None:
-    """Note the signal and do nothing. A handler, as programs started by a task would inherit SIG_IGN."""
+    """Note the signal and do nothing. It is a handler because programs that a task starts would inherit SIG_IGN."""
     _passed[0] = monotonic()
 
 
 def note_struck(answer: dict[bytes, bytes]) -> None:
-    """Tell with a failure that a signal reached this process a moment before: whoever sent it to the whole tree has ended what the task
-    had started, and with that the task. It may reach the children first; and in a thread beside that of signal handlers the task may be
-    over before those have had their turn."""
+    """Add to a failure that a signal reached this process just before.
+
+    A signal to the whole tree ends the task's children, and with them the task. It may reach the children first. In another thread than
+    that of the signal handlers, the task may even end before the handlers ran.
+    """
     if answer.get(b"kind") != b"failed":
         return
     forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -54,7 +56,7 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
 
 
 def _main_waits_for_a_cpu() -> bool:
-    """Whether the main thread could run a handler but has had no turn yet: on a busy machine the task's thread may end before it has."""
+    """Return True if the main thread could run a handler but got no CPU yet: on a busy machine the task's thread may end first."""
     try:
         with open("/proc/self/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split(None, 1)[0] == b"R"
@@ -63,14 +65,14 @@ def _main_waits_for_a_cpu() -> bool:
 
 
 def free_children() -> None:
-    """Give processes that this one forks from now on the usual dispositions. Handlers that its task installs are inherited, as anywhere."""
+    """Give processes that this one forks the usual signal dispositions. They inherit handlers that the task installs, as usual."""
     _main[0] = _thread.get_ident()
-    _passed[0] = -inf  # what the fork server got, the deaths of other horses among it
+    _passed[0] = -inf  # forget the signals of the fork server, such as deaths of other horses
     os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
 
 
 def _hold() -> None:
-    # A TERM that meets the child before its dispositions are its own would be lost.
+    # A TERM would be lost if it reached the child before it has its own dispositions.
     _mask.before = _signal.pthread_sigmask(_signal.SIG_BLOCK, PASSING)
 
 
@@ -83,6 +85,6 @@ def _be_usual() -> None:
     for number in ours:
         _signal.signal(number, _signal.SIG_DFL)
     _go_on()
-    # Last: what came before ends the child, while a KeyboardInterrupt raised in here would be lost.
+    # SIGINT last: pending other signals end the child first, and a KeyboardInterrupt raised in here would be lost.
     if _signal.SIGINT in ours:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)

@@ -1,6 +1,6 @@
-"""A worker ends what a killed fork server left behind, before a job runs again beside itself.
+"""Ends processes that a killed fork server left, so that no job runs twice at the same time.
 
-The horses die with their fork server. Processes that they had disowned come to the worker, as it is a subreaper.
+The horses die with their fork server. The worker adopts processes that they had disowned, as it is a subreaper.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from signal import SIGKILL
 
 from fusion.kernel.linux import Children, become_subreaper
 
-#: Seconds in which they must be gone; what can't be killed (a dead disk) is not waited for.
+#: Seconds in which they must end. A process that can't be killed (a dead disk) is not waited for longer.
 LIMIT = 2.0
 _PAUSE = 0.002
 
@@ -21,24 +21,25 @@ log = logging.getLogger("fusion.worker")
 
 
 class _Adopting:
-    """`others`: children of this process from before; None while orphans don't come here."""
+    """`others`: earlier children of this process; None while it does not adopt orphans."""
 
     others: Set[int] | None = None
 
 
 def adopt() -> None:
-    """From here on orphans below this process become its children. Only for a process that is a worker and nothing else."""
+    """Make this process adopt orphans among its descendants. Only for a process that is nothing but a worker."""
     become_subreaper()
     _Adopting.others = frozenset(_children())
 
 
 def end_orphans(servers: Set[int]) -> None:
-    """Kill what dead fork servers left, and wait until it is gone. `servers`: those that live; what is below them does not come here."""
+    """Kill processes that dead fork servers left, and wait until they are gone. `servers`: live fork servers; they keep their
+    descendants."""
     if _Adopting.others is None:
         return
     deadline = time.monotonic() + LIMIT
     clean = 0
-    while clean < 2:  # reading the list is not atomic: a second look finds what the first one missed
+    while clean < 2:  # reading the list is not atomic: the second read finds what the first missed
         orphans = _orphans(servers)
         clean = 0 if orphans else clean + 1
         for pid in orphans:
@@ -55,7 +56,7 @@ def _orphans(servers: Set[int]) -> list[int]:
     found = []
     for pid in _children():
         try:
-            # A fork server has a session of its own, and nobody can join another's: what shares ours, we started.
+            # A fork server has its own session, and no process can join another session: processes in ours were started by us.
             if pid not in servers and pid not in others and os.getsid(pid) != own and not _reaped(pid):
                 found.append(pid)
         except ProcessLookupError:

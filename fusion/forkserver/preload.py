@@ -1,7 +1,6 @@
-"""Importing the user's task modules into the fork server, so that horses need not.
+"""Imports the user's task modules into the fork server, so that horses need not.
 
-What can't survive a fork is found out here, module by module: a thread would be missing in every horse, and a connected socket
-would be shared by all of them.
+It finds, module by module, what does not survive a fork: each horse would lack a thread, and all horses would share a connected socket.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     Hook = Callable[[], Any]
 
-#: Files whose frames say nothing about why an import failed.
+#: Files whose frames don't help to see why an import failed.
 _NOISE = (__file__, importlib.__file__, bundled.__file__)
 
-#: Enough for the interpreter to specialise what it will.
+#: Runs after which the interpreter has specialised the code.
 WARM_UP_RUNS = 32
 
 
 def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> tuple[HorseSettings, Hook | None] | None:
-    """Obey CONFIG: imports and settings. None if the fork server should end; it has said why."""
+    """Apply CONFIG: do the imports, make the settings. None if the fork server should end; the reason was sent."""
     config = json.loads(raw_config)
     if config["sys_path"]:
         sys.path[:] = standard_first(config["sys_path"])
@@ -59,7 +58,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     if settings.executor in CROWDED:
         importlib.import_module(CROWDED[settings.executor])
     settings.late = tuple(config["late"])
-    # An import may hang, and no poll loop watches the worker meanwhile.
+    # An import may hang, and meanwhile no poll loop notices the worker's end.
     set_parent_death_signal(signal.SIGKILL)
     hooks: list[Hook | None] = []
     with HooksWatched():
@@ -85,7 +84,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     if settings.log_json is not None:
         settings.log_json()
     set_parent_death_signal(0)
-    if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
+    if "FUSION_FAILPOINTS" not in os.environ:  # else a horse's failpoints would act here
         settings.rehearsed = _warm_up()
     if middleware.workers(named):
         say("HOOKED")
@@ -95,7 +94,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
 
 
 def _set_up_logging(config: dict[str, Any], settings: HorseSettings, say: Callable[[str], None]) -> bool:
-    """Have jobs log as their worker does. False if the fork server should end; it has said why."""
+    """Set up the logging of jobs as in their worker. False if the fork server should end; the reason was sent."""
     if config["log_config"] is None and not config["log_json"]:
         return True
     from fusion.forkserver import job_logs
@@ -129,7 +128,7 @@ def _preload(module: str, strict: bool, settings: HorseSettings, control_fd: int
         bundled.load(module)
         if "django.db" in sys.modules:
             close_django_connections()
-    except BaseException as error:  # SystemExit too: a script that is not a module of tasks
+    except BaseException as error:  # SystemExit too: the module may be a script
         say(_failure(module, error))
         return False
     if _is_unfit(module, settings, say):
@@ -165,7 +164,7 @@ def _preload_middleware(path: str, say: Callable[[str], None]) -> bool:
 
 
 def _is_unfit(module: str, settings: HorseSettings, say: Callable[[str], None]) -> bool:
-    """True, and the worker is told, if jobs can't run beside each other in a process that has imported the module, and are to."""
+    """Return True, and tell the worker, if jobs should run side by side but can't in a process that imported the module."""
     if settings.executor not in CROWDED or not (reason := unfit(module)):
         return False
     say("IMPORT_FAILED " + json.dumps({"module": module, "error": reason, "traceback": ""}))
@@ -189,8 +188,10 @@ def _failure(module: str, error: BaseException) -> str:
 
 
 def _warm_up() -> Callable[[], object]:
-    """Run a job that does nothing a few times. Python specialises code and fills caches as it runs; once that is done, horses
-    share the pages it happens in instead of copying them one by one. Returns a function that runs it in this process, without a socket."""
+    """Run a job that does nothing a few times; return a function that runs it once more, without a socket.
+
+    Python specialises code and fills caches as it runs. After that, horses share these pages instead of copying them one by one.
+    """
     frame = pack({b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"})
     ours, theirs = _socket.socketpair()
     performer = Performer((__name__,))
@@ -231,7 +232,7 @@ def _find(path: str) -> Hook:
 
 
 def _raise_file_limit() -> tuple[int, int] | None:
-    """Room for descriptors above 1024. Returns the limits that tasks must see again, None if nothing was changed."""
+    """Raise the limit for descriptors above 1024. Return the limits to restore for tasks; None if nothing was changed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = SAFE_FD + 256
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -1,8 +1,8 @@
-"""The hooks of `threading`, `logging` and `random` at fork and exit, which a horse can do without.
+"""Skips the hooks of `threading`, `logging` and `random` at fork and exit, which a horse does not need.
 
-Each forked process would run them first thing, in Python that nothing has warmed up: a quarter of the pages that a horse with `requests`
-copies. They mend what a fork amid other threads breaks, and the fork server has one thread. They stay in their place among all hooks, so
-that what a task forks itself finds them, and those of other modules run before and after them as anywhere.
+Each forked process would run them first, in cold Python code: a quarter of the pages that a horse with `requests` copies. They repair what
+a fork breaks amid other threads, but the fork server has only one thread. They keep their place among all hooks: processes that a task
+forks run them, and hooks of other modules run before and after them as usual.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     Space = dict[str, Any]
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
-# As they were before any task module.
+# The originals, from before any task module was loaded.
 _fork, _register_at_fork, _register_at_exit = os.fork, os.register_at_fork, atexit.register
 _atexit: Any = atexit
 
-#: True while a horse is forked and no other thread is there that could hold a lock.
+#: True while a horse is forked and no other thread exists that could hold a lock.
 _bare = False
-#: Of `logging`, and what removes files that horses share.
+#: Exit hooks of `logging`, and those that remove files that horses share.
 _shutdowns: list[_Shutdown] = []
 _at_end: list[Hook] = []
 
 
 def fork() -> int:
-    """As `os.fork`, for a horse."""
+    """Fork a horse, as `os.fork` does."""
     global _bare
     _bare = not _count()
     try:
@@ -43,7 +43,7 @@ def fork() -> int:
 
 
 def end() -> None:
-    """Do what only the fork server may do at exit, once its horses are gone."""
+    """Run the exit hooks that only the fork server may run, once its horses are gone."""
     for hook in _at_end:
         try:
             hook()
@@ -52,14 +52,14 @@ def end() -> None:
 
 
 class HooksWatched:
-    """`with HooksWatched():` around the imports of task modules: what those of the standard library register is put behind a gate."""
+    """Wraps the imports of task modules (`with HooksWatched():`), so that hooks of the standard library can be skipped."""
 
     def __enter__(self) -> None:
         os.register_at_fork = _at_fork
         _atexit.register = _at_exit
 
     def __exit__(self, *exc: object) -> None:
-        # A module may have put something of its own around them, which calls them.
+        # A module may have wrapped these functions; its wrapper still calls ours.
         if os.register_at_fork is _at_fork:
             os.register_at_fork = _register_at_fork
         if _atexit.register is _at_exit:
@@ -69,7 +69,7 @@ class HooksWatched:
 
 
 def _at_fork(**hooks: Any) -> None:
-    """`os.register_at_fork` while task modules are imported."""
+    """Replace `os.register_at_fork` while task modules are imported."""
     name, space = _registering()
     if name in _INSTEAD:
         instead = {"after_in_child": _INSTEAD[name](space)}
@@ -78,7 +78,7 @@ def _at_fork(**hooks: Any) -> None:
 
 
 def _at_exit(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """`atexit.register` while task modules are imported. Certifi's hook removes the file that it has made of a bundle in an archive."""
+    """Replace `atexit.register` while task modules are imported. Certifi's hook removes a file that it extracted from an archive."""
     name, space = _registering()
     if name == "logging":
         shutdown = _Shutdown(func, space)
@@ -92,7 +92,7 @@ def _at_exit(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _registering() -> tuple[str, Space]:
-    """The module of the standard library whose import registers a hook, and its names; an empty string if anything else does."""
+    """Return the standard library module whose import registers a hook, and its names; an empty string for any other module."""
     frame = sys._getframe(2)
     if frame.f_code.co_name != "<module>" or not frame.f_code.co_filename.startswith(_STDLIB):
         return "", {}
@@ -109,7 +109,7 @@ def _gate(hook: Hook, instead: Hook | None) -> Hook:
     return at_fork
 
 
-# What a horse does in place of each module's hook.
+# What a horse runs in place of each module's hook.
 
 
 def _naming(threading: Space) -> Hook:
@@ -141,7 +141,7 @@ _INSTEAD: dict[str, Callable[[Space], Hook | None]] = {"threading": _naming, "ra
 
 
 class _Shutdown:
-    """`logging.shutdown` at exit, if any handler may hold something back. Equal to it, for `atexit.unregister`."""
+    """Runs `logging.shutdown` at exit if a handler may hold data back. It equals that function, for `atexit.unregister`."""
 
     def __init__(self, shutdown: Hook, logging: Space) -> None:
         self._shutdown, self._logging = shutdown, logging
@@ -150,14 +150,14 @@ class _Shutdown:
         self._streams: list[Any] = []
 
     def look(self) -> None:
-        """Note the handlers that task modules made: a horse need look only at those that write somewhere, and for later ones."""
+        """Note the handlers of task modules: a horse then checks only handlers that write somewhere, and later ones."""
         handlers = [ref() for ref in self._handlers]
         if all(map(self._is_plain, handlers)):
             self._streams = [ref for ref in self._handlers if type(ref()) is self._logging["StreamHandler"]]
             self._known, self._last = len(handlers), self._handlers[-1:]
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Run `logging.shutdown`, unless there is nothing for it to do."""
+        """Run `logging.shutdown`, unless it would do nothing."""
         handlers = self._handlers
         if len(handlers) == self._known and handlers[-1:] == self._last:  # new ones come last
             handlers = self._streams
@@ -172,10 +172,10 @@ class _Shutdown:
     __hash__ = None  # type: ignore[assignment]
 
     def _is_plain(self, handler: Any) -> bool:
-        """True if flushing and closing it does nothing that the end of the process does not do."""
+        """Return True if flushing and closing it does only what the end of the process does anyway."""
         kind, logging = type(handler), self._logging
         if kind is not logging["StreamHandler"]:
             return handler is None or kind is logging["NullHandler"] or kind is logging["_StderrHandler"]
         own = vars(handler)
-        # A horse flushes these two last of all.
+        # A horse flushes these two at its very end.
         return (own.get("stream") is sys.stdout or own.get("stream") is sys.stderr) and "flush" not in own and "close" not in own

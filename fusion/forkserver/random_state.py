@@ -1,4 +1,4 @@
-"""Random generators that task modules made when they were imported: forked from one state, all processes would draw the same numbers."""
+"""Reseeds random generators that task modules made at import: forked with one state, all processes would draw the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 #: Bytes of a seed.
 _SEED = 32
-#: What a class has of its own that makes its numbers.
+#: Methods of a class that produce its numbers.
 _OWN = ("random", "seed", "getrandbits")
 
 
@@ -22,19 +22,19 @@ def _seed() -> int:
 
 
 class _Found:
-    """Generators of one look, by how they are seeded."""
+    """The generators of one search, by how they are seeded."""
 
     def __init__(self, things: Iterable[Any]) -> None:
         self.usual: list[Any] = []
-        #: Of the C class itself, which lacks what Python adds to it.
+        #: Instances of the C class itself, without the additions of the Python class.
         self.bare: list[Any] = []
-        #: Of a class that draws or seeds in a way of its own.
+        #: Instances of classes that draw or seed in their own way.
         self.odd: list[Any] = []
-        #: numpy's: the generators of old, and what is behind a `Generator`.
+        #: numpy's legacy generators, and the bit generators behind `Generator`.
         self.legacy: list[Any] = []
         self.bits: list[Any] = []
         self._sort(things)
-        twister = getattr(sys.modules.get("numpy.random"), "MT19937", None)  # no other kind is seeded the old way
+        twister = getattr(sys.modules.get("numpy.random"), "MT19937", None)  # no other kind uses legacy seeding
         self.legacy = [state for state in self.legacy if type(state._bit_generator) is twister]
         owned = {id(state._bit_generator) for state in self.legacy}
         self.bits = [bits for bits in self.bits if id(bits) not in owned]
@@ -66,7 +66,7 @@ class _Found:
         return None
 
     def renew(self) -> None:
-        """Seed each generator with numbers of its own."""
+        """Give each generator a seed of its own."""
         if self.usual or self.bare:
             seed = _base(sys.modules["random"]).seed
             for generator in self.bare:
@@ -82,7 +82,7 @@ class _Found:
             bits.state = type(bits)().state
 
     def drop_fixed(self) -> list[Any]:
-        """Forget those that can't be given another state, and return them."""
+        """Remove the generators that can't get another state, and return them."""
         fixed = []
         for found, can in ((self.odd, _can_be_seeded), (self.legacy, _can_be_legacy_seeded), (self.bits, _can_be_set)):
             good = [thing for thing in found if can(thing)]
@@ -125,17 +125,17 @@ def _can_be_set(bits: Any) -> bool:
 class Chance:
     """Finds the generators of this process and gives them new seeds.
 
-    They are looked for where modules are imported, before the first fork, and again in a warm process once it has imported more.
+    It searches after the imports, before the first fork, and again in a warm process once that has imported more.
     """
 
     def __init__(self) -> None:
         self._found, self._later = _Found(()), _Found(())
-        #: True if there are any. Most programs have none, and looking at each kind copies 14 pages in every process.
+        #: True if there are any. Most programs have none, and a check of each kind copies 14 pages in every process.
         self.found = False
         self._modules = len(sys.modules)
 
     def look(self) -> list[str]:
-        """Find them all. Returns the names of those that every process will have alike."""
+        """Find all generators. Return the names of those that will be the same in every process."""
         self._modules = len(sys.modules)
         own = getattr(sys.modules.get("random"), "_inst", None)  # seeded anew by a hook at fork
         self._found = _Found(thing for thing in [*gc.get_objects(), *_untracked()] if thing is not own)
@@ -144,16 +144,16 @@ class Chance:
         return sorted({*map(_name_of, fixed), *_seed_sequences()})
 
     def after_fork(self) -> None:
-        """Every generator of the fork server gets a state of its own."""
+        """Give each generator of the fork server its own state."""
         self._found.renew()
 
     def after_imports(self) -> None:
-        """So do those of the modules that each process imports itself."""
+        """Give the generators of modules that each process imports itself their own state, too."""
         self._look_again()
         self._later.renew()
 
     def between_jobs(self) -> None:
-        """Seed anew, whatever the last job drew, seeded or imported: the next one's numbers follow from nothing."""
+        """Seed all generators again: the next job's numbers don't depend on what the last job drew, seeded or imported."""
         if len(sys.modules) != self._modules:
             self._look_again()
         random = sys.modules.get("random")
@@ -170,7 +170,7 @@ class Chance:
 
 
 def _untracked() -> list[Any]:
-    """Attributes of modules that the collector does not know: an instance of the bare C class."""
+    """Return module attributes that the garbage collector does not track: instances of the bare C class."""
     random = sys.modules.get("random")
     if random is None:
         return []
@@ -179,7 +179,7 @@ def _untracked() -> list[Any]:
 
 
 def _seed_sequences() -> list[str]:
-    """`spawn` gives every process the same children."""
+    """Return the names of seed sequences: their `spawn` gives every process the same children."""
     kind = getattr(sys.modules.get("numpy.random"), "SeedSequence", None)
     return [] if kind is None else [f"{name} (SeedSequence)" for name, thing in _attributes() if type(thing) is kind]
 

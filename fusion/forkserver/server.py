@@ -1,7 +1,7 @@
 """The process that forks, kills and reaps horses, and nothing else: a lean interpreter forks four times faster than a worker.
 
-Single-threaded, never waits for anything but its poll. It alone signals and reaps horses, so a pid it uses is always the right
-one, and it keeps hard deadlines by its own clock even if the worker is stuck.
+It has one thread and waits only in its poll. Only it signals and reaps horses, so a pid that it uses is always the right one. It enforces
+hard deadlines by its own clock, even if the worker is stuck.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     from fusion.forkserver.preload import Hook
 
-#: Seconds an orphan may take to die before the horse's EXIT is sent without it.
+#: Seconds in which an orphan must die, before the horse's EXIT is sent anyway.
 SWEEP_LIMIT = 1.0
-#: Seconds between two looks while orphans are dying, and until the look after the last EXIT.
+#: Seconds between two sweeps while orphans are dying, and until the sweep after the last EXIT.
 SWEEP_INTERVAL = 0.05
 SWEEP_AGAIN = 0.25
-#: EXITs of horses that ended well go to the worker together: so many, or those of so many seconds.
+#: EXITs of horses that ended well are sent together: this many, or those of this many seconds.
 EXITS_TOGETHER = 4
 EXITS_WITHIN = 0.005
-#: The longest wait in milliseconds: poll() takes no more than a C int has room for, and a limit may be months away.
+#: The longest wait in milliseconds: a limit may be months away, and poll() takes only a C int.
 LONGEST_WAIT = 3_600_000
-#: Seconds for the last sweep when the worker is gone.
+#: Seconds of the last sweep when the worker is gone.
 FAREWELL_LIMIT = 2.0
-#: Its exit code when something was left even then.
+#: Exit code if processes were left even after that.
 EXIT_LEFT = 75
 
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
 
 
-# What the loop lives on, as it was before any task module: gevent and its like put their own in these places.
+# The originals that the loop needs, from before any task module was loaded: gevent and similar libraries replace them.
 _read, _close, _kill, _killpg, _getpgid, _setpgid = os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
 _wait4, _waitid = os.wait4, getattr(os, "waitid", None)
 _poll, _select, _set_handler = select.poll, select.select, signal.signal
@@ -74,14 +74,14 @@ class ForkServer:
         self._sweep_until = inf
         self._stuck: set[int] = set()
         self._settings = HorseSettings()
-        #: With which the process is to end.
+        #: The exit code of this process.
         self.code = 0
         self._before_fork: Hook | None = None
         self._poll: select.poll | None = None
         self._writing = False
 
     def run(self) -> None:
-        """Until the worker closes the socket."""
+        """Run until the worker closes the socket."""
         try:
             config = self._read_config()
             become_subreaper()
@@ -92,9 +92,9 @@ class ForkServer:
             return
         self._settings, self._before_fork = prepared
         self._children = Children()
-        self._stuck.update(self._children.pids())  # what a task module started on import is its own business
+        self._stuck.update(self._children.pids())  # ignore children that a task module started at import
         self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whatever the worker was started with: soft timeouts need theirs
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # unblock all signals: soft timeouts need theirs
         for signum in (*PASSING, signal.SIGCHLD):
             _set_handler(signum, let_pass)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
@@ -108,9 +108,9 @@ class ForkServer:
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
         gc.collect()
-        # Other executors' processes live long enough to let go of what they were forked with.
+        # Processes of other executors live long, and must be able to free the objects that they were forked with.
         if self._settings.executor == "process" and sys.version_info[:2] in ((3, 12), (3, 13)):
-            from fusion.forkserver.immortal import make_immortal  # other Pythons do without its memory
+            from fusion.forkserver.immortal import make_immortal  # loaded only here, to save memory in other Pythons
 
             make_immortal()
         give_back_memory()
@@ -149,7 +149,7 @@ class ForkServer:
                 soonest = horse.next_at
         return None if soonest == inf else max(0, ceil(min((soonest - monotonic()) * 1000, LONGEST_WAIT)))
 
-    # -- what the worker wants
+    # -- requests of the worker
 
     def _read_config(self) -> bytes:
         data = b""
@@ -166,7 +166,7 @@ class ForkServer:
             self._obey(line.split())
 
     def _pull(self) -> bytes:
-        """Read what has arrived; descriptors that came with it are queued in the order of the FORK lines. Raises _Gone at the end."""
+        """Read the arrived data; queue its descriptors in the order of the FORK lines. Raise _Gone at the end of file."""
         try:
             data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
         except BlockingIOError:
@@ -229,7 +229,7 @@ class ForkServer:
         _close(fd)
         self._horses[serial] = self._by_pid[pid] = HorseProcess(serial, pid)
 
-    # -- what became of the horses
+    # -- deaths of horses
 
     def _reap(self) -> None:
         while (pid := self._next_dead()) is not None:
@@ -237,7 +237,7 @@ class ForkServer:
         self._sweep()
 
     def _next_dead(self) -> int | None:
-        """A child that has ended and is not waited for yet."""
+        """Return a child that has ended and is not reaped yet."""
         if _waitid is None:  # macOS before Python 3.13 has no way to look without reaping
             for pid in list(self._by_pid):
                 found, status, usage = _wait4(pid, os.WNOHANG)
@@ -253,7 +253,7 @@ class ForkServer:
     def _bury(self, pid: int) -> None:
         horse = self._by_pid.pop(pid, None)
         if horse is not None:
-            # While the zombie is unreaped its number names this group and no other.
+            # While the zombie is not reaped, its pid identifies only this group.
             try:
                 _killpg(pid, signal.SIGKILL)
             except OSError:
@@ -271,7 +271,7 @@ class ForkServer:
         self._tell_at = min(self._tell_at, monotonic() + EXITS_WITHIN) if ended_well else 0.0
 
     def _sweep(self) -> None:
-        """A child that is not a horse is an orphan of a dead one: kill until none is left, then tell the worker."""
+        """Kill children that are no horses, as they are orphans of dead ones. Once none is left, tell the worker."""
         now = monotonic()
         known = self._by_pid
         orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]
@@ -283,22 +283,22 @@ class ForkServer:
             if now < self._sweep_until:
                 self._sweep_at = now + SWEEP_INTERVAL
                 return
-            self._stuck.update(orphans)  # unkillable (a hung disk): the worker must not wait for it
+            self._stuck.update(orphans)  # it can't be killed (a hung disk): the worker must not wait for it
         self._sweep_until = inf
-        # Reading the list is not atomic; a second look finds what a first one missed.
+        # Reading the list is not atomic: a second read finds what the first missed.
         self._sweep_at = now + SWEEP_AGAIN if self._ended else inf
         if self._tell_at <= now:
             self._tell()
 
     def _tell(self) -> None:
-        """Tell the worker which horses have ended, and with them everything below."""
+        """Tell the worker which horses have ended, with all their descendants."""
         self._tell_at = inf
         self._out += b"".join(self._ended)
         self._ended.clear()
         self._flush()
 
     def _farewell(self) -> None:
-        """The worker is gone: nothing may survive it."""
+        """Kill everything, as the worker is gone."""
         deadline = monotonic() + FAREWELL_LIMIT
         while monotonic() < deadline:
             for horse in list(self._horses.values()):
@@ -317,7 +317,7 @@ class ForkServer:
                 pass
         self.code = EXIT_LEFT
 
-    # -- speaking
+    # -- sending
 
     def _say(self, line: str) -> None:
         self._out += line.encode() + b"\n"
@@ -361,7 +361,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     arguments = sys.argv[1:] if argv is None else argv
     control = _socket.socket(fileno=int(arguments[0]))
     server = ForkServer(control)
-    titles.find()  # for the processes that it forks, too
+    titles.find()  # for the processes that it forks, too, not only for itself
     titles.title("forks processes for the worker", os.getppid())
     server.run()
     end()

@@ -1,7 +1,7 @@
-"""The socket of a horse that runs many jobs at once: every frame of a job says of which run it is. Read by one thread, written to by all.
+"""The socket of a horse that runs many jobs at once: each frame names its run. One thread reads it, all threads write to it.
 
-A thread that lets go of the interpreter, as it does to wait for a lock or to write, gets it back behind all others that want it. So of the threads
-that have something to send at the same time one writes it all, and what is called for each job calls the kernel as rarely as can be.
+A thread that releases the GIL, to wait for a lock or to write, gets it back only after all others that wait for it. So one thread writes
+the frames of all threads that send at the same time, and code that runs for each job makes few system calls.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Protocol
 
     class Runner(Protocol):
-        """Runs the jobs of such a horse. Heard from the thread that reads."""
+        """Runs the jobs of such a horse. The reading thread calls it."""
 
         def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
-            """Begin to run a job, which speaks to the worker by `line`."""
+            """Begin to run a job. `line`: its connection to the worker."""
 
         def stop(self, execution_id: bytes) -> None:
             """Ask the task of this run to stop, if it is not over."""
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 _SO_COOKIE = 57 if sys.platform == "linux" else 0
 #: Bytes of one read.
 _READ = 1 << 16
-#: Frames that wait for the thread that writes; with more of them the next one waits, too.
+#: Most frames that wait for the writing thread; with more, the sending thread waits, too.
 _MOST_WAITING = 500
 
 
@@ -43,36 +43,36 @@ class SharedChannel(Channel):
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self._socket = socket(fileno=fd)
-        self._socket.setblocking(True)  # whatever time limit for sockets a task module has set
+        self._socket.setblocking(True)  # a task module may have set a default timeout
         self._cookie = self._look_up_cookie()
         self._inbox = memoryview(bytearray(_READ))
         self._outgoing: deque[bytes] = deque()
-        #: Whoever has it writes what is outgoing.
+        #: The thread that holds it writes the outgoing frames.
         self._duty = allocate_lock()
         self._lines: dict[bytes, RunLine] = {}
         self._draining = False
-        #: The worker sends nothing more.
+        #: True once the worker sends nothing more.
         self.at_end = False
         #: The thread that reads.
         self.reader = 0
 
     def attach(self, runner: Runner) -> None:
-        """Hand out what the worker sends to this one; this thread is the one that reads."""
+        """Pass the worker's frames to `runner`. The calling thread becomes the reading thread."""
         self._runner, self.reader = runner, get_ident()
 
     def serve(self, runner: Runner) -> None:
-        """Hand out what the worker sends, until it will send nothing more."""
+        """Pass on the worker's frames until it sends nothing more."""
         self.attach(runner)
         while self.hear():
             pass
 
     def hear(self, *, wait: bool = True) -> bool:
-        """Hand out what the worker has sent; `wait` until there is something. False if it will send nothing more."""
+        """Pass on the frames that have arrived. `wait`: wait until there is one. False if the worker sends nothing more."""
         try:
             size = self._socket.recv_into(self._inbox, 0, 0 if wait else MSG_DONTWAIT)
         except BlockingIOError:
             return True
-        except ConnectionResetError:  # the worker died with something of this process unread
+        except ConnectionResetError:  # the worker died before it read all of this process's frames
             size = 0
         if not size:
             self.at_end = True
@@ -99,23 +99,25 @@ class SharedChannel(Channel):
             self._lines[execution_id].hear(frame)
 
     def asked_to_end(self) -> bool:
-        """The worker wants to end; what runs here may go on, and be stopped."""
+        """Return True if the worker wants to end. Running jobs may go on, and may be stopped."""
         return self._draining or super().asked_to_end()
 
     def forget(self, execution_id: bytes) -> None:
-        """This run is over."""
+        """Forget a run that is over."""
         self._lines.pop(execution_id, None)
 
-    # -- what is sent
+    # -- sending
 
     def send(self, fields: dict[bytes, bytes]) -> None:
-        """Write a frame, or have the thread do so that is writing. Frames keep the order in which they were sent. Raises OSError if the socket is
-        gone or another file has taken its number; what others have sent is lost with that, too."""
+        """Write a frame, or leave that to a thread that is writing already. Frames keep their order.
+
+        OSError if the socket is gone or its number belongs to another file; then frames of other threads are lost, too.
+        """
         outgoing = self._outgoing
         with held():
             self._check_owner()
             outgoing.append(pack(fields))
-            # Looked at again once nobody writes: what came amid that found somebody who did.
+            # Check again after writing: a frame that came meanwhile was left to this thread.
             while outgoing and self._duty.acquire(len(outgoing) > _MOST_WAITING):
                 try:
                     self._write()
@@ -123,13 +125,13 @@ class SharedChannel(Channel):
                     self._duty.release()
 
     def flush(self) -> None:
-        """Wait until everything is written that was sent. Raises OSError as `send` does."""
+        """Wait until all sent frames are written. OSError as for `send`."""
         with held(), self._duty:
             if self._outgoing:
                 self._write()
 
     def _write(self) -> None:
-        with self._lock:  # an offer may be under way
+        with self._lock:  # `offer` may be writing
             self._check()
             frames, self._rest = [self._rest], b""
             while self._outgoing:
@@ -137,7 +139,7 @@ class SharedChannel(Channel):
             self._socket.sendall(b"".join(frames))
 
     def _look_up_cookie(self) -> bytes:
-        """The kernel's number of this socket, which no other one ever has; empty where there is none."""
+        """Return the kernel's unique number of this socket; empty where there is none."""
         try:
             return self._socket.getsockopt(SOL_SOCKET, _SO_COOKIE, 8) if _SO_COOKIE else b""
         except OSError:
@@ -150,7 +152,7 @@ class SharedChannel(Channel):
             raise OSError("the task closed Fusion's socket")
 
     def _try(self, frame: bytes) -> bool:
-        # A flag of this call: O_NONBLOCK would be the reader's, too.
+        # A flag of this call only: O_NONBLOCK would affect the reader, too.
         try:
             if self._rest:
                 self._rest = self._rest[self._socket.send(self._rest, MSG_DONTWAIT) :]
@@ -163,7 +165,7 @@ class SharedChannel(Channel):
 
 
 class RunLine:
-    """The line of one run to the worker: sends its frames, and keeps those that came for it."""
+    """The connection of one run to the worker: sends its frames, and keeps the frames that came for it."""
 
     def __init__(self, channel: SharedChannel, execution_id: bytes) -> None:
         self.execution_id = execution_id
@@ -178,15 +180,15 @@ class RunLine:
         self._channel.send({b"execution_id": self.execution_id, **fields})
 
     def offer(self, fields: dict[bytes, bytes]) -> bool:
-        """Send a frame if that needs no waiting: False if it was not sent."""
+        """Send a frame if that is possible without waiting. False if it was not sent."""
         return self._channel.offer({b"execution_id": self.execution_id, **fields})
 
     def asked_to_end(self) -> bool:
-        """The worker wants this process to end when it can."""
+        """Return True if the worker wants this process to end when it can."""
         return self._channel.asked_to_end()
 
     def hear(self, frame: dict[bytes, bytes] | None) -> None:
-        """The worker sent this for the run; None: nothing more will come."""
+        """Keep a frame that the worker sent for the run; None: no more will come."""
         if frame is None:
             self._ended = True
         else:
@@ -195,8 +197,10 @@ class RunLine:
             self._news.release()
 
     def wait_for(self, key: bytes, value: bytes) -> bool:
-        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more. In the thread that reads whatever else
-        comes meanwhile is handed out."""
+        """Wait for a frame of the worker in which `key` is `value`. False if none can come any more.
+
+        In the reading thread other frames that come meanwhile are passed on.
+        """
         while True:
             while self._heard:
                 if self._heard.pop(0).get(key) == value:

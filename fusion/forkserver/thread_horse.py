@@ -1,4 +1,4 @@
-"""A horse that runs many jobs at once, each in a thread. Loaded by the fork server of a worker that uses it, and by none else."""
+"""A horse that runs many jobs at once, each in a thread. Only the fork server of a worker that uses it loads this module."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.striking import ThreadGuard, Watcher
 from fusion.kernel.titles import title
 
-#: What a thread is given: a job, its line, and what keeps its limits.
+#: What a thread gets: a job, its line, and the guard of its limits.
 _Job = tuple[dict[bytes, bytes], RunLine, ThreadGuard]
 
 
 def run_jobs(fd: int, settings: HorseSettings) -> int:
-    """Run jobs until the worker sends no more and those under way have ended. Returns the exit code."""
+    """Run jobs until the worker sends no more and all have ended. Return the exit code."""
     channel = SharedChannel(fd)
     horse = ThreadHorse(channel, settings.performer)
     title("runs jobs in threads")
@@ -37,14 +37,14 @@ def run_jobs(fd: int, settings: HorseSettings) -> int:
 
 
 class ThreadHorse:
-    """Runs each job in a thread of its own, which the next one uses again: as many threads as there were jobs at once. A job wakes the thread
-    that gets it and no other."""
+    """Runs each job in its own thread, and reuses threads: there are as many as there were jobs at once. A job wakes only the thread that
+    gets it."""
 
     def __init__(self, channel: SharedChannel, performer: Performer) -> None:
         self._channel, self._performer = channel, performer
         self._watcher = Watcher()
         self._guards: dict[bytes, ThreadGuard] = {}
-        #: Threads without a job; the last that came gets the next one.
+        #: Idle threads; the last one to become idle gets the next job.
         self._idle: list[_Hand] = []
         #: Jobs for which the system had no thread.
         self._waiting: deque[_Job] = deque()
@@ -72,7 +72,7 @@ class ThreadHorse:
         hand.give(job)
         try:
             threading.Thread(target=self._work, args=(hand,), name=f"fusion-{self._threads + 1}", daemon=True).start()
-        except RuntimeError:  # the system has no more: the job waits for one that there is
+        except RuntimeError:  # the system has no thread left: the job waits for an existing one
             if not self._threads:
                 raise
             self._waiting.append(job)
@@ -81,7 +81,7 @@ class ThreadHorse:
             self._threads += 1
 
     def _hand_out(self) -> None:
-        """Give what waits to threads without a job. From any thread."""
+        """Give waiting jobs to idle threads. Can be called from any thread."""
         while self._waiting:
             try:
                 hand = self._idle.pop()
@@ -93,7 +93,7 @@ class ThreadHorse:
                 self._idle.append(hand)
 
     def stop(self, execution_id: bytes) -> None:
-        """Ask the task of this run to stop, if it is not over."""
+        """Ask the task of this run to stop, unless it is over."""
         if (guard := self._guards.get(execution_id)) is not None:
             guard.stop()
 
@@ -108,14 +108,14 @@ class ThreadHorse:
     def _work(self, hand: _Hand) -> None:
         try:
             while True:
-                # What one job sets in a context variable, decimal's precision say, the next one must not find.
+                # A context variable that one job sets, such as decimal's precision, must not reach the next one.
                 copy_context().run(self._run, *hand.wait())
                 self._flusher.flush_soon()
                 if "django.db" in sys.modules:
                     renew_django_connections()
                 self._idle.append(hand)
                 self._hand_out()
-        except BaseException:  # not of a task: nobody would hear of its run any more
+        except BaseException:  # not raised by a task: its run would never get an outcome
             sys.excepthook(*sys.exc_info())
             os._exit(EXIT_NO_CHANNEL)
 
@@ -135,7 +135,7 @@ class ThreadHorse:
 
 
 class _Hand:
-    """A thread without a job, as others see it."""
+    """An idle thread, as other threads use it."""
 
     __slots__ = ("_called", "_job")
 
@@ -145,12 +145,12 @@ class _Hand:
         self._called.acquire()
 
     def give(self, job: _Job) -> None:
-        """Wake it with a job."""
+        """Wake the thread with a job."""
         self._job = job
         self._called.release()
 
     def wait(self) -> _Job:
-        """Wait for a job, in this thread. Returns it."""
+        """Wait for a job in this thread; return it."""
         self._called.acquire()
         job, self._job = self._job, None
         assert job is not None
