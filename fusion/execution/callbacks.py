@@ -1,4 +1,4 @@
-"""The functions that a job has called in its process when its task has ended, and how long each may take."""
+"""The callbacks that run in a job's process after its task, and how long each may take."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ HOOKS_TIMEOUT = 60.0
 
 
 def callback_limit(spec: dict[str, Any]) -> float:
-    """Seconds that a callback may take; what stands there for them may be anything."""
+    """Return the seconds that a callback may take. The stored value may be anything."""
     limit = float(spec.get("timeout") or CALLBACK_TIMEOUT)
-    return min(limit, defaults.FURTHEST) if limit > 0 else CALLBACK_TIMEOUT  # no number is not above 0 either
+    return min(limit, defaults.FURTHEST) if limit > 0 else CALLBACK_TIMEOUT  # NaN is not above 0 either
 
 
 def callback_limits(fields: Mapping[bytes, bytes]) -> list[float]:
-    """The seconds of each callback of a job; what can't be read is passed over."""
+    """Return the seconds of each callback of a job; skip those that can't be read."""
     limits = []
     for key in CALLBACKS:
         if spec := fields.get(key):
@@ -38,7 +38,7 @@ def callback_limits(fields: Mapping[bytes, bytes]) -> list[float]:
 
 
 class DueCallback:
-    """A function that the job has called at its end: the field that names it, its path, its limit in seconds, its arguments."""
+    """A callback to run at the job's end: the field that names it, its path, its limit in seconds, its arguments."""
 
     __slots__ = ("args", "key", "limit", "path")
 

@@ -1,4 +1,4 @@
-"""Turns an outcome into a decision: the one place where finish, retry and failure are told apart. Runs in the worker; pure."""
+"""Turns an outcome into a decision: only here are finish, retry and failure distinguished. Pure functions that run in the worker."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from math import inf
 from fusion.kernel import defaults
 from fusion.retry import DEFAULT, RATE_LIMITED, RETRY_LATER, Retry, bounded, retries_done
 
-#: What an outcome frame may add to the job's hash as it is.
+#: Fields of an outcome frame that go into the job's hash unchanged.
 _KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_error", "progress", "cursor")}
 _LONGEST = {"progress": 4096, "cursor": defaults.MAX_CURSOR}
 #: Why a job goes back that gave way to its worker's end.
 INTERRUPTED = "it gave way to the end of its worker, and goes on at its cursor"
 #: Why a job goes back whose tasks another job cancelled.
 REACHED = "another job of its process cancelled its tasks"
-#: Goes with the release of a run that had begun: only so many in a row come uncharged. No field of the job's hash.
+#: Sent with the release of a run that had begun: only a limited number in a row is uncharged. It is not stored in the job's hash.
 BEGUN = {"spared": "1"}
-#: Bases that tell nothing of an error.
+#: Base classes that say nothing about an error.
 _ROOTS = ("builtins.Exception", "builtins.BaseException")
 
 
@@ -26,8 +26,8 @@ _ROOTS = ("builtins.Exception", "builtins.BaseException")
 class Decision:
     """A kind of commit (see `turn.lua`) with the hash fields that go with it. `delay` in seconds, `reason` one line for people.
 
-    `attempt`: for the job's history, what is known of an execution that did not finish. `shown`: what logs may say in place of `reason`,
-    if that is not all in Fusion's own words. Not to be changed, see `NewJob`.
+    `attempt`: facts about an execution that did not finish, for the job's history. `shown`: the text for logs in place of `reason`, if
+    `reason` contains foreign text. Do not change a decision, see `NewJob`.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Decision:
 
 
 def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decision:
-    """From a job's hash fields and an outcome frame (docs: `execution.outcome`) to what is committed."""
+    """Decide what to commit, from a job's hash fields and an outcome frame (docs: `execution.outcome`)."""
     kind = outcome.get(b"kind")
     fields = kept(outcome)
     if kind == b"interrupted":
@@ -79,12 +79,13 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
 
 
 def _is_retried(policy: Retry, classes: list[str]) -> bool:
-    """True if an error of a group would be tried again by itself: by the policy, or since it asks for that."""
+    """Return True if an error of a group would be retried alone: by the policy, or because it asks for that."""
     return not {RETRY_LATER, RATE_LIMITED}.isdisjoint(classes) or policy.covers(classes)
 
 
 def kept(outcome: Mapping[bytes, bytes]) -> dict[str, bytes | str | int]:
-    """What a frame adds to the job's hash as it is; nothing that is too long to be what it says: a task may have written it."""
+    """Return the fields of a frame that go into the job's hash unchanged. Drop those that are too long: a task may have written the
+    frame."""
     found: dict[str, bytes | str | int] = {}
     for key, name in _KEPT.items():
         if key in outcome and len(outcome[key]) <= _LONGEST.get(name, inf):
@@ -93,7 +94,7 @@ def kept(outcome: Mapping[bytes, bytes]) -> dict[str, bytes | str | int]:
 
 
 def _shown(error_class: str, frame: bytes) -> str:
-    """The error without its message, which may hold what the task was given."""
+    """Return the error without its message, which may contain the task's arguments."""
     name = error_class.removeprefix("builtins.")
     return f"{name} at {frame.decode('utf-8', 'replace')}" if frame else name
 
@@ -104,7 +105,7 @@ def died(
     class_name: str = "fusion.exceptions.WorkHorseTerminated",
     attempt: Mapping[str, int | bool] | None = None,
 ) -> Decision:
-    """The failure of a job whose process ended without an outcome, or had to be killed."""
+    """Return the failure of a job whose process ended without an outcome, or was killed."""
     line, classes, policy = f"{class_name}: {why}", [class_name, "builtins.Exception"], _policy(job)
     return _failed(job, {"exc_info": line}, line, classes, policy, policy.covers(classes), attempt=attempt or {})
 
@@ -124,7 +125,7 @@ def _failed(
     asked: float | None = None,
     attempt: Mapping[str, int | bool] | None = None,
 ) -> Decision:
-    """`covered`: the error is one to be tried again; `asked`: the delay the task or its error asked for."""
+    """Return a retry or a failure. `covered`: the error may be retried. `asked`: the delay that the task or its error asked for."""
     fields["error_class"] = classes[0]
     if bases := [name for name in classes[1:] if name not in _ROOTS]:
         fields["error_bases"] = "\n".join(bases)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from types import TracebackType
 
-#: Errors of a group that are looked at. One with more of them is retried by a policy for any error alone.
+#: Most errors of a group that are checked. A larger group is retried only by a policy for any error.
 MOST = 1000
-# Not by the attributes, which a class may have made its own.
+# Not by attribute access, which a subclass may override.
 _MEMBERS, _TRACEBACK = BaseExceptionGroup.exceptions.__get__, vars(BaseException)["__traceback__"].__get__
 
 
 def errors_in(group: BaseException) -> list[BaseException]:
-    """The errors in a group and in the groups below it, in their order: one more than `MOST` at most."""
+    """Return the errors in a group and its subgroups, in order; at most one more than `MOST`."""
     found: list[BaseException] = []
     left: list[BaseException] = [group]
     while left and len(found) <= MOST:
@@ -24,11 +24,11 @@ def errors_in(group: BaseException) -> list[BaseException]:
 
 
 def is_only(group: BaseException, kind: type[BaseException]) -> bool:
-    """True for a group in which each error is of that kind."""
+    """Return True if each error in the group is of that kind."""
     return all(issubclass(type(one), kind) for one in errors_in(group))
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """The traceback of an error, whatever its class makes of the attribute."""
+    """Return the traceback of an error, even if its class overrides the attribute."""
     found: TracebackType | None = _TRACEBACK(error)
     return found

@@ -17,7 +17,7 @@ class FrameError(FusionError):
 
 
 def pack(fields: Mapping[bytes, bytes]) -> bytes:
-    """One frame holding `fields`."""
+    """Return one frame with `fields`."""
     parts: list[bytes] = []
     for pair in fields.items():
         parts += pair
@@ -26,7 +26,7 @@ def pack(fields: Mapping[bytes, bytes]) -> bytes:
 
 
 def unpack(body: bytes) -> dict[bytes, bytes]:
-    """The fields of one frame's body (without the leading length). Raises FrameError if it does not add up."""
+    """Return the fields of one frame's body (without the leading length). FrameError if the lengths don't match."""
     count, size = int.from_bytes(body[:4], "big"), len(body)
     at = 4 * count + 4
     if at > size or count % 2:
@@ -54,15 +54,15 @@ class FrameReader:
         self._buffer += data
 
     def only(self, data: bytes) -> dict[bytes, bytes] | None:
-        """The frame that these bytes are, no more and no less, as on a socket that keeps boundaries; else None, and they are to be fed. Raises
-        FrameError as `next` does."""
+        """Return the frame if these bytes are exactly one, as on a socket with packets; else None, and the caller must `feed` them.
+        FrameError as for `next`."""
         size = len(data) - 4
         if self._buffer or size < 0 or size > self._limit or int.from_bytes(data[:4], "big") != size:
             return None
         return unpack(data[4:])
 
     def next(self) -> dict[bytes, bytes] | None:
-        """The next whole frame, None if more bytes are needed. Raises FrameError; the stream is of no use after that."""
+        """Return the next whole frame, None if more bytes are needed. After a FrameError the stream can't be used."""
         buffer = self._buffer
         if len(buffer) < 4:
             return None

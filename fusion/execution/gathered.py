@@ -1,7 +1,8 @@
-"""One call of a task for many jobs: it is given a list of them, and yields each with its result or exception. Loaded by the first such call.
+"""One call of a task for many jobs: the task gets a list of them, and yields each with its result or exception. Loaded by the first such
+call.
 
-The worker sends the jobs as one, in the frame of the first: `gathered` holds a frame of each. What one of them says on its way, and its
-outcome, come back in `member` frames; the last frame says how the call itself ended, and those without an outcome by then have none.
+The worker sends the jobs as one, in the frame of the first: `gathered` contains a frame for each. Reports and outcomes of the jobs come
+back in `member` frames. The last frame tells how the call itself ended; a job without an outcome by then gets none.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from fusion.execution.hooks import Hooks
     from fusion.execution.perform import Execution, Fields
 
-    #: Makes the run of a member from its fields, and what sends its frames.
+    #: Makes the run of a member from its fields and a function that sends its frames.
     Make = Callable[[Fields, Callable[[Fields], bool]], Execution]
 
-#: Bytes: as much as a frame may hold.
+#: Most bytes of a frame.
 _MOST = 1 << 28
-#: Seconds that the hooks of a job have, however long those of others took.
+#: Least seconds for the hooks of each job, however long the hooks of others took.
 _LEAST = 0.1
 
 
 def run_together(make: Make, fields: Fields, send: Callable[[Fields], None], guard: Guard) -> Fields:
-    """Call the task for all of the jobs. Returns the last frame; never raises."""
+    """Call the task for all jobs. Return the last frame; never raise."""
     call = _Call(make, fields, send, guard)
     answer: Fields = {b"kind": b"gathered"}
     try:
@@ -48,7 +49,10 @@ def run_together(make: Make, fields: Fields, send: Callable[[Fields], None], gua
 
 
 def call_alone(judge: Judge, function: Callable[..., Any], job: context.CurrentJob) -> Any:
-    """Call the task for one job: what it yields for that. Raises what it yields or raises; an answer stands, whatever comes after it."""
+    """Call the task for one job; return the result that it yields, or raise the error that it yields or raises.
+
+    An answer stands, whatever happens after it.
+    """
     answers: list[Any] = []
 
     def take(found: context.CurrentJob, answer: Any) -> None:
@@ -69,7 +73,7 @@ def call_alone(judge: Judge, function: Callable[..., Any], job: context.CurrentJ
 
 
 class _Call:
-    """The jobs of one call, each with a run of its own as far as its outcome goes."""
+    """The jobs of one call. Each has its own run, for its outcome."""
 
     def __init__(self, make: Make, fields: Fields, send: Callable[[Fields], None], guard: Guard) -> None:
         self._send, self._guard = send, guard
@@ -79,7 +83,7 @@ class _Call:
         while (frame := reader.next()) is not None:
             self._members.append(make(frame, self._sender(frame)))
         self._open: dict[context.CurrentJob, Execution] = {}
-        #: Answered, with hooks or a callback that come when the call is over: they must not hold up the others.
+        #: Answered jobs with hooks or a callback. These run after the call, so that they don't delay the others.
         self._later: list[Execution] = []
         self._hooks: dict[Execution, Hooks] = {}
 
@@ -93,7 +97,7 @@ class _Call:
         return say
 
     def run(self) -> None:
-        """Call the task, and pass on each answer as it comes. One of which not even the arguments can be read is answered here."""
+        """Call the task and pass on each answer as it comes. A job whose arguments can't be read is answered here."""
         function = None
         for member in self._members:
             member.begin(shown=False)
@@ -132,7 +136,7 @@ class _Call:
         self._sender(member.fields)(member.finish())
 
     def call_back(self) -> None:
-        """Call the hooks and callbacks of those that have some, each under its own limit."""
+        """Call the hooks and callbacks of the jobs, each under its own limit."""
         if self._hooks:  # of the call: what its members say moves no deadline
             self._send({b"kind": b"callback", b"hooks": b"1"})
         until = monotonic() + HOOKS_TIMEOUT

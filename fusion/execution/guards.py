@@ -1,4 +1,4 @@
-"""What a run asks of whoever keeps its limits: types only, which no process loads."""
+"""The interface between a run and the guard of its limits. Types only: no process loads this module."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any, Protocol
 
 
 class Judge(Protocol):
-    """Knows what ends one run before its time."""
+    """Knows the exceptions that end one run early."""
 
-    #: Other jobs run in this process at the same time.
+    #: True if other jobs run in this process at the same time.
     among_others: bool
 
     def run_coroutine(self, coroutine: Any, /) -> Any:
-        """Run the coroutine that a task, or its callback, turned out to be, and return its result."""
+        """Run the coroutine that a task or its callback returned; return its result."""
 
     def ended_by_stop(self, error: BaseException, /) -> bool:
-        """The task was told to stop, and ended with this error because of that."""
+        """Return True if the task ended with this error because it was asked to stop."""
 
     def check(self) -> None:
-        """Raise what the task is to end by, if it is."""
+        """Raise the exception that should end the task, if there is one."""
 
 
 class Guard(Judge, Protocol):
-    """Keeps the soft limits of one run, and has it stop when it is told to; the module `stopping` does, for a process."""
+    """Enforces the soft limits of one run, and stops it on request. For a process the module `stopping` does that."""
 
     def run_task(self, seconds: float | None, func: Callable[[], Any], /) -> Any:
-        """Call `func`; JobTimeoutException is raised in it after so many seconds, JobStopped when the task is to stop."""
+        """Call `func`. Raise JobTimeoutException in it after that many seconds, or JobStopped if the task is to stop."""
 
     def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
-        """Call `func`; JobTimeoutException is raised in it after so many seconds."""
+        """Call `func`. Raise JobTimeoutException in it after that many seconds."""

@@ -1,6 +1,6 @@
-"""What middleware has called around one run of a job. Loaded by the first run of a process in which there is some.
+"""Calls the hooks of middleware around one run of a job. Loaded by the first run that has any.
 
-Nothing here changes how the job ends, but that what is raised before the task is as if the task had raised it.
+Hooks don't change how the job ends, with one exception: an error before the task counts as an error of the task.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     from fusion.context import CurrentJob
 
-#: By what the worker will decide of an error.
+#: Hook method by the decision that the worker will make about an error.
 _METHODS = {"failed": "on_failure", "retry": "on_retry", "stopped": "on_stopped"}
 
 
 class Hooks:
-    """Those of one run, the outermost first."""
+    """The hooks of one run, the outermost first."""
 
     def __init__(self, named: tuple[str, ...], job: CurrentJob, fields: Mapping[bytes, bytes]) -> None:
         """`named`: the middleware of the settings."""
@@ -35,15 +35,15 @@ class Hooks:
         self._raised: BaseException | None = None
         self._culprit = ""
         self._verdict = ""
-        #: What the task came to: its error, its value.
+        #: The result of the task: its error, its value.
         self.end: tuple[BaseException | None, Any] = (None, None)
-        #: What hooks raised when the task was over, a line each.
+        #: Errors of hooks after the task, one line each.
         self.errors: list[str] = []
 
     # -- before the task
 
     def enter(self) -> None:
-        """Call what comes before the task. Raises what it does; ConfigurationError if a middleware of the settings is not there."""
+        """Call the hooks before the task; their errors pass through. ConfigurationError if a middleware of the settings is missing."""
         self._hooks = middleware.workers(self._named)
         for hook in self._having("around_job"):
             try:
@@ -62,7 +62,7 @@ class Hooks:
             self._entered.append((hook, context))
 
     def blame(self, error: BaseException, answer: dict[bytes, bytes]) -> None:
-        """Name in the job's error the hook that has raised it before the task, if one has."""
+        """Name in the job's error the hook that raised it before the task, if one did."""
         if error is self._raised:
             line = answer[b"exc_line"].decode("utf-8", "replace")
             answer[b"exc_line"] = outcome.one_line(f"{line} (raised by {self._culprit})")
@@ -70,9 +70,9 @@ class Hooks:
     # -- after it
 
     def due(self, answer: Mapping[bytes, bytes], send: Callable[[dict[bytes, bytes]], object]) -> bool:
-        """Something is to be called after a task that came to this answer; then the worker is told, who moves the deadline on."""
+        """Return True if hooks must run after a task with this answer. Then tell the worker, which extends the deadline."""
         try:
-            if not self._hooks:  # it did not come to its task
+            if not self._hooks:  # the task did not begin
                 self._hooks = middleware.workers(self._named)
             self._verdict = self._called_for(answer)
             if not self._entered and not (self._verdict and self._having(self._verdict)):
@@ -92,7 +92,7 @@ class Hooks:
         return _METHODS.get(kind, "")
 
     def run(self, within: Callable[[Callable[[], None]], object]) -> None:
-        """Call what comes after the task, `within` its limit. Raises nothing."""
+        """Call the hooks after the task, `within` their limit. Never raise."""
         try:
             within(self.leave)
         except BaseException as error:
@@ -100,7 +100,8 @@ class Hooks:
                 self._note("middleware", error)
 
     def leave(self) -> None:
-        """Call what comes after the task, the innermost first, and then what is for this end. Raises only what strikes the whole."""
+        """Call the hooks after the task, the innermost first, then those for this kind of end. Only errors that end the whole run pass
+        through."""
         error, value = self.end
         while self._entered:
             hook, context = self._entered.pop()
@@ -111,7 +112,7 @@ class Hooks:
                     else:
                         context.__exit__(*(None, None, None) if error is None else (type(error), error, error.__traceback__))
             except BaseException as found:
-                if found is not error:  # the task's own, let through
+                if found is not error:  # the task's own error, passed through
                     self._note(f"around_job of {name_of(hook)}", found)
         for hook in self._having(self._verdict) if self._verdict else ():
             try:

@@ -1,4 +1,4 @@
-"""Writes the fields of an outcome frame. Nothing here raises, whatever the task left behind."""
+"""Writes the fields of an outcome frame. No function raises, whatever state the task left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_LINE = 1024
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 _MAX_CLASSES = 64
 _MAX_FRAME = 300
-#: Different kinds of errors in a group that a frame has, and names of their classes.
+#: Most kinds of errors of a group in a frame, and most names of their classes.
 _KINDS, _NAMES = 16, 60
 _STDLIB = os.path.dirname(os.__file__) + "/"
 _FUSION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/"
@@ -39,7 +39,7 @@ _LINE_ESCAPES = {**_ESCAPES, 0x09: " ", 0x0A: "\\n"}
 
 
 def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = defaults.MAX_EXC_INFO) -> dict[bytes, bytes]:
-    """The fields that describe an exception. `tb`: where the traceback should begin (without Fusion's own frames)."""
+    """Return the fields that describe an exception. `tb`: where the traceback should begin (without Fusion's own frames)."""
     fields = {
         b"kind": b"failed",
         b"exc_info": _cut(_printable(_format(error, tb), _ESCAPES, max_exc_info), max_exc_info),
@@ -51,13 +51,13 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
     if issubclass(type(error), BaseExceptionGroup):
         try:
             fields |= _of_group(error, tb)
-        except BaseException:  # it is then known by its own class
+        except BaseException:  # then its own class must do
             return fields
     return fields
 
 
 def own_fault(error: BaseException) -> dict[bytes, bytes]:
-    """The outcome of a run in which Fusion's own code failed: a task may have changed what that rests on."""
+    """Return the outcome of a run in which Fusion's own code failed: a task may have changed what it depends on."""
     fields = failed(error, BaseException.__dict__["__traceback__"].__get__(error))
     line = one_line(
         f"fusion.exceptions.WorkHorseTerminated: Fusion's own code failed in its process: {fields[b'exc_line'].decode()}"
@@ -71,14 +71,16 @@ def own_fault(error: BaseException) -> dict[bytes, bytes]:
 
 
 def _of_group(group: BaseException, tb: TracebackType | None) -> dict[bytes, bytes]:
-    """What differs from the fields of any error: the first error names the group, and `exc_group` has the classes of the group and of each kind
-    of error in it, for the policy of retries. `tb`: of the group."""
+    """Return the fields that differ for a group of errors. `tb`: the traceback of the group.
+
+    The first error names the group. `exc_group` contains the classes of the group and of each kind of error in it, for the retry policy.
+    """
     from fusion.execution.error_groups import MOST, errors_in, traceback_of
 
     errors = errors_in(group)
     first, own = errors[0], exc_classes(group)
     kinds = list(dict.fromkeys(exc_classes(error) for error in errors[:MOST]))
-    # An empty one is retried by a policy for any error, and by no other.
+    # An empty entry is retried only by a policy for any error.
     rest = [b""] if len(errors) > MOST or len(kinds) > _KINDS else []
     names = list(dict.fromkeys(name for kind in kinds[:_KINDS] for name in kind.split(b"\n")))[:_NAMES]
     line = f"{exc_line(first).decode()} (the first in {exc_line(group).decode()})"
@@ -97,7 +99,7 @@ def _longest_delay(errors: list[BaseException]) -> dict[bytes, bytes]:
 
 
 def asked(policy: str, said: str) -> dict[bytes, bytes]:
-    """A task that returned a `Retry`: to run again by that policy."""
+    """Return the outcome of a task that returned a `Retry`: it runs again by that policy."""
     line = f"fusion.retry.RetryLater: the task returned {said}".encode()
     return {
         b"kind": b"failed",
@@ -109,7 +111,7 @@ def asked(policy: str, said: str) -> dict[bytes, bytes]:
 
 
 def asked_delay(error: BaseException) -> dict[bytes, bytes]:
-    """The delay that an error asks for: its `retry_after` in seconds, or the Retry-After of its HTTP response. Empty if it asks for none."""
+    """Return the delay that an error asks for: its `retry_after` in seconds, or the Retry-After of its HTTP response. Empty without one."""
     try:
         wish = getattr(error, "retry_after", None)
         if wish is None:
@@ -121,7 +123,7 @@ def asked_delay(error: BaseException) -> dict[bytes, bytes]:
 
 
 def _retry_after(response: Any) -> Any:
-    """Of what requests, httpx and urllib's errors call a response, or of botocore's dict."""
+    """Return the Retry-After of a response of requests, httpx or urllib's errors, or of botocore's dict."""
     if isinstance(response, dict):
         headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     else:
@@ -132,7 +134,7 @@ def _retry_after(response: Any) -> Any:
 
 
 def _seconds(wish: Any) -> float:
-    """Seconds, or an HTTP date."""
+    """Return the seconds of a number or an HTTP date."""
     try:
         return float(wish)
     except ValueError:
@@ -143,8 +145,10 @@ def _seconds(wish: Any) -> float:
 
 
 def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
-    """The place of the error in the user's own code, `module:function:line`: the last frame that is neither of a library nor of Fusion, or
-    the first one if all are."""
+    """Return the place of the error in the user's code, `module:function:line`.
+
+    That is the last frame that is not of a library or Fusion, or the first frame if all are.
+    """
     own = tb
     try:
         step = tb
@@ -162,10 +166,10 @@ def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
 
 
 def task_frame(name: str, function: Any) -> dict[bytes, bytes]:
-    """The place where a task begins, for an error that came before it: `module:function:line`."""
+    """Return the place where a task begins, for an error before it: `module:function:line`."""
     try:
         line = int(function.__code__.co_firstlineno)
-    except BaseException:  # some other thing that can be called
+    except BaseException:  # a callable that is no function
         line = 0
     module, _, attribute = name.rpartition(".")
     return {b"error_frame": _cut(f"{module}:{attribute}:{line}".translate(_LINE_ESCAPES), _MAX_FRAME)}
@@ -178,24 +182,24 @@ def _is_own(path: str) -> bool:
 
 
 def held(error: BaseException, task: str | None) -> dict[bytes, bytes]:
-    """A task this worker does not have (yet)."""
+    """Return the outcome of a job whose task this worker does not have (yet)."""
     return {b"kind": b"held", b"exc_line": exc_line(error), b"exc_classes": exc_classes(error), b"task": (task or "").encode()}
 
 
 def exc_line(error: BaseException) -> bytes:
-    """`pkg.Class: message` on one line of at most 1 KiB."""
+    """Return `pkg.Class: message` on one line of at most 1 KiB."""
     name, message = dotted(type(error)).removeprefix("builtins."), _message(error)
     return _cut(_printable(f"{name}: {message}" if message else name, _LINE_ESCAPES, MAX_LINE), MAX_LINE)
 
 
 def exc_classes(error: BaseException) -> bytes:
-    """Dotted names along the exception's MRO, one a line, for rules that match by name."""
+    """Return the dotted names of the exception's MRO, one on each line, for rules that match by name."""
     names = [dotted(kind) for kind in type.mro(type(error)) if kind is not object]
     return "\n".join(names[:_MAX_CLASSES]).encode("utf-8", "backslashreplace")
 
 
 def dotted(kind: type) -> str:
-    """`module.Qualname`, also of a class whose metaclass lies."""
+    """Return `module.Qualname`, even if a metaclass overrides these attributes."""
     try:
         module = type.__getattribute__(kind, "__module__")
         name = type.__getattribute__(kind, "__qualname__")
@@ -207,21 +211,21 @@ def dotted(kind: type) -> str:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-        # A subclass of str may override what is done to it next.
+        # A subclass of str may override the methods used next.
         return text if type(text) is str else str.__str__(text)
     except BaseException as bad:
         return f"<its __str__ raised {dotted(type(bad)).removeprefix('builtins.')}>"
 
 
 def _printable(text: str, escapes: dict[int, str], limit: int) -> str:
-    # Cut before escaping, for the sake of 10 MiB messages.
+    # Cut before escaping, as a message may have 10 MiB.
     if len(text) > 2 * limit:
         text = text[:limit] + "\n" + text[-limit:]
     return text.translate(escapes)
 
 
 def _cut(text: str, limit: int) -> bytes:
-    """At most `limit` bytes, head and tail kept: the head has the cause, the tail the line that matters."""
+    """Cut to at most `limit` bytes. Keep head and tail: the head has the cause, the tail the most relevant line."""
     raw = text.encode("utf-8", "backslashreplace")
     if len(raw) <= limit:
         return raw
@@ -253,10 +257,10 @@ def _format_plainly(error: BaseException, tb: TracebackType | None, bad: BaseExc
 
 
 def one_line(text: Any) -> bytes:
-    """Any text as one printable line of at most 1 KiB."""
+    """Return any text as one printable line of at most 1 KiB."""
     return _cut(_printable(str(text), _LINE_ESCAPES, MAX_LINE), MAX_LINE)
 
 
 def used() -> dict[bytes, bytes]:
-    """The most memory that this process has held, for an outcome frame."""
+    """Return the peak memory of this process, for an outcome frame."""
     return {b"maxrss": b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)}

@@ -1,4 +1,4 @@
-"""Runs one job inside the horse: fields in, outcome out, whatever the task does short of killing the process."""
+"""Runs one job inside the horse: it takes the job's fields and returns its outcome, unless the task kills the process."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 Fields = dict[bytes, bytes]
 
-#: Options of which each gives a job a key, see `enqueue.ties`.
+#: Options that each give a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
-#: Of an outcome: what the worker is not sent a second time.
+#: Fields of an outcome that are not sent to the worker twice.
 _LONG = frozenset((b"result", b"exc_info"))
 _OWN_MODULES = frozenset((
     *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing", "fusion.kernel.bundled"),
@@ -53,7 +53,7 @@ _OWN_MODULES = frozenset((
 
 
 class Performer:
-    """Runs jobs under one worker's rules, as many at once as there are callers: what is of one run is in its `Execution`."""
+    """Runs jobs by one worker's settings. Many callers may use it at once: the state of each run is in its `Execution`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Performer:
     ) -> None:
         """`named`: the middleware of the settings."""
         self.tasks, self.named = tasks, named
-        #: Modules that this worker goes on without, and why.
+        #: Modules that this worker could not import, and why.
         self.without: dict[str, str] = {}
         self.max_result = max_result
         self.allow_pickle = allow_pickle
@@ -78,9 +78,11 @@ class Performer:
         line: Line | None = None,
         guard: Guard = stopping,
     ) -> Fields:
-        """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
-        and says whether it did. `line`: where both are of, for what hears of the worker, too. `guard`: keeps the limits; by default those of
-        a task that has the process to itself."""
+        """Run a job; return the fields of its outcome frame. Never raise.
+
+        `send`: sends frames to the worker during the run. `offer`: does that only if it need not wait; returns True if it did. `line`: the
+        connection that both use, for code that also receives. `guard`: enforces the limits; default: that of a task alone in its process.
+        """
         if b"gathered" in fields:
             from fusion.execution.gathered import run_together
 
@@ -90,17 +92,17 @@ class Performer:
             )
         try:
             return Execution(self, fields, send, offer, line, guard).run(guard)
-        except BaseException as error:  # of Fusion's own code, or of what a task has done to it
+        except BaseException as error:  # raised by Fusion's own code, or after a task damaged it
             return outcome.own_fault(error)
 
     def serializer(self, name: bytes) -> Serializer:
-        """The one that a job names; JSON if it names none."""
+        """Return the serializer that a job names; JSON if it names none."""
         if name in (b"", b"json"):
             return self.json
         return get_serializer(name.decode("utf-8", "replace"), allow_pickle=self.allow_pickle)
 
     def hooks(self, execution: Execution) -> Hooks:
-        """What middleware has called around that run."""
+        """Return the hooks of middleware around that run."""
         from fusion.execution.hooks import Hooks
 
         return Hooks(self.named, execution.job, execution.fields)
@@ -110,10 +112,10 @@ class Performer:
 
 
 class Execution:
-    """One run of one job: from its fields to its outcome.
+    """One run of one job, from its fields to its outcome.
 
-    `run` is the whole of it. Who must await in between goes the same way by himself: `begin`, `call` (or `prepare` and what the task is),
-    `succeeded` or `failed`, the `callback` if there is one, `finish`. None of them raises but `prepare`, `call` and `call_back`.
+    `run` does all of it. A caller that must await in between calls the steps itself: `begin`, `call` (or `prepare` and then the task),
+    `succeeded` or `failed`, the `callback` if there is one, `finish`. Only `prepare`, `call` and `call_back` raise.
     """
 
     def __init__(
@@ -128,11 +130,11 @@ class Execution:
         self._performer, self.fields = performer, fields
         self._send, self._line, self._judge = send, line, judge
         self._found = self._keyless = False
-        #: The task's function, until its arguments are there.
+        #: The task's function, until its arguments are decoded.
         self._unread: Callable[..., Any] | None = None
         self._reading = False
         self._shown = True
-        # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
+        # Readers of the second layout can decompress texts. Stock RQ, which reads pickled jobs, can't.
         self._compress = b"func" in fields and b"serializer" not in fields
         self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}
@@ -142,18 +144,18 @@ class Execution:
         self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
         self._started = self._elapsed = 0.0
         self._stands: Fields = {}
-        #: The function to be called when the task has ended, and with what; None for none.
+        #: The callback to run after the task, with its arguments; None if there is none.
         self.callback: DueCallback | None = None
 
     def run(self, guard: Guard) -> Fields:
-        """The outcome frame's fields."""
+        """Run the job; return the fields of its outcome frame."""
         self.begin()
         try:
             value = guard.run_task(self.limit, self.call)
         except BaseException as error:
             self.failed(error)
             self._run_hooks(guard)
-            self._run_callback(guard)  # amid the handling of the error: it may ask for that
+            self._run_callback(guard)  # inside the `except` block: the callback may ask for the current exception
         else:
             self.succeeded(value)
             self._run_hooks(guard)
@@ -170,18 +172,18 @@ class Execution:
     # -- the task
 
     def begin(self, *, shown: bool = True) -> None:
-        """From here on this is the current job, if it is `shown`: not one of those that share a call."""
+        """Begin the run. `shown`: make it the current job; False for jobs that share a call."""
         self._started, self._shown = monotonic(), shown
         if shown:
             context.set_current_job(self.job, among_others=self._judge.among_others)
 
     @property
     def limit(self) -> float | None:
-        """Seconds that the task may take; None for any."""
+        """Return the seconds that the task may take; None without a limit."""
         return context.seconds(self.fields.get(b"timeout"))
 
     def call(self) -> Any:
-        """Find the task and call it: what it returns."""
+        """Find the task and call it; return its result."""
         function = self.prepare()
         self.enter()
         self.load()
@@ -195,7 +197,7 @@ class Execution:
         return value
 
     def prepare(self) -> Callable[..., Any]:
-        """The task's function; its arguments are in `job`."""
+        """Return the task's function; its arguments are in `job`."""
         job, fields = self.job, self.fields
         name, load = split_call(self._serializer, fields.get(b"data", b""))
         job.func_name = name
@@ -207,14 +209,14 @@ class Execution:
         return function
 
     def enter(self) -> None:
-        """Call the hooks before the task: before its arguments are decoded, since that may ask a database."""
+        """Call the hooks before the task. They run before the arguments are decoded, as that may query a database."""
         self.job.load_with(self._loaded)
         if self._hooked:
             self.hooks = self._performer.hooks(self)
             self.hooks.enter()
 
     def load(self) -> None:
-        """Decode the arguments. Rows of a database are read now."""
+        """Decode the arguments. This reads database rows."""
         self._reading = True
         self.job.called()
         self._unread = None
@@ -228,7 +230,7 @@ class Execution:
         return args, kwargs
 
     def _given(self) -> Any:
-        """The result of the step before this one in its chain."""
+        """Return the result of the previous job in the chain."""
         raw = self.fields.get(b"given")
         if raw is None:
             raise DependencyFailed(
@@ -250,11 +252,11 @@ class Execution:
     # -- its end
 
     def succeeded(self, value: Any) -> None:
-        """Note what the task returned."""
+        """Record the task's result."""
         self._elapsed = monotonic() - self._started
         self._end = None, value
         retry: Any = sys.modules.get("fusion.retry")
-        # Not loaded, or another thread has only begun to import it: then the value can't be one.
+        # If the module is not (completely) loaded yet, the value can't be a Retry.
         if issubclass(type(value), getattr(retry, "Retry", ())):
             self._asked(value, retry.retries_done(self.fields.get(b"retryCount")))
             return
@@ -262,12 +264,12 @@ class Execution:
         if value is not None:
             try:
                 self._answer[b"result"] = self._encoded(value)
-            except BaseException as error:  # the task is done: a result that can't be kept must not make it run again
+            except BaseException as error:  # the task is done: it must not run again because its result can't be stored
                 self._answer[b"result_error"] = outcome.exc_line(error)
         self._plan_callback(b"on_success", value)
 
     def failed(self, error: BaseException) -> None:
-        """Note what the task, or the search for it, raised."""
+        """Record the error of the task, or of the search for it."""
         self._elapsed = monotonic() - self._started
         self._end = error, None
         try:
@@ -277,7 +279,7 @@ class Execution:
             self._plan_callback(b"on_failure", type(error), error, None)
 
     def displaced(self, error: BaseException) -> None:
-        """Note that the task ended by what another job of the process did."""
+        """Record that another job of the process ended the task."""
         self._elapsed = monotonic() - self._started
         self._end = error, None
         self._answer = {b"kind": b"displaced"}
@@ -307,7 +309,7 @@ class Execution:
             self._plan_callback(b"on_failure", type(error), error, tb)
 
     def _asked(self, policy: Any, done: int) -> None:
-        """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
+        """Record that the task returned a `Retry`. It does not fail, and no callback runs, until its retries are used up."""
         from fusion.retry import RetryLater
 
         self._answer = outcome.asked(policy.to_json(), policy.said)
@@ -332,8 +334,10 @@ class Execution:
         )
 
     def _announce(self, frame: Fields) -> None:
-        """Tell the worker that a hook or the callback begins. Before the first of them it gets the outcome, which stands from then on: they may
-        take the process down."""
+        """Tell the worker that a hook or the callback begins.
+
+        Before the first of them it gets the outcome, which stands from then on, as they may kill the process.
+        """
         if not self._stands:
             key = self.callback.key if self.callback is not None else b"middleware"
             self._stands = self._whole()
@@ -355,7 +359,7 @@ class Execution:
         return answer
 
     def finish(self) -> Fields:
-        """The outcome frame's fields, less the long ones that stand; this is the current job no more."""
+        """End the run. Return the fields of the outcome frame, without the long ones that were sent already."""
         job = self.job
         if self.hooks is not None and self.hooks.errors:
             self._note("; ".join(self.hooks.errors))
@@ -372,7 +376,7 @@ class Execution:
     # -- its hooks
 
     def hooks_due(self) -> Hooks | None:
-        """The hooks that are to be called now that the task has ended; None for none."""
+        """Return the hooks to call after the task; None if there are none."""
         if not self._hooked or self._answer.get(b"kind") == b"held":
             return None
         hooks = self.hooks = self.hooks or self._performer.hooks(self)
@@ -392,7 +396,7 @@ class Execution:
         try:
             wanted = json.loads(spec)
             self.callback = DueCallback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
-            # The job is over; the worker moves the deadline of this process on by what the callback may take.
+            # The job is over; the worker extends this process's deadline by the callback's limit.
             self._announce({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
             self.callback = None
@@ -407,7 +411,7 @@ class Execution:
         _called(self._judge, function, callback.path, callback.args, {})
 
     def callback_failed(self, error: BaseException) -> None:
-        """Note what the `callback` raised: it changes nothing of the job's outcome."""
+        """Record the error of the `callback`. It does not change the job's outcome."""
         assert self.callback is not None
         self._note(f"{self.callback.key.decode()}: {outcome.exc_line(error).decode()}")
 
@@ -441,7 +445,7 @@ class Execution:
 
 
 def _is_interrupted(error: BaseException) -> bool:
-    """True for JobInterrupted, and for a group of nothing else, as a TaskGroup makes of it."""
+    """Return True for JobInterrupted, and for a group of only such errors, as a TaskGroup raises it."""
     if not issubclass(type(error), BaseExceptionGroup):
         return isinstance(error, JobInterrupted)
     from fusion.execution.error_groups import is_only
@@ -450,7 +454,7 @@ def _is_interrupted(error: BaseException) -> bool:
 
 
 def _declares_key(function: Any) -> bool:
-    """True if `@job` has each call of the function wait for a slot of a key; only a real function's own mark counts."""
+    """Return True if `@job` of the function declares a concurrency key. Only the mark of a real function counts."""
     ties = function.__dict__.get("__fusion_ties__") if type(function) is FunctionType else None
     return ties is not None and not _OF_KEYS.isdisjoint(ties)
 

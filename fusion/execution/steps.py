@@ -1,4 +1,4 @@
-"""What a long job says of itself: how far it is, and from where another run would go on. Loaded by the first job that says so."""
+"""Reports of a long job: its progress, and the cursor from which another run continues. Loaded by the first job that reports."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
             """Send a frame."""
 
         def offer(self, fields: dict[bytes, bytes]) -> bool:
-            """Send a frame unless that needs waiting; whether it was sent."""
+            """Send a frame unless that would wait. Return True if it was sent."""
 
         def asked_to_end(self) -> bool:
-            """The worker wants this process to end when it can."""
+            """Return True if the worker wants this process to end when it can."""
 
         def wait_for(self, key: bytes, value: bytes) -> bool:
-            """Wait for a frame of the worker's with this field; False if none can come any more."""
+            """Wait for a frame of the worker with this field. False if none can come any more."""
 
 
-#: Seconds between two looks at whether the worker wants to end: steps may be much shorter.
+#: Seconds between two checks whether the worker wants to end, as steps may be much shorter.
 _LOOK = 0.005
 _NOTHING = object()
 
 
 class Steps:
-    """Sends progress and cursors to the worker, rate-limited; the newest that was not sent goes with the outcome."""
+    """Sends progress and cursors to the worker, with a rate limit. The newest unsent ones go with the outcome."""
 
     def __init__(self, line: Line | None, raw_cursor: bytes | None, serializer: JSONSerializer) -> None:
-        """`raw_cursor`: where an earlier run got to."""
+        """`raw_cursor`: the encoded cursor of an earlier run."""
         self._line, self._serializer = line, serializer
         self._raw, self._value = raw_cursor, _NOTHING
         self._progress: bytes | None = None
@@ -54,7 +54,7 @@ class Steps:
     # -- progress
 
     def progress(self, done: float, total: float | None, note: str) -> None:
-        """Note how far the job is, and send that if it is time."""
+        """Record the job's progress, and send it if that is due."""
         self._progress = to_progress(done, total, note)
         self._send_some()
 
@@ -62,16 +62,17 @@ class Steps:
 
     @property
     def cursor(self) -> Any:
-        """The last checkpoint of this run, or of an earlier one."""
+        """Return the last checkpoint of this run or an earlier one."""
         if self._value is _NOTHING:
             self._value = None if self._raw is None else self._serializer.loads(self._raw)
         return self._value
 
     def checkpoint(self, cursor: Any, wait: bool) -> None:
-        """Note where another run is to go on, and send that if it is time, or `wait` until it is stored; JobInterrupted if the worker ends."""
+        """Record where another run should continue, and send that if it is due. `wait`: until it is stored. JobInterrupted if the worker
+        ends."""
         if type(cursor) is not int:
             self._raw = self._encoded(cursor)
-        else:  # mostly: encoded when it is sent
+        else:  # the usual case: it is encoded only when it is sent
             self._raw = None
         self._value, self._moved = cursor, True
         if self._wants_end():
@@ -82,7 +83,7 @@ class Steps:
             self._send_some()
 
     def iterate(self, source: Any, key: Callable[[Any], Any] | None) -> Iterator[Any]:
-        """The items of `source` that no run has finished yet, with a checkpoint after each."""
+        """Yield the items of `source` that no run has finished yet, with a checkpoint after each."""
         if key is not None and not callable(source):
             raise TypeError(
                 "iterate(cursor=...): the source must be a function, which is given the last cursor, None at first, and returns what comes after it"
@@ -104,7 +105,7 @@ class Steps:
 
     def _keyed(self, items: Iterator[Any], key: Callable[[Any], Any]) -> Iterator[Any]:
         for item in items:
-            cursor = key(item)  # before it is worked on, which may change it
+            cursor = key(item)  # before the work, which may change the item
             yield item
             self.checkpoint(cursor, wait=False)
 
@@ -140,16 +141,16 @@ class Steps:
     def _send_and_wait(self) -> None:
         if self._line is None:
             return
-        with self._waiting:  # threads: one must not read the other's answer
+        with self._waiting:  # a thread must not read the answer for another thread
             self._waits += 1
             number = b"%d" % self._waits
             self._line.send({b"kind": b"report", **self.unsent(), b"wait": number})
             if not self._line.wait_for(b"stored", number):
-                self._interrupt()  # with the cursor, which may have got lost on the way
+                self._interrupt()  # the outcome contains the cursor, which may have been lost on the way
             self._sent()
 
     def unsent(self) -> dict[bytes, bytes]:
-        """What the worker does not have yet."""
+        """Return the reports that the worker does not have yet."""
         found = {b"progress": self._progress} if self._progress is not None else {}
         if self._moved:
             if self._raw is None:
@@ -161,5 +162,5 @@ class Steps:
         self._progress, self._moved = None, False
 
     def end(self) -> None:
-        """Send nothing from here on: the outcome takes what is left."""
+        """Send nothing from now on: the rest goes with the outcome."""
         self._line = None
