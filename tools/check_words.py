@@ -15,15 +15,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (37, "this many, `limit`, a number"),
+    "so many": (22, "this many, `limit`, a number"),
     "so long": (12, "this long, a time, `seconds`"),
-    "is told": (36, "receives, gets, reads"),
-    "are told": (5, "receive, get, read"),
-    "be told": (22, "receive, get, know"),
-    "hears of": (4, "learns of, receives"),
+    "is told": (30, "receives, gets, reads"),
+    "are told": (3, "receive, get, read"),
+    "be told": (18, "receive, get, know"),
+    "hears of": (2, "learns of, receives"),
     "what becomes": (3, "what happens to"),
-    "what became": (8, "the outcome of"),
-    "says so": (19, "reports it, logs it"),
+    "what became": (7, "the outcome of"),
+    "says so": (16, "reports it, logs it"),
 }
 
 

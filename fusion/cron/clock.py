@@ -1,7 +1,7 @@
 """Cron expressions on a wall clock, and the wall clocks of time zones with their changes. Times are whole seconds.
 
-A *wall time* is what a clock on the wall shows, counted like Unix seconds but from its own 1970-01-01T00:00. The ticks of a plan are
-worked out one UTC day at a time, in stretches during which the zone keeps one offset.
+A *wall time* is the time that a local clock shows, counted like Unix seconds but from its own 1970-01-01T00:00. The ticks of a plan are
+computed for one UTC day at a time, in stretches during which the zone keeps one offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from croniter import CroniterError, croniter
 DAY = 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = EPOCH.toordinal()
-#: Where plans begin and end, in Unix seconds: datetime knows the years 1 to 9999, and an offset takes up to a day of them.
+#: The first and last time of plans, in Unix seconds: datetime supports the years 1 to 9999, less up to a day for an offset.
 FIRST, LAST = ((date(year, 1, 1).toordinal() - _EPOCH_DAY) * DAY for year in (2, 9999))
 
 ALIASES = {
@@ -49,7 +49,7 @@ _Values = frozenset[int | str]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed cron expression. `times`: seconds of a day, ascending. None for a day field that says nothing."""
+    """A parsed cron expression. `times`: seconds of a day, ascending. A day field is None if it allows every day."""
 
     times: tuple[int, ...]
     days: _Values | None
@@ -59,7 +59,7 @@ class Expression:
     fixed: bool
 
     def on(self, day: date) -> bool:
-        """True if it runs on this date. With both day fields given either is enough, as in crontab(5)."""
+        """Return True if it runs on this date. If both day fields are given, either is enough, as in crontab(5)."""
         if day.month not in self.months:
             return False
         if self.days is None or self.weekdays is None:
@@ -77,7 +77,7 @@ class Expression:
         return nth is None or (day.day + 6) // 7 in nth or ("l" in nth and _is_last(day, 7))
 
     def next_day(self, day: int, step: int = 1) -> int | None:
-        """The first day from `day` (days since 1970) on which it runs, forwards or (`step=-1`) backwards; None if there is none."""
+        """Return the first day from `day` (days since 1970) on which it runs, forwards or (`step=-1`) backwards; None if there is none."""
         while FIRST <= day * DAY < LAST:
             found = date.fromordinal(day + _EPOCH_DAY)
             if found.month not in self.months:
@@ -90,7 +90,7 @@ class Expression:
         return None
 
     def walls(self, low: int, high: int) -> Iterator[int]:
-        """The wall times that the expression names from `low` to before `high`, ascending."""
+        """Yield the wall times of the expression from `low` to before `high`, ascending."""
         if low >= high:
             return
         for day in range(low // DAY, (high - 1) // DAY + 1):
@@ -105,7 +105,7 @@ def _is_last(day: date, within: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Expression:
-    """Read a cron expression. ValueError if it is invalid, if it never comes, or that two schedulers could read differently."""
+    """Parse a cron expression. ValueError if it is invalid, if it never runs, or if two schedulers could read it differently."""
     fields = ALIASES.get(text, text).split()
     if text.startswith("@") and text not in ALIASES:
         more = "; to run at a start, enqueue the job where the service starts" if text == "@reboot" else ""
@@ -138,7 +138,7 @@ def parse(text: str) -> Expression:
 
 
 def _check(text: str, i: int, field: str) -> None:
-    """Check one field alone, so that the error can name it."""
+    """Check one field alone, so that the error names it."""
     name, values = _FIELDS[i]
     if field[0] in "hHrR":
         raise ValueError(f"{text!r}: {field!r} means another {name} to each scheduler; name the {name}")
@@ -158,7 +158,7 @@ def _all(values: Sequence[int | str], count: int) -> list[int]:
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> ZoneInfo:
-    """The zone of an IANA name; ValueError if this machine knows none of that name."""
+    """Return the zone of an IANA name; ValueError if this machine has none of that name."""
     if not name or name.startswith(_NOT_PORTABLE):
         raise ValueError(f"timezone={name!r}: use an IANA name such as 'Europe/Berlin' or 'UTC'")
     try:
@@ -171,12 +171,12 @@ def zone(name: str) -> ZoneInfo:
 
 
 def at(moment: int, name: str) -> datetime:
-    """The datetime of an instant (Unix seconds) in a zone."""
+    """Return the datetime of an instant (Unix seconds) in a zone."""
     return (EPOCH + timedelta(seconds=moment)).astimezone(zone(name))
 
 
 class Change(NamedTuple):
-    """A clock change: from `at` on, the offset from UTC is `after` and no longer `before`."""
+    """A clock change: at `at` the offset from UTC changes from `before` to `after`."""
 
     at: int
     before: int
@@ -185,7 +185,7 @@ class Change(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def change_on(name: str, day: int) -> Change | None:
-    """The clock change of a zone on a UTC day. No zone has had two within three days since 1970; of two, one is seen."""
+    """Return the clock change of a zone on a UTC day. Since 1970 no zone had two within three days; of two, only one would be found."""
     low, high = day * DAY - 1, (day + 1) * DAY - 1
     before, after = _offset(name, low), _offset(name, high)
     if before == after:
@@ -201,7 +201,7 @@ def _offset(name: str, moment: int) -> int:
 
 
 class Stretch(NamedTuple):
-    """Instants with one offset. `shown`: all wall times before it had come, or had been jumped over, before this stretch."""
+    """Instants with one offset. `shown`: all earlier wall times were shown, or skipped, before this stretch."""
 
     start: int
     end: int
@@ -210,11 +210,11 @@ class Stretch(NamedTuple):
 
 
 def stretches(name: str, day: int) -> list[Stretch]:
-    """The stretches of a UTC day: one, or two around its clock change."""
+    """Return the stretches of a UTC day: one, or two around its clock change."""
     start, end = day * DAY, (day + 1) * DAY
     offset = _offset(name, start - 1)
     shown = start + offset
-    if yesterday := change_on(name, day - 1):  # put back late in that day, the clock may still show what it showed before
+    if yesterday := change_on(name, day - 1):  # after a change back late on that day, the clock may repeat times of it
         shown = max(shown, yesterday.at + yesterday.before)
     if not (change := change_on(name, day)):
         return [Stretch(start, end, offset, shown)]
@@ -225,7 +225,7 @@ def stretches(name: str, day: int) -> list[Stretch]:
 
 
 def skipped(expression: str, name: str, tick: int) -> list[int]:
-    """The wall times of a fixed entry that a clock change at `tick` jumped over."""
+    """Return the wall times of a fixed entry that a clock change at `tick` skipped."""
     parsed = parse(expression)
     jumps = (s for s in stretches(name, tick // DAY) if parsed.fixed and s.start == tick)
     return [wall for s in jumps for wall in parsed.walls(s.shown, s.start + s.offset)]
@@ -233,7 +233,7 @@ def skipped(expression: str, name: str, tick: int) -> list[int]:
 
 @lru_cache(maxsize=128)
 def ticks_of(expression: str, name: str, day: int) -> tuple[int, ...]:
-    """The ticks of a cron expression on a UTC day, ascending."""
+    """Return the ticks of a cron expression on a UTC day, ascending."""
     parsed = parse(expression)
     found: list[int] = []
     for start, end, offset, shown in stretches(name, day):

@@ -1,4 +1,4 @@
-"""Collect the entries that an app's modules declare, without Redis. A mistake in one entry leaves the others alone."""
+"""Collects the entries that an app's modules declare, without Redis. A mistake in one entry does not affect the others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fusion.kernel.recurrence import declared
 class Declarations(Planner):
     """The declarations of an app.
 
-    - `entries` by id; `faults` by id: why an entry can't be taken;
-    - `broken`: modules that can't be loaded, and why; `traces`: where in their code, empty if it never got that far.
+    - `entries` by id; `faults` by id: why an entry is invalid;
+    - `broken`: modules that can't be loaded, and why; `traces`: the traceback in their code, empty if none of it ran.
     """
 
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Declarations(Planner):
     traces: dict[str, str] = field(default_factory=dict)
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
-        """Take an entry, or note in `faults` why it can't be made. A second one of the same id is a fault."""
+        """Add an entry, or note in `faults` why it can't be made. A second entry with the same id is a fault."""
         try:
             entry = make()
             if entry_id in self.entries or entry_id in self.faults:
@@ -40,12 +40,13 @@ class Declarations(Planner):
     def _name(self, func: str | Callable[..., object]) -> str:
         try:
             return func_name_of(func)
-        except (TypeError, ValueError):  # `put` hears of it again, and notes it
+        except (TypeError, ValueError):  # `put` gets the error again, and notes it
             return str(getattr(func, "__qualname__", func)).replace("<", "").replace(">", "")
 
 
 def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Sequence[str] = ()) -> Declarations:
-    """Import modules, those of `setup` first, and take what they declare by `@recurring`; `modules` also by a function `register(scheduler)`."""
+    """Import modules, those of `setup` first, and collect their `@recurring` entries. `modules` may also declare by a function
+    `register(scheduler)`."""
     found = Declarations()
     bundled.settle()
     for name in dict.fromkeys([*setup, *modules, *task_modules]):
@@ -54,7 +55,7 @@ def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Seq
             register = getattr(module, "register", None) if name in modules else None
             if callable(register):
                 register(found)
-        except BaseException as error:  # whatever a module does, sys.exit() included: the others are still wanted
+        except BaseException as error:  # even sys.exit() in one module must not stop the others
             if isinstance(error, KeyboardInterrupt):
                 raise
             found.broken[name] = f"{type(error).__name__}: {error}"
@@ -65,14 +66,14 @@ def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Seq
                 found.cron(said.expr, said.func, **said.options)
             else:
                 found.every(said.every, said.func, **said.options)
-        except Exception as error:  # of the call itself: an unknown option, a function without a name
+        except Exception as error:  # an error of the call itself: an unknown option, a function without a name
             name = str(said.options.get("id") or getattr(said.func, "__qualname__", said.func))
             found.faults[name.replace(".", "-").strip("<>")] = str(error) or repr(error)
     return found
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback from the first line that is the module's own."""
+    """Return the traceback from the first line of the module's own code."""
     trace = error.__traceback__
     while trace is not None and (
         trace.tb_frame.f_code.co_filename in (__file__, bundled.__file__)

@@ -25,14 +25,14 @@ from fusion.store.layout.names import check_entry_id, check_queue_name
 from fusion.store.layout.records import NewJob, Tick
 from fusion.store.layout.score import check_priority
 
-#: Of ticks that were missed together, how many `misfire="all"` makes up: the newest.
+#: Most ticks missed together that `misfire="all"` makes up: the newest ones.
 MAKE_UP = 100
-#: With `misfire="skip"`, seconds that a tick may be late and still counts as on time.
+#: With `misfire="skip"`: seconds by which a tick may be late and still count as on time.
 ON_TIME = 10.0
-#: The least `misfire_grace`, in seconds: a scheduler always looks a little late, so that with less than it takes no tick would ever run.
+#: The least `misfire_grace`, in seconds: a scheduler is always a little late, so with less no tick would ever run.
 LEAST_GRACE = 1.0
 _FORMAT = 1
-#: So many of the coming ticks are compared with the jitter.
+#: Number of coming ticks that are compared with the jitter.
 _LOOKED_AT = 20
 _MISFIRE = ("latest", "all", "skip")
 _OVERLAP = ("allow", "skip", "queue")
@@ -42,7 +42,7 @@ _POLICY = ("id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`job` is what each tick enqueues, its id apart. `misfire_grace` in seconds, None = any lateness; `jitter` in seconds."""
+    """A cron entry. `job`: what each tick enqueues, without the id. `misfire_grace`: seconds, None = any lateness. `jitter`: seconds."""
 
     id: str
     plan: Plan
@@ -71,7 +71,7 @@ class Entry:
         jitter: float | str = 0,
         **options: Any,
     ) -> Entry:
-        """Make an entry and check all that its ticks will need, so that none fails later. ValueError or SerializationError."""
+        """Make an entry, and check everything that its ticks need, so that no tick fails later. ValueError or SerializationError."""
         if misfire not in _MISFIRE:
             raise ValueError(f"misfire={misfire!r}: use 'latest', 'all' or 'skip'")
         if overlap not in _OVERLAP:
@@ -82,11 +82,11 @@ class Entry:
                 hint = did_you_mean(name, known) or f"; use one of {', '.join(sorted(known))}"
                 raise OptionError("", f"{name}= is not an option of a cron entry{hint}")
         name = func_name_of(func)
-        # Stored entries are read by people and by schedulers of other versions: always JSON.
+        # Stored entries are always JSON: people and schedulers of other versions read them.
         data = build(func, tuple(args), kwargs or {}, EnqueueOptions(**options), replace(settings, serializer="json"))
         entry_id, queue = check_entry_id(default_id(name) if id is None else id), check_queue_name(queue)
         job = data.new
-        if settings.keyring is not None:  # once for all its jobs: schedulers and scripts, which make them, need no key
+        if settings.keyring is not None:  # signed once for all jobs: schedulers and scripts, which make the jobs, need no key
             signature = settings.keyring.sign_entry(entry_id, queue, job.priority, job.fields)
             job = replace(job, fields={**job.fields, SIGNATURE: signature})
         return cls(
@@ -104,7 +104,7 @@ class Entry:
     # -- as stored
 
     def spec(self) -> str:
-        """The stored form of all but the plan. Equal entries give the same text."""
+        """Return the stored form of everything but the plan. Equal entries give the same text."""
         fields = {name: _plain(value) for name, value in self.job.fields.items() if value is not None}
         spec = {
             "format": _FORMAT,
@@ -119,7 +119,7 @@ class Entry:
 
     @classmethod
     def of(cls, id: str, plan: str, spec: str) -> Entry:
-        """Read an entry from its stored form. ValueError says why it can't be read."""
+        """Read an entry from its stored form. ValueError with the reason if it can't be read."""
         try:
             found = json.loads(spec)
             if found["format"] != _FORMAT:
@@ -136,9 +136,9 @@ class Entry:
     # -- what a scheduler does with it
 
     def decide(self, mark: int | None, now: float) -> Tick:
-        """Decide the ticks after `mark` that are due at `now`: which run, which are skipped. Both are Unix seconds of the server's clock."""
+        """Decide which ticks after `mark` and due at `now` run, and which are skipped. Both are Unix seconds of the server's clock."""
         until = math.floor(now)
-        if mark is None:  # it was lost: go on from now, since nobody knows what ran
+        if mark is None:  # the mark was lost: go on from now, as it is unknown which ticks ran
             return Tick(until, (), self.plan.after(until))
         ticks, count = self.plan.between(mark, until, MAKE_UP if self.misfire == "all" else 1)
         grace = ON_TIME if self.misfire == "skip" and self.misfire_grace is None else self.misfire_grace
@@ -147,20 +147,20 @@ class Entry:
         return Tick(upto, runs, self.plan.after(upto), count - len(runs))
 
     def _delay(self, tick: int) -> float:
-        """The jitter of a tick in seconds: by chance, but the same for every scheduler."""
+        """Return the jitter of a tick in seconds: random, but the same for every scheduler."""
         return random.Random(f"{self.id} {tick}").uniform(0, self.jitter) if self.jitter else 0.0
 
-    # -- what is said about it
+    # -- faults and remarks
 
     def faults(self) -> list[str]:
-        """Reasons why this stored entry could not be declared today. Earlier versions took it, so it runs nevertheless."""
+        """Return the reasons why this stored entry could not be declared today. It runs nevertheless, as an earlier version accepted it."""
         faults = [self.plan.fault] if self.plan.fault else []
         if self.misfire_grace is not None and self.misfire_grace < LEAST_GRACE:
             faults.append(f"{_too_little(self.misfire_grace)}; until then it counts as {LEAST_GRACE:g}")
         return faults
 
     def remarks(self, now: int) -> list[str]:
-        """Remarks for people: what is right and may still surprise."""
+        """Return remarks for people: correct settings with surprising effects."""
         said, ticks = self.plan.remarks(), [self.plan.after(now)]
         while self.jitter and ticks[-1] is not None and len(ticks) < _LOOKED_AT:
             ticks.append(self.plan.after(ticks[-1]))
@@ -173,12 +173,12 @@ class Entry:
 
 
 def revision(plan: str, spec: str) -> str:
-    """A hash of plan and spec. Who decides a tick sends it along, so that the script refuses if the entry has changed since."""
+    """Return a hash of plan and spec. It is sent with each decision, so that the script refuses if the entry has changed since."""
     return hashlib.sha1(f"{plan}\n{spec}".encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def default_id(func_name: str) -> str:
-    """The id of an entry that names none: the function's dotted name with `-`."""
+    """Return the default id of an entry: the function's dotted name with `-`."""
     return func_name.replace(".", "-")
 
 

@@ -6,9 +6,9 @@ Clock changes, of every zone and every size, by the distinction of Debian's cron
   at every instant at which the clock shows one of its times: an hour that is skipped has none, an hour that comes twice has them twice.
 - Any other entry (`30 2 * * *`, `0,30 1-3 * * *`) is *fixed*. Each of its times runs once, at the first instant at which the clock
   shows it or has jumped over it: a skipped time right after the jump, a time that comes twice the first time.
-- What falls on one instant is one tick: of several times skipped by one jump, or skipped to a time that is due itself, one runs.
-- An interval knows no clock changes. Its ticks are a whole number of intervals from `start`, or from 1970-01-01T00:00:00Z, so that
-  no restart and no deployment shifts them.
+- Times that fall on one instant make one tick: of several times skipped by one jump, or skipped to a time that is due itself, one runs.
+- An interval ignores clock changes. Its ticks are a whole number of intervals after `start`, or after 1970-01-01T00:00:00Z, so that no
+  restart or deployment shifts them.
 
 (Debian's cron treats changes of three hours and more as corrections of the clock; here they follow the same rule.)
 """
@@ -24,7 +24,7 @@ from typing import Any
 from fusion.cron import clock, steps
 from fusion.kernel.timeutil import parse_seconds
 
-#: As far as `between` counts.
+#: The highest number of ticks that `between` counts.
 COUNTED = 1000
 _LONGEST = 10**9
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -61,11 +61,11 @@ class Plan:
 
     @classmethod
     def interval(cls, every: float | str | timedelta, start: datetime | None = None, end: datetime | None = None) -> Plan:
-        """A plan of equal intervals, as `300`, `"5m"` or a timedelta. ValueError below 1 s and for fractions of a second."""
+        """Return a plan of equal intervals, such as `300`, `"5m"` or a timedelta. ValueError below 1 s and for fractions of a second."""
         return _interval(parse_seconds(every), _whole("start", start, up=True), _whole("end", end))
 
     def after(self, moment: int) -> int | None:
-        """The first tick later than `moment` (Unix seconds), None if there is none."""
+        """Return the first tick later than `moment` (Unix seconds), None if there is none."""
         low, high = self._within(moment, clock.LAST)
         if self.every:
             found: int | None = low + self.every - (low - (self.start or 0)) % self.every
@@ -74,9 +74,10 @@ class Plan:
         return found if found is not None and found <= high else None
 
     def between(self, after: int, until: int, keep: int) -> tuple[list[int], int]:
-        """The newest `keep` (up to 1,000) ticks later than `after` and not later than `until`, ascending, and how many there are in all.
+        """Return the newest `keep` (up to 1,000) ticks later than `after` and not later than `until`, ascending, and the number of all of
+        them.
 
-        They are counted backwards and up to 1,000, which then means 1,000 or more: years of downtime cost little more than days.
+        The number is counted backwards, up to 1,000, which then means 1,000 or more. So years of downtime cost little more than days.
         """
         if not 0 <= keep <= COUNTED:
             raise ValueError(f"keep={keep}: use 0 to {COUNTED}")
@@ -91,7 +92,7 @@ class Plan:
         return ticks[len(ticks) - min(keep, len(ticks)) :], len(ticks)
 
     def _within(self, after: int, until: int) -> tuple[int, int]:
-        """The part of (after, until] that lies between start and end."""
+        """Return the part of (after, until] between start and end."""
         start = clock.FIRST if self.start is None else self.start - 1
         return max(after, start), min(until, clock.LAST - 1 if self.end is None else self.end)
 
@@ -102,13 +103,13 @@ class Plan:
             ticks = clock.ticks_of(self.expression, self.timezone, day)
             if ticks and ticks[-1] > low:
                 return ticks[bisect_right(ticks, low)]
-            # What a date brings falls on its UTC day or one beside it: no offset reaches 24 hours.
+            # The ticks of a date fall on its UTC day or a neighbouring one, as no offset reaches 24 hours.
             date = parsed.next_day(day)
             day = None if date is None else max(day + 1, date - 1)
         return None
 
     def _newest(self, low: int, high: int) -> list[int]:
-        """The newest ticks in (low, high], ascending; at most COUNTED."""
+        """Return the newest ticks in (low, high], ascending; at most COUNTED."""
         parsed = clock.parse(self.expression)
         found: list[int] = []
         day: int | None = high // clock.DAY
@@ -128,11 +129,11 @@ class Plan:
         return f"every {self.every // seconds}{unit}"
 
     def local(self, tick: int) -> datetime:
-        """The tick on the plan's wall clock."""
+        """Return the tick as local time of the plan."""
         return clock.at(tick, self.timezone)
 
     def note(self, tick: int) -> str:
-        """A remark if a clock change moved or doubled this tick; else empty."""
+        """Return a remark if a clock change moved or doubled this tick; else an empty text."""
         if self.every:
             return ""
         local = self.local(tick)
@@ -146,22 +147,22 @@ class Plan:
 
     @property
     def fault(self) -> str:
-        """The reason why this plan can't be declared; empty if it can. Earlier versions stored such plans, which go on as they were read."""
+        """Return why this plan can't be declared; empty if it can. Earlier versions stored such plans, which still run as before."""
         return "" if self.every else steps.beyond(self.expression)
 
     def remarks(self) -> list[str]:
-        """Remarks for people: what is right and may still surprise."""
+        """Return remarks for people: correct plans with surprising effects."""
         return [] if self.every else steps.remarks(self.expression)
 
     def to_json(self) -> str:
-        """The stored form: the same text for equal plans."""
+        """Return the stored form: the same text for equal plans."""
         fields: dict[str, Any] = {"every": self.every} if self.every else {"cron": self.expression, "timezone": self.timezone}
         fields |= {name: value for name in ("start", "end") if (value := getattr(self, name)) is not None}
         return json.dumps(fields, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """Read the stored form. ValueError for anything else, what a newer version wrote included: half a plan is a wrong one."""
+        """Read the stored form. ValueError for anything else, also for the form of a newer version: a partly read plan would be wrong."""
         try:
             fields = json.loads(text)
         except (TypeError, ValueError, RecursionError):
@@ -204,7 +205,7 @@ def _bounds(start: int | None, end: int | None) -> tuple[int | None, int | None]
 
 
 def _whole(name: str, moment: Any, *, up: bool = False) -> int | None:
-    """Unix seconds, rounded so that no tick lies outside."""
+    """Return Unix seconds, rounded so that no tick lies outside."""
     if moment is None:
         return None
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
@@ -214,6 +215,6 @@ def _whole(name: str, moment: Any, *, up: bool = False) -> int | None:
 
 
 def _shown(wall_time: int, beside: datetime) -> str:
-    """A wall time for people, with its date if that is another than the tick's."""
+    """Return a wall time for people, with its date if that differs from the tick's."""
     shown = clock.EPOCH + timedelta(seconds=wall_time)
     return f"{shown:%H:%M}" if shown.date() == beside.date() else f"{shown:%Y-%m-%d %H:%M}"

@@ -1,4 +1,4 @@
-"""Recurring jobs, as programs see them: entries made at run time, and what can be done with any entry."""
+"""The API of recurring jobs: make entries at run time, and manage any entry."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _Func = str | Callable[..., Any]
 
 
 class Planner:
-    """Makes cron entries by `cron` and `every`. A subclass says by `put` where they go: into Redis, or into a collection."""
+    """Makes cron entries with `cron` and `every`. A subclass stores them with `put`: in Redis, or in a collection."""
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
-        """Take the entry that `make` makes. `make` raises ValueError or SerializationError for one that can't be."""
+        """Store the entry that `make` returns. `make` raises ValueError or SerializationError for an invalid one."""
         raise NotImplementedError
 
     def cron(
@@ -76,15 +76,15 @@ class Planner:
     ) -> str:
         """Enqueue `func` at every tick of a cron expression, read by the clocks of `timezone`; returns the entry's id.
 
-        - `misfire`, for ticks that nobody was there to run: `latest` runs the newest, `all` each (the newest 100), `skip` none. Whatever is
-          more than `misfire_grace` seconds late is not run (None: any lateness is fine; with `skip` 10).
-        - `overlap="skip"`: no tick runs while a job of the entry has not ended; a waiting retry has not. `"queue"`: one tick waits
-          behind it, and runs when it has ended; further ones don't.
+        - `misfire`, for ticks that were due while no scheduler ran: `latest` runs the newest, `all` each (the newest 100), `skip` none. A
+          tick that is more than `misfire_grace` seconds late does not run (None: no limit; with `skip` 10).
+        - `overlap="skip"`: no tick runs while a job of the entry has not ended (a job that waits for a retry has not). `"queue"`: one tick
+          waits until that job has ended, and then runs; further ticks don't.
         - `jitter`: seconds over which the starts of ticks are spread.
         - other options as in `Queue.enqueue`: priority, job_timeout, ttl, result_ttl, retry, log_tag, description, meta ...
 
-        The same id again changes the entry. Raises ValueError or SerializationError with nothing stored; `id` has to be given where one
-        function has several entries. How clock changes are handled: docs/cron.md.
+        A second call with the same id changes the entry. Give `id` if one function has several entries. ValueError or SerializationError if
+        it is invalid; then nothing is stored. For clock changes see docs/cron.md.
         """
 
         def make() -> Entry:
@@ -105,10 +105,10 @@ class Planner:
         end: datetime | None = None,
         **options: Unpack[EntryOptions],
     ) -> str:
-        """Enqueue `func` every so often: seconds (whole ones), "5m", or a timedelta. Options as in `cron`, less the timezone.
+        """Enqueue `func` at equal intervals: whole seconds, "5m", or a timedelta. Options as in `cron`, without the timezone.
 
-        The ticks are start, start + interval, ... or, without a start, the multiples of the interval since 1970: neither restarts nor
-        late runs shift them.
+        The ticks are start, start + interval, ... or, without a start, the multiples of the interval since 1970. Restarts and late runs
+        don't shift them.
         """
 
         def make() -> Entry:
@@ -126,10 +126,12 @@ class Planner:
 
 
 class Scheduler(Planner):
-    """Cron entries in Redis. Those made by this class stay until `remove`, whatever code declares; the process that runs them is
-    `run_worker.py scheduler`, of which any number may run.
+    """Cron entries in Redis.
 
-    Code that always has the same entries had better declare them: `@recurring`, or a module given to the scheduler.
+    Entries made by this class stay until `remove`, whatever code declares. The process `run_worker.py scheduler` runs them; any number of
+    it may run.
+
+    If the entries are always the same, better declare them in code: by `@recurring`, or in a module given to the scheduler.
     """
 
     def __init__(self, connection: Redis | None = None) -> None:
@@ -137,11 +139,11 @@ class Scheduler(Planner):
 
     @property
     def connection(self) -> Redis:
-        """The connection given at first, else the current one."""
+        """The connection given to the constructor, else the current one."""
         return self._connection if self._connection is not None else get_current_connection()
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
-        """Store the entry. EntryTaken if an app declares that id; else as `make`."""
+        """Store the entry. EntryTaken if an app declares that id; errors of `make` pass through."""
         entry = make()
         plan, spec = entry.plan.to_json(), entry.spec()
         answer = cron_broker_of(self.connection).cron_put(entry.id, plan, spec, revision(plan, spec))
@@ -150,25 +152,25 @@ class Scheduler(Planner):
                 f"cron entry {entry.id!r} is declared by app {answer.removeprefix('taken ')!r}; choose another id, or change it there"
             )
 
-    # -- looking
+    # -- reading
 
     def ids(self) -> list[str]:
-        """Ids of all entries, sorted."""
+        """Return the ids of all entries, sorted."""
         return cron_inspector_of(self.connection).entry_ids()
 
     def entries(self) -> list[EntryInfo]:
-        """All entries, whoever declared them, by id."""
+        """Return all entries, declared or made at run time, by id."""
         return cron_inspector_of(self.connection).entries()
 
     def get(self, entry_id: str) -> EntryInfo:
-        """An entry by its id. NoSuchEntryError if there is none."""
+        """Return an entry by its id. NoSuchEntryError if there is none."""
         found = cron_inspector_of(self.connection).entry(entry_id)
         if found is None:
             raise _missing(entry_id)
         return found
 
     def history(self, entry_id: str, limit: int = 20) -> list[TickDecision]:
-        """The decisions about its last ticks, the newest first; up to 50 are kept."""
+        """Return the decisions about its last ticks, the newest first; up to 50 are kept."""
         self.get(entry_id)
         return cron_inspector_of(self.connection).history(entry_id, limit)
 
@@ -187,7 +189,7 @@ class Scheduler(Planner):
         return answer == "ok"
 
     def remove(self, entry_id: str) -> None:
-        """Forget an entry; its jobs stay. One that code declares comes back when a scheduler starts. NoSuchEntryError."""
+        """Remove an entry; its jobs stay. An entry that code declares comes back when a scheduler starts. NoSuchEntryError."""
         if not cron_broker_of(self.connection).cron_remove(entry_id):
             raise _missing(entry_id)
 

@@ -1,4 +1,4 @@
-"""Cron entries as they stand: what each comes to at a moment, its next ticks, the states of its last jobs."""
+"""The present state of cron entries: the state of each, its next ticks, the states of its last jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fusion.store.read.cron_inspector import EntryInfo
     from fusion.store.read.inspector import Inspector
 
-#: Of a job that is kept no longer.
+#: State of a job that is no longer stored.
 GONE = "gone"
 
 
@@ -30,10 +30,10 @@ class LastJob:
 
 @dataclass(frozen=True)
 class EntryState:
-    """An entry, and what it comes to at `now` (Unix seconds by the server's clock).
+    """An entry and its state at `now` (Unix seconds by the server's clock).
 
-    `state`: active, paused, ended, waits (for its mark, after the clock was set back) or error. `next`: its first tick that is not
-    decided; it lies in the past while no scheduler has come to it. `last`: the last that was. `entry`: None if it can't be read.
+    `state`: active, paused, ended, waits (for its mark, after the clock was set back) or error. `next`: its first undecided tick, in the
+    past until a scheduler decides it. `last`: its last decided tick. `entry`: None if it can't be read.
     """
 
     info: EntryInfo
@@ -46,7 +46,7 @@ class EntryState:
 
     @classmethod
     def of(cls, info: EntryInfo, now: float) -> EntryState:
-        """Judge an entry at `now`, Unix seconds by the server's clock."""
+        """Return the state of an entry at `now`, Unix seconds by the server's clock."""
         entry, problems = None, []
         if info.rev:
             try:
@@ -71,7 +71,7 @@ class EntryState:
             if mark > now
             else "active"
         )
-        # Where an entry was made or resumed, its mark is that moment and no tick.
+        # After an entry was made or resumed, its mark is that moment, which is no tick.
         decided = entry is not None and (info.enqueued or info.missed or info.overlapped) and entry.plan.after(mark - 1) == mark
         return cls(info, now, entry, state, None if info.paused else coming, mark if decided else None, tuple(problems))
 
@@ -82,7 +82,7 @@ class EntryState:
 
 
 def last_jobs(inspector: Inspector, ids: Iterable[str]) -> dict[str, LastJob]:
-    """The states of these jobs, in one round trip."""
+    """Return the states of these jobs, in one round trip."""
     wanted = [*dict.fromkeys(ids)]
     found = inspector.table(wanted, ("status", "created_at")) if wanted else []
     broken: dict[str, bytes | None] = {"status": b"corrupt", "created_at": None}
@@ -94,13 +94,13 @@ def last_jobs(inspector: Inspector, ids: Iterable[str]) -> dict[str, LastJob]:
 
 
 def newest(info: EntryInfo, jobs: Mapping[str, LastJob]) -> LastJob | None:
-    """Of the last tick's job and the last by hand, the one that was made later."""
+    """Return the later one of the last tick's job and the last job run by hand."""
     found = [jobs[job_id] for job_id in (info.last_job, info.manual_job) if job_id]
     return max(found, key=lambda job: job.created_at, default=None)
 
 
 def ticks(plan: Plan, now: float, count: int) -> list[int]:
-    """Its next ones, fewer if it ends."""
+    """Return the next `count` ticks of a plan, fewer if it ends."""
     found: list[int] = []
     tick = plan.after(int(now))
     while tick is not None and len(found) < count:
@@ -110,10 +110,10 @@ def ticks(plan: Plan, now: float, count: int) -> list[int]:
 
 
 def local(plan: Plan | None, tick: int) -> str:
-    """`2026-03-29 03:00:00 +0200`, by the plan's zone; in UTC if the plan can't be read."""
+    """Return a text such as `2026-03-29 03:00:00 +0200` in the plan's zone; in UTC if the plan can't be read."""
     return f"{plan.local(tick) if plan else instant(tick):%Y-%m-%d %H:%M:%S %z}"
 
 
 def instant(tick: int) -> datetime:
-    """Unix seconds as a time in UTC."""
+    """Return Unix seconds as a time in UTC."""
     return datetime.fromtimestamp(tick, timezone.utc)

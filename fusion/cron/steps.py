@@ -1,4 +1,4 @@
-"""Steps and ranges of cron expressions that do something else than their reader expects."""
+"""Finds steps and ranges of cron expressions whose effect differs from what a reader expects."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from croniter import croniter
 
 _NAMES = ("minute", "hour", "day of the month", "month", "day of the week")
-#: After so many the clock shows the same again; a month has no fixed number of days.
+#: Values after which each field repeats; a month has no fixed number of days.
 _PERIODS = (60, 24, None, 12, 7)
-#: What `every` calls them: seconds of one, and its letter. There is none for months.
+#: Unit of each field for `every`: its seconds, and its letter. Months have none.
 _UNITS = ((60, "m"), (3600, "h"), (86_400, "d"), None, (86_400, "d"))
 _PLURALS = ("minutes", "hours", "days", "months", "days")
 _LONGEST = 10**9
 
 
 def beyond(text: str) -> str:
-    """The reason why a readable expression can't be declared; empty if it can.
+    """Return why a readable expression can't be declared; empty if it can.
 
-    A step may lead out of its field at once, so that it is never taken. And croniter leaves values out of a range that goes over the
-    end of its field in steps: `3-1/2` lacks the 1.
+    A step may lead out of its field at once, so that it has no effect. And croniter omits values of a range with steps that goes over the
+    end of its field: `3-1/2` lacks the 1.
     """
     for i, part, values, step in _steps(text):
         name = _NAMES[i]
@@ -36,7 +36,7 @@ def beyond(text: str) -> str:
 
 
 def remarks(text: str) -> list[str]:
-    """Remarks on steps that don't divide their field and ranges that wrap round: right, and still surprising."""
+    """Return remarks on steps that don't divide their field, and on ranges that wrap around: valid, but surprising."""
     said = []
     for i, part, values, step in _steps(text):
         period = _PERIODS[i]
@@ -48,7 +48,7 @@ def remarks(text: str) -> list[str]:
             )
     if not text.startswith("@"):
         for i, field in enumerate(text.split()):
-            # Of numbers: whoever writes FRI-MON knows.
+            # Only ranges of numbers: FRI-MON is surely meant that way.
             parts = (part for part in field.split(",") if part[0].isdigit() and _wraps(i, part))
             said += [
                 f"{part!r}: this range goes over the end of the {_NAMES[i]} field, and on from its beginning" for part in parts
@@ -57,7 +57,7 @@ def remarks(text: str) -> list[str]:
 
 
 def _steps(text: str) -> Iterator[tuple[int, str, list[int], int]]:
-    """Each part with a step: its field's number, itself, the values it leaves, ascending, and the step."""
+    """Yield each part with a step: its field's number, the part, the remaining values, ascending, and the step."""
     if text.startswith("@"):
         return
     for i, field in enumerate(text.split()):
@@ -68,7 +68,7 @@ def _steps(text: str) -> Iterator[tuple[int, str, list[int], int]]:
 
 
 def _wraps(i: int, part: str) -> bool:
-    """True for a range whose end comes before its start."""
+    """Return True for a range whose end comes before its start."""
     ends = re.match(r"(\w+)-(\w+)", part)
     return ends is not None and _number(i, ends[1]) > _number(i, ends[2])
 

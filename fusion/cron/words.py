@@ -1,4 +1,4 @@
-"""Plans in words: `every day at 09:00`. Worked out from what an expression means and not from how it is written, so that no spelling is misread."""
+"""Plans in words: `every day at 09:00`. They follow from the meaning of an expression, not from its spelling, so no spelling is misread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fusion.cron import clock
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
 
-#: More of them than that are no sentence any more.
+#: Most items of a list in words; with more there is no sentence.
 _MOST = 6
-#: So many equal steps are a series.
+#: Equal steps that count as a series.
 _SERIES = 4
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -25,12 +25,13 @@ _NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", "l": "last
 
 
 def in_words(plan: Plan) -> str:
-    """A plan in English, its zone apart: `every day at 09:00`, `every 5 minutes`. Empty for an expression that is no short sentence."""
+    """Return a plan in English, without its zone: `every day at 09:00`, `every 5 minutes`. Empty if that needs more than a short
+    sentence."""
     return every(plan.every) if plan.every else expressed(plan.expression)
 
 
 def every(seconds: int) -> str:
-    """An interval: `every 5 minutes`."""
+    """Return an interval in words: `every 5 minutes`."""
     size, unit = next(one for one in _UNITS if seconds % one[0] == 0)
     count = seconds // size
     return f"every {unit}" if count == 1 else f"every {count:,} {unit}s"
@@ -38,7 +39,7 @@ def every(seconds: int) -> str:
 
 @lru_cache(maxsize=512)
 def expressed(expression: str) -> str:
-    """What a cron expression means; empty for one that no sentence of moderate length tells. ValueError if it is invalid."""
+    """Return the meaning of a cron expression; empty if that needs more than a short sentence. ValueError if it is invalid."""
     parsed = clock.parse(expression)
     times, days = _times(parsed.times), _days(parsed)
     if times is None or days is None:
@@ -62,7 +63,7 @@ def _times(times: Sequence[int]) -> str | None:
 
 
 def _from(first: int, step: int) -> str:
-    """Where a series that fills the day begins, unless at midnight."""
+    """Return where a series that fills the day begins; empty if at midnight."""
     if not first:
         return ""
     return f" at :{first // 60:02}" if step == 3600 else f" from {_clock(first)} on"
@@ -82,7 +83,7 @@ def _days(parsed: clock.Expression) -> str | None:
 
 
 def _dates(parsed: clock.Expression, months: str) -> str | None:
-    """Of the day of the month; empty if that says nothing, None if it says too much."""
+    """Return the days of the month in words; empty if all days are allowed, None if it is too long."""
     if parsed.days is None:
         return ""
     dates = sorted(int(day) for day in parsed.days if day != "l")
@@ -93,7 +94,7 @@ def _dates(parsed: clock.Expression, months: str) -> str | None:
 
 
 def _weekdays(parsed: clock.Expression, months: str) -> str | None:
-    """The same of the day of the week, from Monday on."""
+    """Return the days of the week in words, from Monday on; empty and None as for `_dates`."""
     if parsed.weekdays is None:
         return ""
     days = sorted((int(day) for day in parsed.weekdays), key=lambda day: (day + 6) % 7)

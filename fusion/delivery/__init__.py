@@ -1,5 +1,5 @@
-"""Callbacks over HTTP: a POST that is signed, bounded in time and size, and can't be turned against the network it comes from.
+"""Callbacks over HTTP: a signed POST, limited in time and size, that can't be used to attack the internal network.
 
-Nothing here knows Redis, or a job's state: `message` makes the body, `signing` its signature, `post` sends it once, and `schedule.verdict`
-tells what follows.
+Nothing here uses Redis or a job's state: `message` makes the body, `signing` its signature, `post` sends it once, and `schedule.verdict`
+decides what follows.
 """

@@ -1,4 +1,4 @@
-"""The check of an address that a callback is about to go to."""
+"""Checks the address to which a callback is about to be sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fusion.kernel.addresses import kind_of
 
 
 def check_address(ip: str | IPv4Address | IPv6Address) -> None:
-    """Check that a callback may go to an address. AddressRefused names the kind of the address, or says that it is none."""
+    """Check that a callback may go to an address. AddressRefused if not; it names the kind of the address, or that it is invalid."""
     try:
         address = ip_address(ip)
     except ValueError:

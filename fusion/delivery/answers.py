@@ -1,4 +1,4 @@
-"""An endpoint's answer, as far as it matters: status, Retry-After and the beginning of the text."""
+"""The relevant parts of an endpoint's answer: status, Retry-After and the beginning of the text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
-#: Characters of an answer that are kept for people.
+#: Characters of an answer that are kept for display.
 EXCERPT = 512
-#: Seconds: nobody can put a delivery off for longer.
+#: Longest time in seconds for which an endpoint can put a delivery off.
 MAX_RETRY_AFTER = 24 * 3600.0
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _BREAKS = re.compile(r"[\s/?&=;,]+")
@@ -20,7 +20,7 @@ _BREAKS = re.compile(r"[\s/?&=;,]+")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. `retry_after`: seconds, None if it did not say. `excerpt`: one line, without the secrets that were sent."""
+    """An answer. `retry_after`: seconds, None if there was none. `excerpt`: one line, without the secrets that were sent."""
 
     status: int
     retry_after: float | None = None
@@ -28,7 +28,7 @@ class Answer:
 
 
 def parse_retry_after(text: str | None, now: float | None = None) -> float | None:
-    """Read a Retry-After header, a number or an HTTP date (RFC 9110 10.2.3), as 0 s to 24 h. None for anything else."""
+    """Read a Retry-After header, a number or an HTTP date (RFC 9110 10.2.3). Return 0 s to 24 h, or None for anything else."""
     if not text:
         return None
     text = text.strip()
@@ -43,7 +43,8 @@ def parse_retry_after(text: str | None, now: float | None = None) -> float | Non
 
 
 def excerpt(body: bytes, secrets: Iterable[str]) -> str:
-    """The beginning of a text, fit for one line of a log: `***` for each of `secrets`, or a part of one, that a receiver sent back."""
+    """Return the beginning of a text as one line for a log. Each of `secrets`, or a part of one, that a receiver sent back becomes
+    `***`."""
     text = body.decode("utf-8", "replace")
     words = {
         part for secret in secrets for part in (secret, *_BREAKS.split(secret), *_BREAKS.split(unquote(secret))) if len(part) >= 8

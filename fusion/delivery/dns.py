@@ -1,4 +1,4 @@
-"""Addresses of a host, within a time. A try looks the name up once and connects to what it got: the name is never looked up again."""
+"""Looks up the addresses of a host within a time limit. A try looks the name up once, and connects to one of these addresses."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fusion.delivery.targets import Target, literal
 
 #: Gives the addresses of a host as texts, best first; raises OSError if there are none. May block.
 Resolver = Callable[[str], Sequence[str]]
-# getaddrinfo can't be told a time limit, and one of a dead name server takes half a minute. What waits there holds a thread.
+# getaddrinfo has no time limit; with a dead name server it takes half a minute. Each waiting call occupies a thread.
 _threads = threading.BoundedSemaphore(32)
 
 
 def system_resolver(host: str) -> list[str]:
-    """Look a name up as the machine does: hosts file, DNS; in the order of RFC 6724."""
-    # As bytes, as they were checked: a text would go through Python's IDNA codec, which changes names.
+    """Look a name up as the machine does: hosts file, DNS. Return addresses in the order of RFC 6724."""
+    # Pass the checked bytes: a text would go through Python's IDNA codec, which changes names.
     found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
 def addresses(target: Target, timeout: float, resolve: Resolver = system_resolver) -> list[str]:
-    """Look up and check every address of the host. AddressRefused if one of them is not allowed, DeliveryFailed if there is none in time."""
+    """Look up and check all addresses of the host. AddressRefused if one is not allowed, DeliveryFailed if none is found in time."""
     found = [target.host] if literal(target.host) else _look_up(target.host, timeout, resolve)
     if not found:
         raise DeliveryFailed(f"host {target.host} has no address")
@@ -59,6 +59,6 @@ def _look_up(host: str, timeout: float, resolve: Resolver) -> list[str]:
 
 
 def _mixed(found: list[str]) -> list[str]:
-    """The first of either family in front, so that a broken IPv6 does not take all of the time."""
+    """Return the addresses with the first of each family in front, so that a broken IPv6 does not use up all the time."""
     other = next((address for address in found if (":" in address) != (":" in found[0])), None)
     return found if other is None else [found[0], other, *(address for address in found[1:] if address != other)]

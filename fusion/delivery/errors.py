@@ -1,4 +1,4 @@
-"""The ends of a try without an answer. No message holds a URL's path or query, or a header's value: they may be secrets."""
+"""The errors of a try without an answer. No message contains a URL's path or query, or a header's value: they may be secrets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class DeliveryRefused(FusionError):
 
 
 class AddressRefused(DeliveryRefused):
-    """The address belongs to this machine, a private network or another place where no callback has any business."""
+    """The address belongs to this machine, a private network or another place where callbacks may not go."""
 
 
 class DeliveryFailed(FusionError):
-    """No answer this time; another try may get one. `retry_after` in seconds, None if the other side did not say."""
+    """No answer this time; another try may get one. `retry_after`: seconds, None if the other side sent none."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""The head of the request: which headers a callback may add, and the bytes they make."""
+"""The head of the request: checks the headers that a callback adds, and encodes them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Target
 from fusion.kernel.sentences import HEADERS
 
-#: Bytes of all the headers that a callback adds.
+#: Most bytes of all headers that a callback adds.
 MAX_HEADERS = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[ -~]*")
-# Headers that say where a message ends or what its bytes mean, or concern the connection alone. Another value than ours would break the request.
+# Headers about the end or the encoding of a message, or about the connection. Another value than Fusion's would break the request.
 _OURS = frozenset(
     """accept-encoding connection content-encoding content-length content-type expect host http2-settings keep-alive
     proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade""".split()
@@ -23,7 +23,7 @@ SIGNATURE = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Check that a callback may send these headers. DeliveryRefused names the header and never its value."""
+    """Check that a callback may send these headers. DeliveryRefused if not; it names the header, never its value."""
     for name, value in headers.items():
         _check(name, value)
         low = name.lower()
@@ -36,7 +36,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def head(target: Target, length: int, headers: Mapping[str, str], signature: Mapping[str, str]) -> bytes:
-    """Request line and headers of a POST of `length` bytes. DeliveryRefused if a header may not be sent."""
+    """Return request line and headers of a POST of `length` bytes. DeliveryRefused if a header may not be sent."""
     check_headers(headers)
     for name, value in signature.items():
         _check(name, value)

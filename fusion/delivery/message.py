@@ -1,4 +1,4 @@
-"""The body of a callback: the job and its end. It never holds arguments, a result or an error's text."""
+"""The body of a callback: the job and its end. It never contains arguments, a result or an error's text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fusion.kernel.timeutil import to_iso
 
-# The ids are shorter anyway. Seven texts of at most 12 bytes a character ("\\ud83d\\ude00") stay below 20 KiB.
+# Ids are shorter. Seven texts with at most 12 bytes for each character ("\\ud83d\\ude00") stay below 20 KiB.
 _LONGEST = 200
 _CLASS = re.compile(r"\w+(?:\.(?:\w+|<locals>))*(?=:|$)")
 
@@ -24,10 +24,11 @@ def message(
     attempts: int | None = None,
     error: str = "",
 ) -> bytes:
-    """The body as JSON in ASCII, in the form that Standard Webhooks recommends, always below 20 KiB; the same bytes for the same job.
+    """Return the body as JSON in ASCII, in the form that Standard Webhooks recommends. It is below 20 KiB, and the same bytes for the same
+    job.
 
-    `status` also makes the type: `job.finished`, `job.failed`. `task` is the function's dotted path. `error` is a class's dotted name; of
-    `builtins.ValueError: no such user` only that is sent.
+    The type follows from `status`: `job.finished`, `job.failed`. `task` is the function's dotted path. `error` is a class's dotted name: of
+    `builtins.ValueError: no such user` only the class is sent.
     """
     at = to_iso(ended_at)
     found = _CLASS.match(error)

@@ -1,8 +1,8 @@
 """The POST itself: one try, one look-up, one connection to a checked address, one deadline.
 
-On the standard library's sockets and its parser of answers, not on urllib3 or requests: their timeouts count between two bytes and not for
-the whole, they look up the name themselves when they connect, and following redirects, unpacking, proxies and .netrc would each have to be
-switched off and stay so in every later version. Here these things do not exist.
+It uses the standard library's sockets and answer parser, not urllib3 or requests. Their timeouts limit the pause between two bytes, not the
+whole try, and they look up the name themselves. Redirects, decompression, proxies and .netrc would each have to be switched off, in every
+later version too. Here they don't exist.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ def post(
     resolve: Resolver = system_resolver,
     connect: Dial = dial,
 ) -> Answer:
-    """Send `body` as JSON once and return the answer, whatever its status; a redirect is an answer like any other and never followed.
+    """Send `body` as JSON once and return the answer, whatever its status. A redirect is an ordinary answer and is never followed.
 
-    `headers` are the callback's own, `signature` is what `sign()` returned. Once its headers are complete, an answer counts by its status:
-    the text is read only as far as the deadline and `policy.max_read` go. DeliveryRefused if it may not be sent, DeliveryFailed if there was
-    no answer in time.
+    `headers`: the callback's own. `signature`: the result of `sign()`. Once the answer's headers are complete, its status counts; its text
+    is read only up to the deadline and `policy.max_read`. DeliveryRefused if it may not be sent, DeliveryFailed if no answer came in time.
     """
     if len(body) > policy.max_body:
         raise DeliveryRefused(BODY.format(n=len(body), n_most=policy.max_body))
@@ -47,7 +46,7 @@ def post(
         response = _exchange(wire, request, target, policy)
         text = _text(response)
     if response.getheader("Content-Encoding", "identity").strip().lower() != "identity":
-        text = b""  # packed although we asked for plain text; unpacking is where bombs go off
+        text = b""  # compressed although plain text was requested: never decompress it, it may be a bomb
     return Answer(
         response.status,
         parse_retry_after(response.getheader("Retry-After")),
@@ -56,7 +55,7 @@ def post(
 
 
 def _connection(target: Target, found: Sequence[str], policy: Policy, deadline: Deadline, connect: Dial) -> socket.socket:
-    """Connect to the first address that answers. DeliveryFailed with the last one's reason if none does."""
+    """Connect to the first address that answers. If none does, DeliveryFailed with the reason of the last one."""
     failure: OSError = TimeoutError()
     for address in found:
         try:
@@ -80,11 +79,11 @@ def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTT
     except OSError as error:
         why = _why(error, policy.total_timeout)
     except (HTTPException, ValueError) as error:
-        # Of these two the text is http.client's alone; of others it may be the receiver's.
+        # Only the texts of these two errors come from http.client; other texts may come from the receiver.
         kind = type(error)
         why = str(error) if kind in (HTTPException, LineTooLong) else f"the answer is no HTTP ({kind.__name__})"
     else:
-        # At the end of what it can read http.client takes half a head for a whole one.
+        # At the end of the data http.client accepts an incomplete head as complete.
         why = "the answer ended within its headers" if wire.ended else ""
     if wire.full:
         why = f"the answer's {HEADERS.format(n=policy.max_read)}"
@@ -94,7 +93,7 @@ def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTT
 
 
 def _text(response: HTTPResponse) -> bytes:
-    """As much of the body as comes. A body that is cut, reset or garbled changes nothing: the status is known."""
+    """Return as much of the body as comes. A body that is cut, reset or garbled does not matter: the status is known."""
     pieces = []
     try:
         while piece := response.read1(4096):

@@ -1,4 +1,4 @@
-"""The schedule of tries: after each result, try again when, or never. Pure functions; no clock, no Redis."""
+"""The schedule of tries: decides after each result when to try again, or never. Pure functions: no clock, no Redis."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DELAYS = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The consequence of a try: `delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more of any job; `given_up`.
+    """The consequence of a try: `delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more callbacks; `given_up`.
 
-    `reason` tells people why it was not delivered.
+    `reason`: why it was not delivered, for display.
     """
 
     outcome: Literal["delivered", "again", "gone", "given_up"]
@@ -32,9 +32,9 @@ def verdict(
 ) -> Verdict:
     """Decide after the `tries`-th try (the first is 1).
 
-    - 2xx: delivered. 410: gone. Refused by us, or the last try: given up.
-    - Anything else, redirects and other 4xx included: again, since whoever runs the endpoint may mend it within days.
-    - A Retry-After counts if it asks for more than the schedule, up to 24 h. Up to a quarter of jitter is added to either.
+    - 2xx: delivered. 410: gone. Refused by Fusion, or the last try: given up.
+    - Anything else, including redirects and other 4xx: again, as the endpoint may be repaired within days.
+    - A Retry-After counts if it is longer than the schedule's delay, up to 24 h. Up to a quarter of jitter is added to either.
     """
     if isinstance(result, DeliveryRefused):
         return Verdict("given_up", reason=str(result))

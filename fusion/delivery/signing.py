@@ -1,6 +1,6 @@
 """Signatures as in Standard Webhooks 1.0.0 (github.com/standard-webhooks/standard-webhooks, spec/standard-webhooks.md): HMAC-SHA256, `v1`.
 
-`verify` is for whoever receives a callback; any library of that standard does as well.
+`verify` is for receivers of callbacks; any library of that standard works, too.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 
 from fusion.exceptions import ConfigurationError, FusionError
 
-#: Seconds that a receiver's clock and the timestamp may differ, either way.
+#: Seconds by which a receiver's clock and the timestamp may differ, in either direction.
 TOLERANCE = 300
 _PREFIX = "whsec_"
-# Full stops separate what is signed, so that one in the id would let two messages have the same signature.
+# Full stops separate the signed parts: with one in the id two messages could have the same signature.
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
@@ -29,15 +29,15 @@ class InvalidSignature(FusionError):
 
 
 def new_secret() -> str:
-    """A fresh secret for one endpoint: `whsec_` and 32 random bytes in base64."""
+    """Return a new secret for one endpoint: `whsec_` and 32 random bytes in base64."""
     return _PREFIX + base64.b64encode(random.token_bytes(32)).decode()
 
 
 def sign(message_id: str, body: bytes, secrets: str | Sequence[str], timestamp: int | None = None) -> dict[str, str]:
-    """The three headers of one try. `message_id` is the same at each try, `timestamp` (Unix seconds, None = now) is the try's.
+    """Return the three headers of one try. `message_id`: the same at each try. `timestamp`: the time of the try, Unix seconds, None = now.
 
-    Several secrets give several signatures: while a secret is replaced, give the new and the old one. ConfigurationError for a secret that
-    is none, ValueError for an id that could not be signed safely.
+    Several secrets give several signatures: while a secret is replaced, pass the new and the old one. ConfigurationError for an invalid
+    secret, ValueError for an id that can't be signed safely.
     """
     if not _ID.fullmatch(message_id):
         raise ValueError("a webhook-id is 1 to 128 of the characters A-Z a-z 0-9 _ : -")
@@ -54,9 +54,9 @@ def verify(
     now: float | None = None,
     tolerance: float = TOLERANCE,
 ) -> str:
-    """Check a message and return its id, by which a receiver knows what it has had already. InvalidSignature if anything is wrong.
+    """Check a message and return its id, by which a receiver recognises duplicates. InvalidSignature if anything is wrong.
 
-    `body`: the bytes as they came, before any JSON parser. `secrets`: the endpoint's, or several while they are being replaced.
+    `body`: the received bytes, before any JSON parser. `secrets`: the endpoint's secret, or several while it is being replaced.
     """
     if not isinstance(body, (bytes, bytearray)):
         raise TypeError("verify() needs the body as the bytes that came, before any parser or decoding")
@@ -71,14 +71,14 @@ def verify(
         )
     expected = [_mac(key, message_id, stamp, bytes(body)) for key in _keys(secrets)]
     given = [_decoded(signature[3:]) for signature in signatures.split(" ")[:32] if signature.startswith("v1,")]
-    # All of them, so that the time tells nothing.
+    # Compare all of them, so that the time reveals nothing.
     if not sum(hmac.compare_digest(one, other) for one in expected for other in given):
         raise InvalidSignature("no signature fits the body, the id, the timestamp and the secret")
     return message_id
 
 
 def check_secret(secret: str) -> bytes:
-    """The key inside a secret. ConfigurationError, which does not show it, unless it is 24 to 64 bytes in base64."""
+    """Return the key inside a secret. ConfigurationError, without the secret, unless it is 24 to 64 bytes in base64."""
     text = secret.removeprefix(_PREFIX)
     key = _decoded(text + "=" * (-len(text) % 4))
     if not 24 <= len(key) <= 64:
@@ -100,7 +100,7 @@ def _mac(key: bytes, message_id: str, stamp: str, body: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    """The bytes of a base64 text; empty if it is none."""
+    """Return the bytes of a base64 text; empty if it is invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

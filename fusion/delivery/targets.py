@@ -1,4 +1,4 @@
-"""The target of a callback: a URL, read once and strictly, and the policy that it must fit."""
+"""The target of a callback: a strictly parsed URL, and the policy that it must obey."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.kernel.sentences import PORT
 MAX_URL = 2048
 _PORTS = {"https": 443, "http": 80}
 _PRINTABLE = re.compile(r"[!-~]+")
-# Not urllib's: that drops tabs and line breaks, and lets through what servers and resolvers read differently.
+# Not urllib's parser: it drops tabs and line breaks, and accepts URLs that servers and resolvers read differently.
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>[/?][^#]*)?(?:#.*)?",
     re.IGNORECASE,
@@ -24,11 +24,13 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The limits of all callbacks. Times are seconds, sizes bytes; ConfigurationError if a value does not fit.
+    """The limits of all callbacks. Times are seconds, sizes bytes. ConfigurationError if a value is invalid.
 
-    `allowed_hosts`: empty means any host, as long as all its addresses are public. Else only these: `hooks.example.com`, every host below
-    `*.example.com`, an address; what is named may be inside a private network, too. A lone `*` adds any other host with public addresses.
-    `connect_timeout` is for one address, TLS handshake included; `total_timeout` for all of a try, from looking up the name to the answer's end.
+    `allowed_hosts`: empty means any host whose addresses are all public. Otherwise only the named ones: `hooks.example.com`, every host
+    below `*.example.com`, an address. A named host may be inside a private network, too. A lone `*` adds any other host with public
+    addresses.
+    `connect_timeout`: for one address, with the TLS handshake. `total_timeout`: for the whole try, from the name look-up to the answer's
+    end.
     """
 
     allow_http: bool = False
@@ -48,24 +50,24 @@ class Policy:
         object.__setattr__(self, "allowed_hosts", tuple(_allowed(host) for host in self.allowed_hosts))
 
     def names(self, host: str) -> bool:
-        """True if the allow-list names this host itself, not just by `*`."""
+        """Return True if the allow-list names this host itself, not only by `*`."""
         return named(host, self.allowed_hosts)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart. `host` is in lower case, and an address in its usual form. `trusted`: its addresses need no check."""
+    """A parsed URL. `host`: in lower case; an address in its usual form. `trusted`: its addresses need no check."""
 
     scheme: str
     host: str
     port: int
-    #: With the query. Not shown: receivers like to put tokens there.
+    #: Path and query. Not shown: receivers often put tokens there.
     path: str = field(repr=False)
     trusted: bool = False
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header has them."""
+        """Return host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -74,9 +76,9 @@ class Target:
 
 
 def parse_target(url: object, policy: Policy) -> Target:
-    """Take a URL apart. DeliveryRefused, which names the fix and never the URL, for whatever the policy does not allow.
+    """Parse a URL. DeliveryRefused, which names the fix and never the URL, if the policy does not allow it.
 
-    A name is not looked up: its addresses are checked at each try. A host that is written as an address is checked here.
+    A name is not looked up here: its addresses are checked at each try. A host that is an address is checked here.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         raise DeliveryRefused(f"a callback's URL is a text of at most {MAX_URL} characters")
@@ -107,7 +109,7 @@ def parse_target(url: object, policy: Policy) -> Target:
 
 
 def literal(host: str) -> bool:
-    """True if a host of a Target is an address, not a name."""
+    """Return True if the host of a Target is an address, not a name."""
     try:
         ip_address(host)
     except ValueError:
@@ -126,7 +128,7 @@ def _allowed(entry: str) -> str:
     star = "*." if entry.startswith("*.") else ""
     rest = entry[len(star) :]
     try:
-        # An IPv6 address may come without the brackets that a URL needs.
+        # An IPv6 address may be given without the brackets that a URL needs.
         return entry if entry == "*" else star + _host(f"[{rest}]" if ":" in rest and rest[0] != "[" else rest)
     except DeliveryRefused as error:
         raise ConfigurationError(f"allowed host {entry!r}: {error}; use a host name, *.example.com, an address or *") from None

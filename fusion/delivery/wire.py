@@ -1,4 +1,4 @@
-"""A connection with one deadline and one limit of bytes for everything together."""
+"""A connection with one deadline and one byte limit for the whole exchange."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Dial = Callable[[str, int, float], socket.socket]
 
 
 class Deadline:
-    """A point in time some seconds away. A socket's own timeout starts anew with each byte; this does not."""
+    """A point in time some seconds away. A socket's own timeout starts again with each byte; this does not."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     def left(self, most: float = float("inf")) -> float:
-        """Seconds that are left, at most `most`. TimeoutError if there are none."""
+        """Return the seconds that are left, at most `most`. TimeoutError if none are."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time is up")
@@ -33,12 +33,12 @@ class Deadline:
 
 
 class Wire(io.RawIOBase):
-    """A socket as http.client wants it: sending and reading end at the deadline, and it gives at most `limit` bytes in all."""
+    """A socket for http.client. Sending and reading end at the deadline, and it returns at most `limit` bytes in all."""
 
     def __init__(self, channel: socket.socket, deadline: Deadline, limit: int) -> None:
         self._channel, self._deadline, self._left = channel, deadline, limit
         self._reader = _Reader(self, 4096)
-        #: A read came to the limit; a read came to the end of what the other side sent.
+        #: True once a read reached the limit; and `ended`: once a read reached the end of the data.
         self.full = False
         self.ended = False
 
@@ -50,11 +50,11 @@ class Wire(io.RawIOBase):
             rest = rest[self._channel.send(rest) :]
 
     def readable(self) -> bool:
-        """True, as `io.BufferedReader` asks."""
+        """Return True, as `io.BufferedReader` requires."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read what is there into the buffer; 0 at the limit and at the end. TimeoutError at the deadline."""
+        """Read available data into the buffer; return 0 at the limit and at the end. TimeoutError at the deadline."""
         room = memoryview(buffer)[: self._left]
         if not room:
             self.full = True
@@ -66,20 +66,20 @@ class Wire(io.RawIOBase):
         return count
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """One for all the answers: what came along with a 103 belongs to the next."""
+        """Return the one reader for all answers: data received together with a 103 belongs to the next answer."""
         return self._reader
 
 
 class _Reader(io.BufferedReader):
     def close(self) -> None:
-        """Left open: http.client closes it with each answer, a 103 too. The connection is the sender's to close."""
+        """Do nothing: http.client closes it after each answer, even a 103. The sender closes the connection."""
 
     def flush(self) -> None:
-        """Nothing to do, and no error when an answer is forgotten after its connection."""
+        """Do nothing, so that no error comes if an answer is deleted after its connection."""
 
 
 def dial(address: str, port: int, timeout: float) -> socket.socket:
-    """A TCP connection to an address; OSError if there is none within `timeout` seconds."""
+    """Return a TCP connection to an address; OSError if it fails within `timeout` seconds."""
     channel = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         channel.settimeout(timeout)
@@ -91,7 +91,11 @@ def dial(address: str, port: int, timeout: float) -> socket.socket:
 
 
 def secure(channel: socket.socket, host: str, deadline: Deadline) -> ssl.SSLSocket:
-    """TLS with a certificate that the system trusts for `host`; OSError if there is none by the deadline. Takes over the channel."""
+    """Return a TLS connection over the channel, with a certificate that the system trusts for `host`. OSError if that fails by the
+    deadline.
+
+    From then on this function, or the returned connection, owns the channel.
+    """
     try:
         wrapped = _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")).wrap_socket(
             channel, server_hostname=host, do_handshake_on_connect=False
@@ -108,7 +112,7 @@ def secure(channel: socket.socket, host: str, deadline: Deadline) -> ssl.SSLSock
     return wrapped
 
 
-# Reading the system's certificates takes 20 ms. The two variables are how OpenSSL is told of another store, a company's own for example.
+# Reading the system's certificates takes 20 ms. The two variables name another certificate store for OpenSSL, such as a company's own.
 @functools.lru_cache(maxsize=4)
 def _context(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()

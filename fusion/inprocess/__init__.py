@@ -1,4 +1,4 @@
-"""Many jobs at once in one process, whose workers are threads and share what it has loaded. Needs no Redis; docs/inprocess.md is its page."""
+"""Runs many jobs at once in one process: workers are threads that share its loaded data. Needs no Redis; see docs/inprocess.md."""
 
 from __future__ import annotations
 

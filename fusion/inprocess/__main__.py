@@ -1,6 +1,6 @@
 """An example that shows what threads share: `python -m fusion.inprocess`.
 
-A "model" is loaded once; workers run the rows of a table in SQLite with it, while the memory that the process really has is measured.
+A "model" is loaded once. Workers use it to run the rows of a SQLite table, while the example measures the real memory of the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MB = 1024**2
 
 
 class Model:
-    """Stands for what takes long to load and much memory. Counts how often it was loaded, and by how many threads it is used."""
+    """Stands for an object that is slow to load and large. Counts how often it was loaded, and how many threads use it."""
 
     loaded = 0
 
@@ -33,7 +33,7 @@ class Model:
         self.users: set[str] = set()
 
     def score(self, row: Row) -> int:
-        """Part of the work computes, without the GIL, part waits, as jobs do that ask others."""
+        """Compute for a part of the time, without the GIL, and wait for the rest, as jobs do that call other services."""
         self.users.add(threading.current_thread().name)
         job = get_current_job()
         total = 0
@@ -47,7 +47,7 @@ class Model:
 
 
 def resident() -> float:
-    """Megabytes of this process in memory; off Linux the most it ever had."""
+    """Return the resident megabytes of this process; outside Linux its peak."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -57,7 +57,7 @@ def resident() -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the example; 0 if every job finished."""
+    """Run the example; return 0 if every job finished."""
     options = _parse(arguments)
     if options.log:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(model: Model, options: argparse.Namespace, file: Path) -> tuple[float, int, float]:
-    """Have the jobs run; returns the most memory that was measured meanwhile, how many finished, and the seconds it took."""
+    """Run the jobs. Return the peak memory meanwhile, the number of finished jobs, and the seconds it took."""
     plan = TablePlan(partial(sqlite3.connect, file), model.score, TableSettings(limit=options.jobs))
     plan.create_table()
     for n in range(options.jobs):

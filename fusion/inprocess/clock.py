@@ -7,12 +7,12 @@ import time
 
 
 class Clock:
-    """Monotonic time, and waiting by it. A test may give a manager another one, whose time passes when the test says so."""
+    """Monotonic time, and waits that use it. A test may give a manager another clock and control its time."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since a fixed moment."""
         return time.monotonic()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait until somebody notifies the condition, which the caller has locked, or so many seconds are over; None = any time."""
+        """Wait until the condition is notified, or for `seconds`; None = without a limit. The caller must hold the condition's lock."""
         condition.wait(seconds)

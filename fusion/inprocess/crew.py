@@ -14,18 +14,18 @@ from fusion.inprocess.worker import Worker, settle
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.backoff import Backoff
 
-#: Seconds until the supervisor tries again what it could not do, like starting a thread: the first pause, and the longest.
+#: Seconds until the supervisor repeats a failed step, such as starting a thread: the first pause, and the longest.
 _FIRST, _LONGEST = 1.0, 60.0
-#: Seconds that a thread has after its goodbye, before it is left to a later look: what a job keeps by thread is destroyed in between.
+#: Seconds to wait for a thread's end after its goodbye, before a later check: meanwhile thread-local data of its jobs is destroyed.
 _GOODBYE = 0.5
-#: Seconds between two looks for threads that ended without a goodbye.
+#: Seconds between two checks for threads that ended without a goodbye.
 _SWEEP = 5.0
 
 
 class Crew:
-    """Master, workers, and the supervisor: it starts them, replaces those that ended, names jobs that are overdue, and measures memory.
+    """Master, workers, and the supervisor, which starts them, replaces ended ones, reports overdue jobs, and measures memory.
 
-    It ends with the last of them; a job that hangs keeps it.
+    The crew ends with the last of these threads, so a job that hangs keeps it alive.
     """
 
     def __init__(self, shared: SharedParts, total: int, throttle: MemoryThrottle) -> None:
@@ -35,9 +35,9 @@ class Crew:
         self._master_thread: CrewThread | None = None
         self._master_at = self._workers_at = 0.0
         self._workers: list[Worker] = []
-        #: Threads that do not count as workers: those of overdue jobs, and stand-ins.
+        #: Threads that don't count as workers: those of overdue jobs, and stand-ins.
         self._others: list[CrewThread] = []
-        #: Numbers of the workers that are to take the place of others, and when each may begin.
+        #: Numbers of the workers to replace, and when each replacement may begin.
         self._vacant: list[tuple[int, float]] = []
         self._first_starts = 0
         self._last_number = total
@@ -45,12 +45,12 @@ class Crew:
         self._over = False
 
     def start(self) -> None:
-        """Start the supervisor, which starts the others. RuntimeError if the system has no thread left."""
+        """Start the supervisor, which starts the other threads. RuntimeError if the system has no thread left."""
         self._shared.queue.pause(False)
         self._supervisor.start()
 
     def stop(self) -> None:
-        """Have all threads end: running jobs finish, none is pulled, and those in the queue stay Pending."""
+        """Make all threads end: running jobs finish, no job is pulled, and queued jobs stay Pending."""
         with self._shared.lock:
             if self._shared.stopping:
                 return
@@ -60,8 +60,7 @@ class Crew:
         self._tell("stopping", logging.INFO, f"Stopping: {len(self._mine())} jobs are active, {dropped} queued ones stay Pending")
 
     def join(self, timeout: float | None) -> bool:
-        """Wait until all threads have ended after a stop. False if they have not within `timeout` seconds, and at once if this is one of
-        them."""
+        """Wait until all threads have ended after a stop. False after `timeout` seconds, or at once if called in one of these threads."""
         shared = self._shared
         if self.has(threading.current_thread()) or (timeout == 0 and not self._over):
             return False
@@ -76,16 +75,16 @@ class Crew:
         return False
 
     def has(self, thread: threading.Thread) -> bool:
-        """This is one of its threads."""
+        """Return True if this is one of its threads."""
         return isinstance(thread, CrewThread) and thread.shared is self._shared
 
     def alive(self) -> tuple[int, bool]:
-        """Workers that are alive, without those whose jobs are overdue; and True if the master is."""
+        """Return the number of live workers, without those whose jobs are overdue; and True if the master is alive."""
         return sum(worker.is_alive() for worker in self._workers), bool(self._master_thread and self._master_thread.is_alive())
 
     @property
     def throttled(self) -> str:
-        """The memory that is scarce; empty if none is."""
+        """Name the memory that is scarce; empty if none is."""
         return self._throttle.active
 
     # -- the supervisor's thread
@@ -102,7 +101,7 @@ class Crew:
             self._shared.await_news(next_at)
 
     def _tick(self, now: float) -> float:
-        """Do what is due. Returns when there is more to do, unless there is news before."""
+        """Do the due steps. Return when the next is due, if no news comes first."""
         self._sweep(now)
         times = [now + _SWEEP, self._name_overdue(now)]
         if self._shared.stopping:
@@ -112,7 +111,7 @@ class Crew:
         return min(times)
 
     def _sweep(self, now: float) -> None:
-        """Note who has ended: a worker leaves a vacancy, a job without an outcome in the plan gets a stand-in."""
+        """Find threads that have ended. A worker leaves a vacancy; a job whose outcome the plan lacks gets a stand-in."""
         shared = self._shared
         for thread in shared.left():
             if thread is not self._supervisor:
@@ -123,17 +122,17 @@ class Crew:
                 rest = shared.settings.worker_cooldown_seconds if worker.worked else 0
                 self._vacant.append((worker.number, now + rest))
             self._others = [thread for thread in self._others if thread.is_alive()]
-            # With the lock held: a thread settles its run before it ends.
+            # The lock is held: a thread settles its run before it ends.
             orphans = [run for run in self._mine() if not run.thread.is_alive()]
         for run in orphans:
             self._stand_in(run)
 
     def _mine(self) -> list[ActiveRun]:
-        """The active jobs of this crew: after a stop that left some, those of the crew before are in the queue, too."""
+        """Return the active jobs of this crew. The queue may also contain those of an earlier crew, left by a stop."""
         return [run for run in self._shared.queue.active() if self.has(run.thread)]
 
     def _stand_in(self, run: ActiveRun) -> None:
-        """Have a thread tell the plan of a job whose own thread has ended."""
+        """Start a thread that reports a job to the plan, as the job's own thread has ended."""
         shared, who = self._shared, run.thread.name
         shared.queue.decide(run, Outcome.failed(f"{who}, the thread that ran it, died"))
         thread = CrewThread(shared, who, lambda: settle(shared, run, who))
@@ -143,7 +142,7 @@ class Crew:
             self._others.append(thread)
 
     def _name_overdue(self, now: float) -> float:
-        """Give up on jobs whose time and grace are over: others take their workers' places. Returns when the next one's are."""
+        """Give up jobs whose time and grace are over, and replace their workers. Return when the next job is overdue."""
         grace, named, next_at = self._shared.settings.job_timeout_grace_seconds, list[ActiveRun](), inf
         with self._shared.lock:
             for run in self._mine():
@@ -173,7 +172,7 @@ class Crew:
         throttle = self._throttle
         if now >= throttle.next_at and throttle.check(now):
             with self._shared.lock:
-                if self._shared.stopping:  # the queue may be the next crew's already
+                if self._shared.stopping:  # the queue may belong to the next crew already
                     return inf
                 self._shared.queue.pause(bool(throttle.scarce))
                 self._shared.changed()
@@ -187,7 +186,7 @@ class Crew:
         return throttle.next_at
 
     def _keep_master(self, now: float) -> float:
-        """Start the master's thread; one that died, after a pause that grows from death to death."""
+        """Start the master's thread. After a death wait first; the pause grows with each death."""
         thread = self._master_thread
         if thread is not None and thread.is_alive():
             return inf
@@ -200,7 +199,7 @@ class Crew:
         return inf
 
     def _keep_workers(self, now: float) -> float:
-        """Start the workers that are missing: first starts come one by one. With overdue jobs there are at most twice as many threads."""
+        """Start missing workers; first starts come one by one. With overdue jobs there are at most twice as many threads."""
         while self._vacant and self._has_room():
             self._start_worker(*self._vacant[0])
             self._vacant.pop(0)
@@ -219,7 +218,7 @@ class Crew:
     def _start_worker(self, number: int, ready_at: float) -> None:
         worker = Worker(self._shared, number, ready_at)
         with self._shared.lock:
-            self._workers.append(worker)  # before it can pull a job: stats() has no active job without a worker
+            self._workers.append(worker)  # before it can pull a job, so that stats() never shows an active job without a worker
         try:
             worker.start()
         except BaseException:

@@ -1,4 +1,4 @@
-"""The job that a piece of code runs for, as that code sees it."""
+"""The current job, as its own code sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusion.inprocess.job import ActiveRun
 
 
 class ActiveJob:
-    """The job that this code runs for."""
+    """The current job of the calling code."""
 
     def __init__(self, run: ActiveRun, clock: Clock, stopping: Callable[[], bool]) -> None:
         self._run, self._clock, self._stopping = run, clock, stopping
@@ -21,17 +21,18 @@ class ActiveJob:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until its time is over, negative after that; None if it has any time."""
+        """Return the seconds until its time is over, negative after that; None without a limit."""
         left = self._run.deadline - self._clock.now()
         return None if left == inf else left
 
     @property
     def stopping(self) -> bool:
-        """The manager was told to stop: a job that can leave the rest for later may raise now, and is Pending again."""
+        """True if the manager stops. A job that can do the rest later may raise now: then it is Pending again."""
         return self._stopping()
 
     def check(self) -> None:
-        """Raise JobTimeoutException if the job's time is over. Nothing else ends a thread: long jobs call this in their loops."""
+        """Raise JobTimeoutException if the job's time is over. Nothing else can end a thread, so long jobs should call this in their
+        loops."""
         if self._clock.now() >= self._run.deadline:
             raise JobTimeoutException(f"job {self.name!r} ran longer than its timeout")
 
@@ -40,8 +41,8 @@ current_job: ContextVar[ActiveJob | None] = ContextVar("fusion_inprocess_current
 
 
 def get_current_job() -> ActiveJob | None:
-    """The job that this code runs for; None outside of one.
+    """Return the current job; None outside of a job.
 
-    asyncio tasks that a job starts know it, too; threads that it starts don't.
+    asyncio tasks that a job starts get it, too; threads that it starts don't.
     """
     return current_job.get()

@@ -1,4 +1,4 @@
-"""The steps of a manager: a line in the log, and a call of whoever listens."""
+"""The events of a manager: each is logged and passed to the handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("fusion.inprocess")
 class Event:
     """One step. `kind` is one of those in docs/inprocess.md, `text` the line in the log.
 
-    `job_id`, `job_name`, `worker` (the thread's name) and `error` (a traceback, or the reason) are there where the step has them.
+    `job_id`, `job_name`, `worker` (the thread's name) and `error` (a traceback, or the reason) are set where the step has them.
     """
 
     kind: str
@@ -30,7 +30,7 @@ Handler = Callable[[Event], object]
 
 
 class Events:
-    """Tells each step to the log and to the handlers, in the thread that makes it. Nothing that they do harms that thread."""
+    """Sends each step to the log and the handlers, in the thread of the step. Their errors don't harm that thread."""
 
     def __init__(self) -> None:
         self._handlers: tuple[Handler, ...] = ()
@@ -48,7 +48,7 @@ class Events:
             log.log(level, "%s", text, extra={"event": kind, "job_id": event.job_id, "job_name": event.job_name})
             for handler in self._handlers:
                 self._call(handler, event)
-        except Exception:  # a log handler's: there is nowhere left to say so
+        except Exception:  # an error of a log handler: it can't be logged
             pass
 
     @staticmethod

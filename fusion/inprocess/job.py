@@ -1,4 +1,4 @@
-"""A job as a plan gives it, as a worker has it, and how its run ended."""
+"""A job from a plan, its run in a worker, and the outcome of the run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from fusion.kernel.redaction import cut, printable
 
-#: Characters of a traceback that a plan is given at most.
+#: Most characters of a traceback that a plan receives.
 _LONGEST = 20_000
 
 
 class JobState(str, Enum):
-    """States of a job. The plan keeps Pending and Complete; Queued and Active are the manager's, and gone with its process."""
+    """States of a job. The plan stores Pending and Complete. Queued and Active exist only in the manager, and end with its process."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -26,17 +26,17 @@ class JobState(str, Enum):
 
 @dataclass(frozen=True)
 class ReadyJob:
-    """A job that may run now. `id` tells it from all others of its plan, `name` is for people.
+    """A job that may run now. `id`: unique in its plan. `name`: for display.
 
-    A worker calls `run` without arguments: bind them with functools.partial or a lambda. `timeout`: seconds for this job in place of
-    the manager's `job_timeout_seconds`; 0 = any time. TypeError, ValueError if a field can't be used.
+    A worker calls `run` without arguments: bind them with functools.partial or a lambda. `timeout`: seconds for this job in place of the
+    manager's `job_timeout_seconds`; 0 = no limit. TypeError or ValueError if a field is invalid.
     """
 
     id: Hashable
     name: str
     run: Callable[[], Any]
     timeout: float | None = None
-    #: Name and id, as lines of the log have them.
+    #: Name and id, as shown in the log.
     label: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class ReadyJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run: with `result`, or with `error`, a text for the plan; `reason` says the same on one line."""
+    """The end of a run: `result`, or `error`, a text for the plan. `reason`: the same on one line."""
 
     result: Any = None
     error: str | None = None
@@ -60,14 +60,14 @@ class Outcome:
 
     @classmethod
     def failed(cls, reason: str) -> Outcome:
-        """The outcome of a run that was cut off."""
+        """Return the outcome of a run that was cut off."""
         return cls(error=reason, reason=reason)
 
     @classmethod
     def raised(cls, error: BaseException) -> Outcome:
-        """The outcome of a run that raised: the traceback, of a very long one the end."""
+        """Return the outcome of a run that raised: its traceback, or the end of a very long one."""
         text = "".join(traceback.format_exception(error))[-_LONGEST:].replace("\0", "\\0")
-        # Databases take no half characters, which are in the names of some files.
+        # Databases refuse lone surrogates, which some file names contain.
         return cls(error=text.encode("utf-8", "backslashreplace").decode(), reason=said(error))
 
 
@@ -76,16 +76,16 @@ class ActiveRun:
     """An active job. JobQueue's lock guards it."""
 
     job: ReadyJob
-    #: When its time is over, by the clock of its queue; inf = never.
+    #: When its time is over, by the queue's clock; inf = never.
     deadline: float
-    #: Who has it: a worker, and after the death of that one a stand-in that tells the plan.
+    #: The thread that has it: a worker, or after its death a stand-in that reports to the plan.
     thread: threading.Thread = field(default_factory=threading.current_thread)
-    #: None while it runs. The first one counts: a result that comes after the run was given up for overdue is no more.
+    #: None while it runs. The first outcome counts: a result that comes after the run was given up is dropped.
     outcome: Outcome | None = None
-    #: Its time was over before it had an outcome.
+    #: True if its time was over before it had an outcome.
     overdue: bool = False
 
 
 def said(error: BaseException) -> str:
-    """Class and message of an error on one line, for the log."""
+    """Return class and message of an error on one line, for the log."""
     return cut(printable("".join(traceback.format_exception_only(error)).strip()), 500)

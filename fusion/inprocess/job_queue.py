@@ -11,12 +11,12 @@ from math import inf
 from fusion.inprocess.clock import Clock
 from fusion.inprocess.job import ActiveRun, JobState, Outcome, ReadyJob
 
-#: Seconds for which a completed job is not taken again: a plan may answer from a copy of its data that is behind.
+#: Seconds for which a completed job is not accepted again: the plan may read from a stale copy of its data.
 RECENT = 30.0
 
 
 class Refusal(Enum):
-    """Reasons for which a job is not put into the queue. The value is what the log says."""
+    """Reasons for which a job is not put into the queue. The log shows the value."""
 
     QUEUED = "already in queue"
     ACTIVE = "already running"
@@ -24,15 +24,15 @@ class Refusal(Enum):
 
 
 class JobQueue:
-    """Jobs in the order of arrival, each id once: queued, active, or completed a short while ago. Safe to use from any thread.
+    """Jobs in the order of arrival. Each id occurs once: queued, active, or completed a short time ago. Safe to use from any thread.
 
-    `lock` guards all of it; whoever holds it sees one consistent moment. Every step but the waiting takes O(1).
+    `lock` guards the whole state: its holder sees one consistent moment. Every step except waiting takes O(1).
     """
 
     def __init__(self, *, job_timeout: float = 0, clock: Clock | None = None) -> None:
-        """`job_timeout`: seconds for a job that has no timeout of its own; 0 = any time."""
+        """`job_timeout`: seconds for a job without its own timeout; 0 = no limit."""
         self._clock, self._job_timeout = clock or Clock(), job_timeout
-        #: Reentrant: a signal handler that calls `stop` may interrupt whoever holds it.
+        #: Reentrant: a signal handler that calls `stop` may interrupt the thread that holds it.
         self.lock = threading.RLock()
         self._ready = threading.Condition(self.lock)
         self._queued: OrderedDict[Hashable, ReadyJob] = OrderedDict()
@@ -42,9 +42,9 @@ class JobQueue:
         self._paused = False
 
     def refusal(self, job_id: Hashable, as_of: float | None = None) -> Refusal | None:
-        """The reason for which a job of this id would not be taken; None if it would.
+        """Return why a job with this id would not be accepted; None if it would.
 
-        `as_of`: when the caller learned that the job is ready. What completed later, or shortly before, is not ready any more.
+        `as_of`: when the caller learned that the job is ready. A job that completed later, or shortly before, is no longer ready.
         """
         with self.lock:
             forgotten = (self._clock.now() if as_of is None else as_of) - RECENT
@@ -57,7 +57,7 @@ class JobQueue:
             return Refusal.RECENT if job_id in self._completed else None
 
     def put(self, job: ReadyJob, as_of: float | None = None) -> Refusal | None:
-        """Append a job, unless there is a reason not to, which is returned. `as_of` as in `refusal`."""
+        """Append a job and return None; or return the reason if it is not accepted. `as_of` as in `refusal`."""
         with self.lock:
             refusal = self.refusal(job.id, as_of)
             if refusal is None:
@@ -66,10 +66,10 @@ class JobQueue:
             return refusal
 
     def get(self, timeout: float | None = None, leave: Callable[[], bool] = lambda: False) -> ActiveRun | None:
-        """Take the first job, which is active from now on, in the name of this thread.
+        """Take the first job. It is active from now on, in this thread.
 
-        Waits for one while there is none or the queue is paused. None after `timeout` seconds, or once `leave` is true; who makes it
-        true calls `wake_all`.
+        Wait while there is none or the queue is paused. None after `timeout` seconds, or once `leave` returns true; the code that changes
+        that must call `wake_all`.
         """
         until = inf if timeout is None else self._clock.now() + timeout
         with self.lock:
@@ -86,7 +86,7 @@ class JobQueue:
             return None
 
     def decide(self, run: ActiveRun, outcome: Outcome) -> bool:
-        """Set how a run ended. False if that is decided already: of a result and the end of its time exactly one counts."""
+        """Set the outcome of a run. False if it has one already: either its result or its timeout counts, never both."""
         with self.lock:
             if run.outcome is not None:
                 return False
@@ -94,7 +94,7 @@ class JobQueue:
             return True
 
     def settled(self, run: ActiveRun) -> None:
-        """The plan knows how the run ended: its job is no longer active. One without an outcome was somebody else's job."""
+        """Remove a run whose outcome the plan has: its job is no longer active. Without an outcome, another process had the job."""
         with self.lock:
             if self._active.get(run.job.id) is not run:
                 return
@@ -103,30 +103,30 @@ class JobQueue:
                 self._completed[run.job.id] = self._clock.now()
 
     def pause(self, paused: bool = True) -> None:
-        """Hand out no jobs; False: hand them out again."""
+        """Stop giving out jobs; with False start again."""
         with self.lock:
             self._paused = paused
             self._ready.notify_all()
 
     def clear(self) -> int:
-        """Drop the queued jobs, which stay Pending in the plan. Returns how many they were."""
+        """Drop the queued jobs, which stay Pending in the plan. Return their number."""
         with self.lock:
             count = len(self._queued)
             self._queued.clear()
             return count
 
     def wake_all(self) -> None:
-        """Have all who wait in `get` ask `leave` again."""
+        """Make all threads that wait in `get` call `leave` again."""
         with self.lock:
             self._ready.notify_all()
 
     @property
     def paused(self) -> bool:
-        """No jobs are handed out."""
+        """True while no jobs are given out."""
         return self._paused
 
     def state(self, job_id: Hashable) -> JobState:
-        """The state of a job as far as this process knows: one that it does not know is Pending."""
+        """Return the state of a job as far as this process knows it; an unknown job is Pending."""
         with self.lock:
             if job_id in self._queued:
                 return JobState.QUEUED
@@ -135,11 +135,11 @@ class JobQueue:
             return JobState.COMPLETE if job_id in self._completed else JobState.PENDING
 
     def queued_ids(self) -> tuple[Hashable, ...]:
-        """Ids of the queued jobs, the next one first."""
+        """Return the ids of the queued jobs, the next one first."""
         with self.lock:
             return tuple(self._queued)
 
     def active(self) -> tuple[ActiveRun, ...]:
-        """The runs of the active jobs, the oldest first."""
+        """Return the runs of the active jobs, the oldest first."""
         with self.lock:
             return tuple(self._active.values())

@@ -1,4 +1,4 @@
-"""The manager: what users hold in their hands."""
+"""The manager: the class that users create."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ H = TypeVar("H", bound=Handler)
 
 
 def usual_workers() -> int:
-    """Workers of a manager that is told no number: nine for ten CPUs, and at least ten."""
+    """Return the default number of workers: nine for ten CPUs, and at least ten."""
     return max(10, cpus() * 9 // 10)
 
 
 class JobQueueManager:
-    """Runs the jobs of a plan in the threads of this process, which share what it has loaded.
+    """Runs the jobs of a plan in threads of this process, which share its loaded data.
 
-    A master fetches what is ready, workers run it. Jobs that hold the GIL gain nothing from several workers: this is for those that
-    wait, or compute in libraries that release it. Times and limits: `ManagerSettings`.
+    A master fetches ready jobs, workers run them. Jobs that hold the GIL gain nothing from several workers: this is for jobs that wait, or
+    compute in libraries that release the GIL. For times and limits see `ManagerSettings`.
     """
 
     def __init__(
@@ -43,9 +43,10 @@ class JobQueueManager:
         clock: Clock | None = None,
         memory_readers: Mapping[str, Reader] | None = None,
     ) -> None:
-        """`memory_readers` for `RAM`, `swap` and `GPU` stand in for those of this machine: percent in use, or None if it can't be told.
+        """`memory_readers` for `RAM`, `swap` and `GPU` replace those of this machine. Each returns the percent in use, or None if it is
+        unknown.
 
-        ValueError if `workers` is no whole number from 1 on; ConfigurationError if the environment has a setting that is not valid.
+        ValueError if `workers` is not a whole number of at least 1; ConfigurationError if the environment contains an invalid setting.
         """
         if workers is not None and (type(workers) is not int or workers < 1):
             raise ValueError(
@@ -58,7 +59,7 @@ class JobQueueManager:
         _managers.add(self)
 
     def _begin_anew(self) -> None:
-        """As if nothing had run yet."""
+        """Reset all state, as if nothing had run yet."""
         self._queue = JobQueue(job_timeout=self._settings.job_timeout_seconds, clock=self._clock)
         self._crew: Crew | None = None
         self._shared: SharedParts | None = None
@@ -66,7 +67,7 @@ class JobQueueManager:
     def start(self) -> None:
         """Start the threads, and return. Does nothing if they run already.
 
-        After a stop that left a job, that job stays active, and is not run again before it has ended.
+        If a stop left a running job, that job stays active, and does not run again before it has ended.
         """
         with self._queue.lock:
             if self._shared is not None and not self._shared.stopping:
@@ -77,11 +78,11 @@ class JobQueueManager:
             self._shared, self._crew = shared, crew
 
     def stop(self, timeout: float | None = 30.0) -> bool:
-        """Take no more jobs, and wait until those that run have ended. True if all threads have; False after `timeout` seconds (None = any time).
+        """Take no more jobs, and wait until running ones have ended. True if all threads have ended; False after `timeout` seconds (None =
+        no limit).
 
-        Jobs that still run then go on to their end, or to that of the process. Called from a job or from a handler of `on_event`, it
-        does not wait, and returns False. In a signal handler use 0, which does not wait either: what it interrupted may hold a lock
-        that a job needs.
+        Jobs that still run then go on until they or the process end. In a job or a handler of `on_event` it does not wait, and returns
+        False. In a signal handler use 0, to avoid waiting: the interrupted code may hold a lock that a job needs.
         """
         crew = self._crew
         if crew is None:
@@ -90,7 +91,7 @@ class JobQueueManager:
         return crew.join(timeout)
 
     def stats(self) -> Stats:
-        """The figures of one moment."""
+        """Return the figures of this moment."""
         with self._queue.lock:
             runs, queued = self._queue.active(), self._queue.queued_ids()
             alive, master = self._crew.alive() if self._crew else (0, False)
@@ -109,13 +110,13 @@ class JobQueueManager:
     def on_event(self, handler: H) -> H:
         """Have `handler` called with an `Event` at each step, in the thread that makes the step. Usable as a decorator.
 
-        A handler that takes long holds up that thread; what it raises is logged and does no other harm.
+        A slow handler delays that thread. Its errors are logged and do no other harm.
         """
         self._events.add(handler)
         return handler
 
     def wake(self) -> None:
-        """Have the master fetch now: there is work. In the grace period, or while memory is scarce, once that is over."""
+        """Have the master fetch now, as there is work. In the grace period, or while memory is scarce, it fetches afterwards."""
         if self._crew is not None:
             self._crew.master.wake()
 
@@ -135,7 +136,7 @@ class JobQueueManager:
 
 
 def _patient(name: str, read: Reader) -> Reader:
-    """A reader that answers None where this one raises."""
+    """Return a reader that returns None where this one raises."""
 
     def patient() -> float | None:
         try:
@@ -147,13 +148,13 @@ def _patient(name: str, read: Reader) -> Reader:
     return patient
 
 
-# -- forks: threads don't come along
+# -- forks: a child has no threads
 
 _managers: WeakSet[JobQueueManager] = WeakSet()
 
 
 def _forget() -> None:
-    """In a process that was forked: nothing runs here, and locks may be held by threads that are not here."""
+    """Reset managers in a forked process: no thread runs in it, and locks may be held by threads that it lacks."""
     for manager in list(_managers):
         manager._begin_anew()
 

@@ -12,18 +12,18 @@ from fusion.inprocess.job_queue import Refusal
 from fusion.inprocess.shared import SharedParts
 from fusion.runtime.backoff import Backoff
 
-#: Seconds after a fetch that failed, or a death of the thread: the first pause, and the longest.
+#: Seconds after a failed fetch, or a death of the thread: the first pause, and the longest.
 _FIRST, _LONGEST = 1.0, 60.0
 
 
-#: Rows of one fetch that may raise until it is given up.
+#: Rows of one fetch that may raise before the fetch is given up.
 _MOST_BROKEN_ROWS = 100
 
 
 class Master:
-    """Fetches at once when `wake` asks for it, else every `master_fetch_interval_seconds`; never in the grace period or while memory is scarce.
+    """Fetches at once after `wake`, else every `master_fetch_interval_seconds`. Never in the grace period or while memory is scarce.
 
-    It outlives its threads: what was planned when one died holds for the next.
+    It outlives its threads: if one dies, the next continues with the same plan.
     """
 
     def __init__(self, shared: SharedParts) -> None:
@@ -34,20 +34,20 @@ class Master:
         self._woken = False
 
     def wake(self) -> None:
-        """Fetch as soon as may be. One fetch follows, however often this is called before it."""
+        """Fetch as soon as possible. Several calls before that cause only one fetch."""
         with self._shared.lock:
             if not self._woken:
                 self._woken = True
                 self._shared.cut_pauses()
 
     def failed(self) -> float:
-        """Count a failure: the next fetch is so many seconds away."""
+        """Count a failure. Return the seconds until the next fetch."""
         pause = self._backoff.next()
         self._next_at = self._shared.clock.now() + pause
         return pause
 
     def work(self) -> None:
-        """The life of a master's thread."""
+        """Run the master's thread."""
         while self._await_turn():
             try:
                 self._fetch()
@@ -59,12 +59,12 @@ class Master:
                 self._next_at = self._shared.clock.now() + self._shared.settings.master_fetch_interval_seconds
 
     def _await_turn(self) -> bool:
-        """Wait until a fetch is due; False if none will be any more."""
+        """Wait until a fetch is due; False if no more will be."""
         self._shared.pause(self._due)
         return not self._shared.stopping
 
     def _due(self) -> float:
-        """When to go on: with a fetch, or for ever."""
+        """Return when to go on: the time of the next fetch, inf while paused, -inf at a stop."""
         if self._shared.stopping:
             return -inf
         if self._shared.queue.paused:
@@ -77,7 +77,7 @@ class Master:
         jobs: list[ReadyJob] = []
         try:
             for job in self._ready():
-                jobs.append(job)  # noqa: PERF402 - what came before an error is good
+                jobs.append(job)  # noqa: PERF402 - jobs before an error are kept
         except BaseException:
             if jobs:
                 self._take(jobs, asked_at)
@@ -85,7 +85,7 @@ class Master:
         self._take(jobs, asked_at)
 
     def _take(self, jobs: list[ReadyJob], asked_at: float) -> None:
-        """Queue what is new of the jobs that a fetch has brought."""
+        """Queue the new jobs of a fetch."""
         shared = self._shared
         shared.events.tell("fetched", logging.INFO, f"👑 Master fetched {len(jobs)} jobs from database", worker="Master")
         put: Counter[Refusal | None] = Counter()
@@ -95,10 +95,10 @@ class Master:
                 break
             try:
                 put[self._put(job, asked_at)] += 1
-            except Exception as error:  # of this job's id, or of the plan about it: no reason to keep others waiting
+            except Exception as error:  # an error about this job alone must not delay others
                 broken.append((job, error))
         if broken and not put:
-            raise broken[0][1]  # of the plan itself
+            raise broken[0][1]  # an error of the plan itself
         for job, why in broken:
             text = f"Job {job.name!r} is left out of this fetch: {said(why)}"
             shared.events.tell("plan_failed", logging.ERROR, text, job=job, worker="Master", error=said(why))
@@ -107,7 +107,7 @@ class Master:
         shared.events.tell("statistics", logging.INFO, text, worker="Master")
 
     def _ready(self) -> Iterator[ReadyJob]:
-        """Fetch jobs from the plan, as long as there is memory for them."""
+        """Fetch jobs from the plan while there is memory for them."""
         for job in _beyond_errors(iter(self._shared.plan.fetch_ready())):
             if isinstance(job, ReadyJob):
                 yield job
@@ -118,7 +118,7 @@ class Master:
                 return
 
     def _put(self, job: ReadyJob, asked_at: float) -> Refusal | None:
-        """Queue a job that is new. Told before a worker can pull it."""
+        """Queue a new job. The event is sent before a worker can pull it."""
         shared = self._shared
         refusal = shared.queue.refusal(job.id, asked_at)
         if refusal is None and shared.plan.is_currently_running(job.id):
@@ -132,7 +132,7 @@ class Master:
 
 
 def _beyond_errors(rows: Iterator[object]) -> Iterator[object]:
-    """The rows of a plan, also those behind one that can't be read; its error is raised at the end. A generator ends with its error."""
+    """Yield the rows of a plan, even after one that can't be read; raise its error at the end. But a generator ends at its error."""
     first: Exception | None = None
     for _ in range(_MOST_BROKEN_ROWS):
         try:

@@ -21,13 +21,13 @@ class _Entry:
 
 
 class MemoryPlan:
-    """Jobs by id, in the order in which they were added. Safe to use from any thread. A completed job stays until `forget`."""
+    """Jobs by id, in the order of addition. Safe to use from any thread. A completed job stays until `forget`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = count(1)
         self._entries: dict[Hashable, _Entry] = {}
-        #: Those that are Pending, so that a fetch does not go through all.
+        #: The Pending ones, so that a fetch need not go through all.
         self._pending: dict[Hashable, _Entry] = {}
 
     def add(
@@ -39,7 +39,7 @@ class MemoryPlan:
         timeout: float | None = None,
         **kwargs: Any,
     ) -> Hashable:
-        """A job that calls function(*args, **kwargs). Returns its id: `job_id`, or the next number. ValueError if that id is taken."""
+        """Add a job that calls function(*args, **kwargs). Return its id: `job_id`, or the next number. ValueError if that id is taken."""
         with self._lock:
             job = ReadyJob(next(self._numbers) if job_id is None else job_id, name, partial(function, *args, **kwargs), timeout)
             if job.id in self._entries:
@@ -48,19 +48,19 @@ class MemoryPlan:
             return job.id
 
     def state(self, job_id: Hashable) -> JobState:
-        """Pending, Active or Complete; a job that only waits in a manager's queue is Pending. KeyError if there is no such job."""
+        """Return Pending, Active or Complete; a job that waits in a manager's queue is Pending. KeyError if there is no such job."""
         return self._entries[job_id].state
 
     def result(self, job_id: Hashable) -> Any:
-        """The result of a completed job, else None. KeyError if there is no such job."""
+        """Return the result of a completed job, else None. KeyError if there is no such job."""
         return self._entries[job_id].result
 
     def error(self, job_id: Hashable) -> str:
-        """The traceback of the last run that failed, or the reason; empty if none has. KeyError if there is no such job."""
+        """Return the traceback, or the reason, of the last failed run; empty if none failed. KeyError if there is no such job."""
         return self._entries[job_id].error
 
     def forget(self, job_id: Hashable) -> bool:
-        """Remove a job that is not Active; False if it is, or is not there."""
+        """Remove a job. False if it is Active or does not exist."""
         with self._lock:
             entry = self._entries.get(job_id)
             if entry is None or entry.state is JobState.ACTIVE:
@@ -69,10 +69,10 @@ class MemoryPlan:
             self._pending.pop(job_id, None)
             return True
 
-    # -- what a manager asks
+    # -- called by a manager
 
     def fetch_ready(self) -> list[ReadyJob]:
-        """The Pending jobs."""
+        """Return the Pending jobs."""
         with self._lock:
             return [entry.job for entry in self._pending.values()]
 
@@ -82,7 +82,7 @@ class MemoryPlan:
         return entry is not None and entry.state is JobState.ACTIVE
 
     def mark_running(self, job_id: Hashable) -> bool:
-        """Pending to Active; False if the job is not Pending, or was forgotten."""
+        """Make a Pending job Active. False if it is not Pending, or was forgotten."""
         with self._lock:
             entry = self._pending.pop(job_id, None)
             if entry is not None:
@@ -90,13 +90,13 @@ class MemoryPlan:
             return entry is not None
 
     def mark_complete(self, job_id: Hashable, result: Any) -> None:
-        """Active to Complete."""
+        """Make an Active job Complete."""
         with self._lock:
             entry = self._entries[job_id]
             entry.state, entry.result = JobState.COMPLETE, result
 
     def mark_pending(self, job_id: Hashable, error: str) -> None:
-        """Active to Pending, behind those that wait. A job that is Complete stays so."""
+        """Make an Active job Pending, behind the others. A Complete job stays Complete."""
         with self._lock:
             entry = self._entries[job_id]
             entry.error = error

@@ -1,4 +1,4 @@
-"""Names the process that has claimed a row of a table, so that others can tell if it still lives."""
+"""Names the process that has claimed a table row, so that others can check whether it is alive."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Owner:
-    """A plan in one process. As a text `name/place/pid.started.number`."""
+    """A plan in one process. Its text form is `name/place/pid.started.number`."""
 
     name: str
-    #: Host, boot and namespace of processes: within one place a pid tells a process.
+    #: Host, boot and pid namespace: within one place a pid identifies a process.
     place: str
     pid: int
-    #: When the process was started, in ticks since the boot, as its pid may be another's later; 0 where that can't be told.
+    #: When the process started, in ticks since the boot, as its pid may be reused later; 0 where that is unknown.
     started: int
-    #: Tells the plans of one process apart.
+    #: Distinguishes the plans of one process.
     number: int
 
     def __str__(self) -> str:
@@ -33,25 +33,25 @@ class Owner:
 
     @classmethod
     def here(cls, name: str) -> Owner:
-        """A new owner in this process. ValueError if the name can't be used."""
+        """Return a new owner in this process. ValueError if the name is invalid."""
         if not re.fullmatch(_NAME, name):
             raise ValueError(f"owner is {name!r}; use 1 to 100 of the characters A-Z a-z 0-9 _ . -")
         return cls(name, _place(), os.getpid(), _started(os.getpid()) or 0, next(_numbers))
 
     @classmethod
     def read(cls, text: str) -> Owner | None:
-        """The owner of this text; None if it is another's."""
+        """Parse an owner; None if the text has another form."""
         match = _TEXT.fullmatch(text)
         return cls(match[1], match[2], int(match[3]), int(match[4]), int(match[5])) if match else None
 
     @property
     def is_dead(self) -> bool:
-        """Its process, one of this place, has ended."""
+        """True if its process is of this place and has ended."""
         return _started(self.pid) != self.started
 
 
 def host_name() -> str:
-    """The name of this host, as far as an owner can have it."""
+    """Return the name of this host, limited to what an owner can contain."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "localhost"
 
 
@@ -66,13 +66,13 @@ def _place() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When the process was started; None if it has ended, zombies too. 0 where that can't be told, but it lives."""
+    """Return when the process started; None if it has ended or is a zombie. 0 if it lives but its start is unknown."""
     if not os.path.exists("/proc/self/stat"):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return None
-        except OSError:  # somebody else's
+        except OSError:  # it belongs to another user
             pass
         return 0
     try:

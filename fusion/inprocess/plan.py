@@ -1,4 +1,4 @@
-"""The port between a manager and whoever knows the work."""
+"""The interface between a manager and the source of its jobs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from fusion.inprocess.job import ReadyJob
 
 
 class ExecutionPlan(Protocol):
-    """Keeps the work: in a table, a file, a list. The manager calls it from many threads at once.
+    """Stores the jobs, for example in a table, a file or a list. The manager calls it from many threads at once.
 
-    Any call may raise. A fetch that failed is made again; a job whose outcome the plan did not take stays active until it does.
+    Any call may raise. A failed fetch is repeated. If the plan does not accept a job's outcome, the job stays active until it does.
     """
 
     def fetch_ready(self) -> Iterable[ReadyJob]:
-        """The jobs that are Pending and may run now, the first one first. Jobs that the manager knows already may be among them."""
+        """Return the jobs that are Pending and may run now, in order. Jobs that the manager has already may be among them."""
 
     def is_currently_running(self, job_id: Hashable) -> bool:
-        """True if somebody runs this job, here or elsewhere: then it is not put into the queue."""
+        """Return True if this job runs already, here or elsewhere: then it is not queued."""
 
     def mark_running(self, job_id: Hashable) -> bool | None:
-        """A worker is about to run the job. False: somebody else was faster, leave it to them.
+        """Claim the job, as a worker is about to run it. False: another manager has it, so it must not run here.
 
-        Where several managers share a plan, exactly one of them may get another answer than False, by one atomic step.
+        If several managers share a plan, only one of them may get another answer than False; this must be one atomic step.
         """
 
     def mark_complete(self, job_id: Hashable, result: Any) -> None:
-        """The job is Complete. May be called again with the same result, if the call before raised."""
+        """Store that the job is Complete. If a call raised, it may be repeated with the same result."""
 
     def mark_pending(self, job_id: Hashable, error: str) -> None:
-        """The job failed, or its time was over: it is Pending again. `error` is the traceback, or the reason.
+        """Store that the job is Pending again, as it failed or its time was over. `error`: the traceback, or the reason.
 
-        May be called again if the call before raised, and after a `mark_running` that raised.
+        If a call raised, it may be repeated. It may also follow a `mark_running` that raised.
         """

@@ -12,7 +12,7 @@ from fusion.settings import readers
 
 
 def _setting(name: str, default: Any, read: Callable[[Any], Any]) -> Any:
-    """A field whose default is what the environment says when a ManagerSettings is made, under `name` or FUSION_<name>."""
+    """Return a field whose default is read when a ManagerSettings is made, from the variable `name` or FUSION_<name>."""
 
     def from_environment() -> Any:
         for variable in (f"FUSION_{name}", name):
@@ -33,9 +33,9 @@ def _read(where: str, value: Any, read: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class ManagerSettings:
-    """Settings of a manager. Times are seconds; ConfigurationError names what is wrong, and where it came from.
+    """Settings of a manager. Times are seconds. ConfigurationError names an invalid value and its source.
 
-    What is not given comes from the environment, from a variable of the field's name in capitals.
+    A field that is not given comes from the environment variable with its name in capitals.
     """
 
     #: Time between two fetches.
@@ -46,11 +46,11 @@ class ManagerSettings:
     worker_stagger_seconds: float = _setting("WORKER_STAGGER_SECONDS", 1.0, readers.seconds(0))
     #: Rest of a worker between two jobs.
     worker_cooldown_seconds: float = _setting("WORKER_COOLDOWN_SECONDS", 10.0, readers.seconds(0))
-    #: A worker's thread ends after one job and another takes its place, so that nothing of a job stays in it.
+    #: A worker's thread ends after one job and a new one replaces it, so that no state of a job stays.
     worker_single_job_mode: bool = _setting("WORKER_SINGLE_JOB_MODE", True, readers.flag)
-    #: Time of a job that has no timeout of its own; 0 = any time.
+    #: Time of a job without its own timeout; 0 = no limit.
     job_timeout_seconds: float = _setting("JOB_TIMEOUT_SECONDS", 3600.0, readers.seconds(0))
-    #: Time after its timeout in which a job may notice, before another worker takes its worker's place.
+    #: Time after its timeout in which a job may end, before another worker replaces its worker.
     job_timeout_grace_seconds: float = _setting("JOB_TIMEOUT_GRACE_SECONDS", 10.0, readers.seconds(0))
     #: RAM in use, in percent, at which no job is fetched or pulled.
     memory_throttle_threshold: float = _setting("MEMORY_THROTTLE_THRESHOLD", 90.0, readers.percent)
@@ -60,9 +60,9 @@ class ManagerSettings:
     gpu_throttle_threshold: float = _setting("GPU_THROTTLE_THRESHOLD", 85.0, readers.percent)
     #: The same for the fullest GPU.
     gpu_resume_threshold: float = _setting("GPU_RESUME_THRESHOLD", 75.0, readers.percent)
-    #: The same for swap, which goes on 5 points below.
+    #: The same for swap; jobs go on when it is 5 points lower.
     swap_threshold: float = _setting("SWAP_THRESHOLD", 70.0, readers.percent)
-    #: Time between two looks at memory.
+    #: Time between two checks of memory.
     memory_check_interval: float = _setting("MEMORY_CHECK_INTERVAL", 5.0, readers.seconds(0.1))
 
     def __post_init__(self) -> None:

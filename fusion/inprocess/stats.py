@@ -12,15 +12,15 @@ class Stats:
 
     #: Jobs that wait for a worker.
     queue_size: int
-    #: Jobs that a worker has, until the plan knows how they ended.
+    #: Jobs that a worker has, until the plan has their outcome.
     active_jobs: int
     active_job_ids: tuple[Hashable, ...]
     queued_job_ids: tuple[Hashable, ...]
-    #: Of the active jobs those whose time is over, and whose thread has not ended.
+    #: Active jobs whose time is over and whose thread has not ended.
     overdue_job_ids: tuple[Hashable, ...]
-    #: Workers that there should be.
+    #: Number of workers that should exist.
     total_workers: int
-    #: Workers that there are, without those whose job is overdue.
+    #: Number of live workers, without those whose job is overdue.
     alive_workers: int
     master_thread_alive: bool
     #: Memory that is scarce, like `RAM 92.1 %`: no job is fetched and none is pulled. Empty if there is enough.

@@ -1,4 +1,4 @@
-"""A plan in a table of a database, by any driver of the DB-API (PEP 249)."""
+"""A plan in a database table, for any driver of the DB-API (PEP 249)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusion.inprocess.owner import Owner, host_name
 
 log = logging.getLogger("fusion.inprocess")
 
-#: The table, as SQLite has it; other databases want their own way of numbering rows.
+#: The table in SQLite's SQL; other databases need their own way to number rows.
 TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
     id                   INTEGER PRIMARY KEY,
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 
 @dataclass(frozen=True)
 class Row:
-    """A row as the function of a TablePlan gets it. `attempts` counts the runs before this one."""
+    """A row that the function of a TablePlan receives. `attempts`: the number of earlier runs."""
 
     id: Any
     name: str
@@ -48,20 +48,20 @@ class Row:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """Names of a TablePlan's table, and how it goes about that. ValueError if one can't be used."""
+    """Settings of a TablePlan. ValueError if one is invalid."""
 
-    #: The table's name, with a schema and a dot before it or not.
+    #: The table's name, with or without a schema and a dot before it.
     table: str = "execution_plan"
-    #: `?` or `%s`, as the driver's `paramstyle` says (qmark; format, pyformat).
+    #: `?` or `%s`, by the driver's `paramstyle` (qmark; format, pyformat).
     placeholder: str = "?"
-    #: Rows of one fetch at most.
+    #: Most rows of one fetch.
     limit: int = 1000
-    #: A row that was begun so often is not fetched again, and stays Pending with its error; None = any number.
+    #: A row with this many attempts is not fetched again, and stays Pending with its error; None = no limit.
     max_attempts: int | None = None
-    #: A name that no other process has at the same time. What one of this name left in another container or on another host is given back,
-    #: too; None: what was left on this host alone.
+    #: A name that no other process has at the same time. Rows that an earlier process of this name left, in another container or on another
+    #: host, are given back, too. None: only rows left on this host.
     owner: str | None = None
-    #: Seconds after which a row counts as left behind, whoever has it: more than any job takes.
+    #: Seconds after which a running row counts as abandoned, whatever its owner: more than any job takes.
     stale_after: float | None = None
 
     def __post_init__(self) -> None:
@@ -82,27 +82,27 @@ class TableSettings:
 class TablePlan:
     """The rows of a table as jobs, each run by `function(row)`; several managers, processes and hosts may share the table.
 
-    A claim is one UPDATE, so each row is one manager's. It notes owner and `running_since`: each fetch gives back what was claimed by a
-    process that has died since.
+    A claim is one UPDATE, so each row belongs to one manager. It stores owner and `running_since`: each fetch gives back the rows of dead
+    processes.
     """
 
     def __init__(self, connect: Callable[[], Any], function: Callable[[Row], Any], settings: TableSettings | None = None) -> None:
-        """`connect` gives a connection, which is closed after each call: that of a pool, where connecting is dear.
+        """`connect` returns a connection, which is closed after each call. If connecting is slow, use one from a pool.
 
-        ValueError if the owner's name can't be used.
+        ValueError if the owner's name is invalid.
         """
         self._connect, self._function = connect, function
         self._settings = settings or TableSettings()
-        #: By process: one that was forked is another owner.
+        #: Owner by pid: a forked process is another owner.
         self._owners = {os.getpid(): self._own()}
 
     def create_table(self) -> None:
-        """Make the table, in SQLite's words, if it is not there."""
+        """Create the table with SQLite's SQL, if it does not exist."""
         with self._cursor() as cursor:
             cursor.execute(TABLE.format(table=self._settings.table))
 
     def add(self, name: str, payload: Any = None) -> Any:
-        """A new row. Returns its id, None if the driver does not tell. TypeError if the payload is no JSON."""
+        """Add a row. Return its id, None if the driver does not report it. TypeError if the payload can't be encoded as JSON."""
         text, insert = json.dumps(payload), "INSERT INTO {table} (name, payload) VALUES (?, ?)"
         with self._cursor() as cursor:
             if hasattr(cursor, "lastrowid"):
@@ -111,10 +111,11 @@ class TablePlan:
             self._run(cursor, f"{insert} RETURNING id", name, text)  # psycopg
             return cursor.fetchone()[0]
 
-    # -- what a manager asks
+    # -- called by a manager
 
     def fetch_ready(self) -> list[ReadyJob]:
-        """The rows that are Pending: those that were tried least, the oldest first. Before that, rows of dead owners are given back."""
+        """Give back the rows of dead owners, then return the Pending rows: those with the fewest attempts first, the oldest first among
+        these."""
         with self._cursor() as cursor:
             self._give_back(cursor)
             most = self._settings.max_attempts
@@ -124,14 +125,14 @@ class TablePlan:
             return [ReadyJob(row[0], str(row[1]), partial(self._perform, *row)) for row in cursor.fetchmany(self._settings.limit)]
 
     def is_currently_running(self, job_id: Any) -> bool:
-        """The row's flag; False if the row is gone."""
+        """Return the row's flag; False if the row is gone."""
         with self._cursor() as cursor:
             self._run(cursor, "SELECT is_currently_running FROM {table} WHERE id = ?", job_id)
             row = cursor.fetchone()
             return bool(row and row[0])
 
     def mark_running(self, job_id: Any) -> bool:
-        """Claim the row; False if somebody else has, or it is Complete or gone."""
+        """Claim the row. False if another owner has it, or it is Complete or gone."""
         with self._cursor() as cursor:
             claim = "UPDATE {table} SET is_currently_running = 1, owner = ?, running_since = ?, attempts = attempts + 1"
             where = " WHERE id = ? AND state = 'pending' AND is_currently_running = 0"
@@ -153,13 +154,13 @@ class TablePlan:
             free = "UPDATE {table} SET is_currently_running = 0, owner = NULL, running_since = NULL, error = ?"
             self._run(cursor, free + " WHERE id = ? AND owner = ? AND state = 'pending'", error, job_id, str(self.owner))
 
-    # -- how
+    # -- internals
 
     @property
     def owner(self) -> Owner:
-        """The name that this plan writes into the rows that it claims; another one in a process that was forked."""
+        """The owner that this plan writes into claimed rows; a forked process gets another one."""
         pid = os.getpid()
-        if pid not in self._owners:  # of several threads that find so the first one's counts
+        if pid not in self._owners:  # if several threads get here, the first one's owner counts
             self._owners.setdefault(pid, self._own())
         return self._owners[pid]
 
@@ -177,7 +178,7 @@ class TablePlan:
         return result
 
     def _give_back(self, cursor: Any) -> None:
-        """Free rows whose owners have died, or that have been running for too long."""
+        """Free rows whose owners have died, or that have run for too long."""
         table, stale_after = self._settings.table, self._settings.stale_after
         self._run(cursor, "SELECT DISTINCT owner FROM {table} WHERE is_currently_running = 1 AND owner IS NOT NULL")
         free = (
@@ -202,7 +203,7 @@ class TablePlan:
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """A cursor of a connection of its own, whose work is committed, or undone if it raises."""
+        """Open a connection and yield its cursor. Commit at the end, or roll back after an error."""
         connection = self._connect()
         try:
             cursor = connection.cursor()
@@ -221,5 +222,5 @@ class TablePlan:
 
 
 def _utc(seconds: float = 0) -> str:
-    """Now, or so many seconds later, as a text whose order is that of time."""
+    """Return now, or `seconds` later, as a text that sorts by time."""
     return (datetime.now(timezone.utc) + timedelta(seconds=seconds)).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""A worker: a thread that pulls jobs, runs them and tells the plan how they ended."""
+"""A worker: a thread that pulls jobs, runs them and reports their outcomes to the plan."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fusion.inprocess.shared import CrewThread, SharedParts
 from fusion.kernel.forks import ends_forks
 from fusion.runtime.backoff import Backoff
 
-#: Seconds between two tries to tell a plan that raises: the first, and the longest. Nobody waits longer than the last for a stop.
+#: Seconds between two attempts to report to a plan that raises: the first pause, the longest, and the longest while the manager stops.
 _FIRST, _LONGEST, _WHILE_STOPPING = 1.0, 60.0, 1.0
 
 
 class Worker(CrewThread):
-    """One job after the other, in single-job mode one. It does not begin before `ready_at`, by the clock."""
+    """Runs one job after the other, or only one in single-job mode. It begins at `ready_at` of the clock at the earliest."""
 
     def __init__(self, shared: SharedParts, number: int, ready_at: float) -> None:
         super().__init__(shared, f"Worker-{number}", self._work)
         self.number = number
-        #: It is to take no more jobs: its job is overdue, and another has its place.
+        #: True if it must take no more jobs: its job is overdue, and another worker has replaced it.
         self.retired = False
-        #: It had a job.
+        #: True once it had a job.
         self.worked = False
         self._ready_at = ready_at
 
@@ -44,7 +44,7 @@ class Worker(CrewThread):
         return self.retired or self.shared.stopping
 
     def _do(self, run: ActiveRun) -> bool:
-        """Run the job and tell the plan. False if the job is overdue: a stand-in tells the plan when this thread has ended."""
+        """Run the job and report to the plan. False if the job is overdue: then a stand-in reports it once this thread has ended."""
         shared, job = self.shared, run.job
         shared.expect(run.deadline + shared.settings.job_timeout_grace_seconds)
         self.worked, self.doing = True, f" with job {job.label}"
@@ -55,7 +55,7 @@ class Worker(CrewThread):
                 text = f"Job {job.name!r} is left to who was faster: the plan says that it runs already"
                 shared.events.tell("left", logging.INFO, text, job=job, worker=self.name)
                 return True
-            # A plan that took all the time there was has left none for the job.
+            # A slow plan may have used up all of the job's time.
             outcome = run.outcome or Outcome(result=perform(run, shared))
         except (Exception, JobTimeoutException) as error:
             outcome = Outcome.raised(error)
@@ -70,7 +70,7 @@ class Worker(CrewThread):
 
 
 def perform(run: ActiveRun, shared: SharedParts) -> Any:
-    """Run a job's function in a context of its own, so that no context variable passes from one job to the next."""
+    """Run a job's function in its own context, so that no context variable reaches the next job."""
     context = Context()
     context.run(current_job.set, ActiveJob(run, shared.clock, lambda: shared.stopping))
     with ends_forks():
@@ -82,7 +82,8 @@ def perform(run: ActiveRun, shared: SharedParts) -> Any:
 
 
 def settle(shared: SharedParts, run: ActiveRun, who: str) -> None:
-    """Tell the plan how a run ended, until it takes it: so long the job stays active, and its outcome is kept."""
+    """Report the outcome of a run to the plan, repeatedly until the plan accepts it. Until then the job stays active and its outcome is
+    kept."""
     job, outcome, backoff = run.job, run.outcome, Backoff(_FIRST, _LONGEST)
     assert outcome is not None
     while True:

@@ -1,4 +1,4 @@
-"""The sinks that the settings name."""
+"""Makes the sinks that the settings name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sinks_of(settings: Settings) -> list[Sink]:
-    """A sink of each kind that is set, none of them used yet. ConfigurationError if none is set, or one can't be made."""
+    """Return a sink of each configured kind; none has been used yet. ConfigurationError if none is configured, or one can't be made."""
     made = [_MAKERS[name](settings) for name in settings.sinks]
     if not made:
         raise ConfigurationError(
@@ -26,7 +26,7 @@ def sinks_of(settings: Settings) -> list[Sink]:
 
 
 def elasticsearch_options(settings: Settings) -> ElasticsearchOptions:
-    """The options of Elasticsearch. ConfigurationError if none is set, the library is missing, or a value does not fit."""
+    """Return the options of Elasticsearch. ConfigurationError if none is set, the library is missing, or a value is invalid."""
     from fusion.sinks.es_options import ElasticsearchOptions
 
     if find_spec("elasticsearch") is None:

@@ -1,6 +1,6 @@
 """Events to Elasticsearch: the index `active-fusion-logs` in its classic form, or a data stream with ECS fields.
 
-Events may be sent again and are stored once: the document's id is the event's, and only `create` is used.
+An event may be sent again, but is stored once: its document has the event's id, and only `create` is used.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from fusion.sinks.es_documents import ENDS, LOGS, encode
 from fusion.sinks.es_options import ElasticsearchOptions
 
 _Document: TypeAlias = tuple[JobEvent, bytes]
-#: Answers of 400 about the place, not about a document: to park every event for them would empty the stream into the parking lot.
+#: Errors with status 400 about the index, not about a document. They must not park events, or all events of the stream would be parked.
 _PLACE = frozenset(
     "index_closed_exception validation_exception invalid_index_name_exception invalid_alias_name_exception "
     "index_not_found_exception cluster_block_exception resource_already_exists_exception".split()
 )
-#: Bytes of the line before a document, at most.
+#: Most bytes of the line before a document.
 _ACTION = 100
-#: Bytes of the smallest batch: a server that refuses even this is set up wrongly.
+#: Bytes of the smallest batch: if a server refuses even this as too large, its set-up is wrong.
 _TINY = 10_000
 _ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
 
 class ElasticsearchSink:
-    """The sink of Elasticsearch. ConfigurationError if the client library is missing or refuses the options; asks no server yet."""
+    """The sink of Elasticsearch. ConfigurationError if the client library is missing or refuses the options. It connects only when it
+    writes."""
 
     name = "elasticsearch"
 
@@ -43,7 +44,7 @@ class ElasticsearchSink:
         self._typeless = options.data_stream
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
-        """Deliver a batch. SinkUnavailable may leave a part of it delivered: all comes again, and ids tell what is there."""
+        """Deliver a batch. After SinkUnavailable a part may be delivered: the whole batch comes again, and ids prevent duplicates."""
         wanted = [event for event in events if self._wanted is None or event.event in self._wanted]
         refused: list[Rejected] = []
         try:
@@ -75,7 +76,7 @@ class ElasticsearchSink:
     def _send(self, batch: list[_Document]) -> list[Rejected]:
         typed = not self._typeless and (0, 0) < self._link.server().version < (8, 0)
         body = b"".join(_action(event, typed) + document for event, document in batch)
-        # The server is to give up before we do: an answer says more than a silence.
+        # The server should give up before the client: an error answer says more than a timeout.
         params = {"filter_path": _ANSWER, "timeout": f"{max(1, int(self._options.timeout * 800))}ms"}
         try:
             answer = self._link.ask("PUT", f"/{self._options.target}/_bulk", body, media="x-ndjson", params=params)
@@ -87,7 +88,7 @@ class ElasticsearchSink:
         if len(results) != len(batch):
             raise SinkUnavailable(f"{self._where} answered for {len(results)} of {len(batch)} events")
         if typed and any("more than 1 type" in explain(result.get("error"))[1] for result in results):
-            # Index or template are of the form without types, which servers of 7 take as well.
+            # Index or template have no types; servers of version 7 accept that as well.
             self._typeless = True
             return self._send(batch)
         return self._refused(batch, results)
@@ -131,7 +132,7 @@ def _action(event: JobEvent, typed: bool) -> bytes:
 
 
 def _results(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The result of each event, in order. SinkUnavailable if the answer has another form."""
+    """Return the result of each event, in order. SinkUnavailable if the answer has another form."""
     try:
         return [dict(result) for item in answer["items"] for result in item.values()]
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The official Elasticsearch client, and the meaning of its errors. Nothing is retried here: the relay does that."""
+"""Wraps the official Elasticsearch client and interprets its errors. It does not retry: the relay does that."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from elasticsearch import ApiError, Elasticsearch, TransportError
 
 _INSTALL = "Elasticsearch needs its official client, 8.15 or newer and below 10: pip install 'fusion-queue[elasticsearch]'"
-#: Seconds: a Retry-After beyond it is somebody's mistake.
+#: Longest accepted Retry-After in seconds; a longer one must be a mistake.
 _LONGEST_WAIT = 3600.0
 
 
 class Refused(FusionError):
-    """An answer of 4xx whose meaning depends on the request: the caller decides."""
+    """An answer with status 4xx whose meaning depends on the request: the caller decides."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(f"{kind or 'refused'} ({status}){f': {reason}' if reason else ''}")
@@ -34,18 +34,18 @@ class Refused(FusionError):
 
 
 class Server(NamedTuple):
-    """A server. `version` is (0, 0) where the credentials may not ask for it: it counts as a current one."""
+    """A server. `version`: (0, 0) if the credentials don't allow to read it; then the server counts as current."""
 
     version: tuple[int, int] = (0, 0)
     serverless: bool = False
 
     def before(self, major: int, minor: int) -> bool:
-        """True if the server is older than this version."""
+        """Return True if the server is older than this version."""
         return (0, 0) < self.version < (major, minor)
 
 
 class Link:
-    """Requests to one server or cluster. ConfigurationError if the client is missing or does not take the options."""
+    """Sends requests to one server or cluster. ConfigurationError if the client is missing or refuses the options."""
 
     def __init__(self, options: ElasticsearchOptions) -> None:
         self._shown = options.shown
@@ -53,7 +53,7 @@ class Link:
         self._server: Server | None = None
 
     def server(self) -> Server:
-        """The server, asked once and again after `forget`. It is also the first sign of life: cheaper to lose than a batch."""
+        """Return the server, cached until `forget`. This is also the first request: if it fails, that costs less than a failed batch."""
         if self._server is None:
             try:
                 about = self._ask("GET", "/", {"accept": "*/*"})
@@ -66,13 +66,13 @@ class Link:
         return self._server
 
     def forget(self) -> None:
-        """Ask again next time: after a failure another version may answer."""
+        """Drop the cached server: after a failure another version may answer."""
         self._server = None
 
     def ask(
         self, method: str, path: str, body: Any = None, *, media: str = "json", params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Send one request and return its JSON object. SinkUnavailable if waiting or a person may help, else Refused."""
+        """Send one request and return its JSON object. SinkUnavailable if waiting or an operator may help, else Refused."""
         headers = {"accept": self._media("json")}
         if body is not None:
             headers["content-type"] = self._media(media)
@@ -83,7 +83,7 @@ class Link:
         self._client.close()
 
     def _media(self, form: str) -> str:
-        # By itself the client asks for the API of its own major version, which an older server refuses; every server knows its own.
+        # By default the client requests the API of its own major version, which an older server refuses. Request the server's own version.
         major = self.server().version[0]
         return f"application/vnd.elasticsearch+{form}; compatible-with={major}" if major else f"application/{form}"
 
@@ -131,11 +131,11 @@ class Link:
 
 
 class _NotAllowed(SinkUnavailable):
-    """403: the credentials are known, their privileges do not suffice."""
+    """403: the credentials are valid, but lack privileges."""
 
 
 def explain(error: Any) -> tuple[str, str]:
-    """Type and reason of an error in an answer, without the values of a document that Elasticsearch quotes in it."""
+    """Return type and reason of an error, without the document's values that Elasticsearch quotes in it."""
     if not isinstance(error, dict):
         return "", str(error or "")[:300]
     reason = str(error.get("reason", ""))
@@ -151,8 +151,8 @@ def _connect(options: ElasticsearchOptions) -> Elasticsearch:
         raise ConfigurationError(_INSTALL) from None
     if not (8, 15) <= elasticsearch.__version__[:2] < (10, 0):
         raise ConfigurationError(f"{_INSTALL} (there is {'.'.join(map(str, elasticsearch.__version__))})")
-    # What the server says of old ways is for its administrators; the client's log repeats what the relay says better, and at DEBUG
-    # it holds whole requests.
+    # Deprecation warnings are for the server's administrators. The client's log only repeats the relay's errors, and at DEBUG it contains
+    # whole requests.
     warnings.filterwarnings("ignore", category=elasticsearch.ElasticsearchWarning)
     logger = logging.getLogger("elastic_transport")
     if logger.level == logging.NOTSET:
@@ -171,7 +171,7 @@ def _connect(options: ElasticsearchOptions) -> Elasticsearch:
             given["ssl_show_warn"] = False
     try:
         if options.ca_certs:
-            # The client itself finds out with the first request.
+            # The client itself would notice a bad file only at the first request.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(options.ca_certs)
         return elasticsearch.Elasticsearch(
             list(options.urls),
@@ -202,14 +202,14 @@ def _trouble(error: TransportError) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost error of a chain: what the system said."""
+    """Return the text of the innermost error in a chain: that of the system."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return (str(error) or type(error).__name__)[:200]
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Seconds; the header holds these or a date."""
+    """Return the seconds of a Retry-After header, which contains seconds or a date."""
     if not text:
         return None
     try:

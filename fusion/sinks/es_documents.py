@@ -1,7 +1,7 @@
 """The two forms of an event in Elasticsearch, each with the mapping of its fields.
 
-No field can be refused for its content: texts that may be anything are not indexed, long keywords are stored but not indexed, and
-fields that the mapping lacks are kept without one.
+No field is ever refused for its content: free texts are not indexed, long keywords are stored but not indexed, and fields without a mapping
+are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fusion.events.event import JobEvent
 from fusion.kernel.timeutil import to_iso
 from fusion.sinks.es_options import ElasticsearchOptions
 
-#: The type of the documents of old: a field today, the mapping type (`_type`) of servers up to 7.
+#: The type of classic documents: a field today, and the mapping type (`_type`) of servers up to 7.
 LOGS = "logs"
 ECS_VERSION = "9.4.0"
 _KEYWORD = {"type": "keyword", "ignore_above": 1024}
@@ -69,9 +69,9 @@ ECS_MAPPING: dict[str, Any] = {
     },
 }
 
-#: Events that end a job without being one of the statuses of old: without them it would stay `queued` there for ever.
+#: Events that end a job but are none of the classic statuses: without them the job would stay `queued` for ever.
 ENDS = frozenset({"expired", "canceled", "stopped"})
-# Nobody knows how a job that was canceled or stopped would have ended.
+# It is unknown how a canceled or stopped job would have ended.
 _OUTCOME = {
     **dict.fromkeys(("failed", "retry", "expired"), "failure"),
     **dict.fromkeys(("canceled", "stopped"), "unknown"),
@@ -83,10 +83,10 @@ _CLASS = re.compile(r"((?:\w+\.)*[A-Z]\w*)(?=$|:| at | in | \()")
 
 
 def encode(event: JobEvent, options: ElasticsearchOptions) -> bytes:
-    """The document of an event, a line of JSON of at most `max_document_bytes`: its texts are cut until it fits."""
+    """Return the document of an event: a line of JSON of at most `max_document_bytes`. Its texts are cut until it fits."""
     form = _ecs if options.data_stream else _classic
     line = _line(form(event, options))
-    # A quarter each for the texts if they are plain; control characters take six bytes in JSON.
+    # A quarter of the space for each text; the second try is for control characters, which take six bytes in JSON.
     for share in (4, 30):
         if len(line) <= options.max_document_bytes:
             break
@@ -95,7 +95,7 @@ def encode(event: JobEvent, options: ElasticsearchOptions) -> bytes:
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    # Half a surrogate pair is no text to Elasticsearch; Python lets it into a str.
+    # Elasticsearch refuses half a surrogate pair, which a Python str may contain.
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 

@@ -11,23 +11,24 @@ from fusion.exceptions import ConfigurationError
 _SECRET = {"password", "api_key"}
 # The rules of Elasticsearch: https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-indices-create
 _INDEX = re.compile(r"(?![-_+.])[^A-Z\\/*?\"<>| ,#:]{1,255}")
-# https://www.elastic.co/docs/reference/ecs/ecs-data_stream: no hyphen, it parts the name.
+# https://www.elastic.co/docs/reference/ecs/ecs-data_stream: no hyphen, as it separates the parts of the name.
 _NAMESPACE = re.compile(r"[^A-Z\\/*?\"<>| ,#:-]{1,100}")
-#: Bytes of a document that always leave room for everything but the texts.
+#: Least `max_document_bytes`: enough for everything but the texts.
 _LEAST_DOCUMENT = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ElasticsearchOptions:
-    """Sizes are bytes, `timeout` is seconds. A setting `elasticsearch_<name>` (the first is `elasticsearch_url`) names each.
+    """Options of Elasticsearch. Sizes are bytes, `timeout` is seconds. Each comes from a setting `elasticsearch_<name>` (the first:
+    `elasticsearch_url`).
 
-    A url may hold a user and a password, which are taken out of it at once. ConfigurationError if a value does not fit.
+    A url may contain a user and a password; they are removed from it at once. ConfigurationError if a value is invalid.
     """
 
     urls: tuple[str, ...]
-    #: The classic index, or the alias before its indices; not used with `data_stream`.
+    #: The classic index, or the alias of its indices; not used with `data_stream`.
     index: str = "active-fusion-logs"
-    #: In the classic index: expired, canceled and stopped jobs get these statuses, and not `failed`, the nearest of the five of old.
+    #: In the classic index: give expired, canceled and stopped jobs these statuses, and not `failed`, the nearest of the five classic ones.
     more_statuses: bool = False
     #: Write all events, in ECS form, to the data stream `logs-fusion.job-<namespace>` instead.
     data_stream: bool = False
@@ -36,17 +37,17 @@ class ElasticsearchOptions:
     service: str = "fusion"
     username: str | None = None
     password: str | None = None
-    #: As Kibana shows it (base64), or `id:key`.
+    #: The API key as Kibana shows it (base64), or `id:key`.
     api_key: str | None = None
     #: File with the certificate authority of the server.
     ca_certs: str | None = None
     verify_certs: bool = True
-    #: Longest silence of the server before a request is given up.
+    #: Seconds without an answer after which a request is given up.
     timeout: float = 10.0
     max_batch_bytes: int = 5_000_000
-    #: Longer payloads, results and messages are cut until their document fits. Some proxies take no more than 1 MB at a time.
+    #: Longer payloads, results and messages are cut until their document fits. Some proxies accept only 1 MB at a time.
     max_document_bytes: int = 500_000
-    #: For the templates; None = what the server does by itself.
+    #: Shards and replicas for the templates; None = the server's default.
     shards: int | None = 1
     replicas: int | None = None
     #: Days after its rollover at which an index is deleted; None = never.
@@ -97,12 +98,12 @@ class ElasticsearchOptions:
 
     @property
     def target(self) -> str:
-        """Name of the index or data stream that events are written to."""
+        """Return the name of the index or data stream for events."""
         return f"logs-fusion.job-{self.namespace}" if self.data_stream else self.index
 
     @property
     def shown(self) -> str:
-        """The urls, fit for logs."""
+        """Return the urls without secrets, for logs."""
         return ", ".join(self.urls)
 
     def __repr__(self) -> str:
@@ -112,14 +113,14 @@ class ElasticsearchOptions:
 
 
 def _split(url: str) -> tuple[str, tuple[str, str] | None]:
-    """A url without its user and password, and these."""
+    """Return a url without its login, and the login (user, password)."""
     try:
         parts = urlsplit(url)
         named = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
         named = None
     if not named or parts.query or parts.fragment:
-        # Not shown: what is wrong with it may be an @ inside the password.
+        # Don't show the url: the fault may be an @ inside the password.
         raise ConfigurationError(
             "elasticsearch_url is no url of a server; use the form https://host:9200 (a password percent-encoded)"
         )

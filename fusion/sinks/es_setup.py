@@ -1,6 +1,6 @@
-"""`events setup`: give Elasticsearch the mapping of our fields, and when an index rolls over and is deleted, before the first event.
+"""`events setup`: before the first event, gives Elasticsearch the mapping of the fields, and the times of rollover and deletion.
 
-The sink works without it; then the server guesses the mapping from the first document, and a later one may be refused.
+The sink works without it. Then the server guesses the mapping from the first document, and may refuse a later one.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from fusion.sinks.es_options import ElasticsearchOptions
 
 _DATA_STREAM = "logs-fusion.job"
 _POLICY = "fusion-job-events"
-#: Above the 100 of Elastic's own template for `logs-*-*`.
+#: Priority of the templates, above the 100 of Elastic's own template for `logs-*-*`.
 _PRIORITY = 500
 _VERSION = 1
 _MAX_AGE, _MAX_SIZE = "30d", "50gb"
-#: What follows the classic index's name: of the first index, and of all that its rollovers make.
+#: Suffixes of the classic index's name: of the first index, and of all indices that rollovers make.
 _FIRST, _ALL = "-000001", "-0*"
-#: Answers to a request that the server has no such API for; which one, depends on its version and edition.
+#: Statuses if the server lacks an API; which one depends on its version and edition.
 _ABSENT = {400, 404, 405, 410}
 
 _Wanted = Mapping[str, Any]
 
 
 def setup(options: ElasticsearchOptions) -> list[str]:
-    """Make or update templates, lifecycle policy and index or data stream; a line for each: created, updated, unchanged.
+    """Make or update templates, lifecycle policy, and index or data stream. Return a line for each: created, updated or unchanged.
 
-    May be run again at any time. SinkUnavailable if the server can't be reached or the credentials do not suffice;
-    ConfigurationError if it refuses what is asked.
+    It may be run again at any time. SinkUnavailable if the server can't be reached or the credentials lack privileges; ConfigurationError
+    if the server refuses a request.
     """
     link = Link(options)
     try:
@@ -117,7 +117,7 @@ def _classic(link: Link, options: ElasticsearchOptions) -> Iterator[str]:
 
 
 def _misfits(index: str, there: Mapping[str, Any]) -> Iterator[str]:
-    """Fields of an index that was there before, in which the server refuses some of our values."""
+    """Yield the fields of an existing index whose type refuses some values of events."""
     texts = {"keyword", "text", "wildcard", "match_only_text"}
     for name, wanted in CLASSIC_MAPPING["properties"].items():
         kind = there.get(name, {}).get("type", "object" if name in there else None)
@@ -156,7 +156,7 @@ def _put(
     find: Callable[[dict[str, Any]], _Wanted],
     params: Mapping[str, Any] | None = None,
 ) -> str:
-    """Put what is wanted unless it is there; `find` picks it out of the answer to a GET."""
+    """Put the wanted object unless it exists already. `find`: extracts the present one from the answer to a GET."""
     try:
         there = find(link.ask("GET", path, params=params))
     except (Refused, KeyError, IndexError):
@@ -170,13 +170,13 @@ def _put(
 def _composable(answer: dict[str, Any]) -> _Wanted:
     found: dict[str, Any] = answer["index_templates"][0]["index_template"]
     if "data_stream" in found:
-        # The server adds its defaults.
+        # The server adds its defaults, so they don't count as differences.
         found = found | {"data_stream": {}}
     return found | {"template": {key: found["template"].get(key) for key in ("settings", "mappings")}}
 
 
 def _flat(value: Any, where: str = "") -> dict[str, str]:
-    """Leaves by dotted name, as texts: the server gives back settings nested, and numbers and booleans as strings."""
+    """Return the leaves by dotted name, as texts: the server returns settings nested, with numbers and booleans as strings."""
     if not isinstance(value, Mapping):
         return {where: value if isinstance(value, str) else json.dumps(value)}
     leaves: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Events to a file: a JSON object per line, begun anew when it is large."""
+"""Events to a file: one JSON object on each line. A large file is replaced by a new one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from fusion.events.document import to_line
 from fusion.events.event import JobEvent
 from fusion.events.sink import Rejected, SinkUnavailable
 
-#: Bytes looked at for the end of the last whole line.
+#: Bytes read at a time to find the end of the last whole line.
 _BLOCK = 64 * 1024
 
 
 class JsonLinesSink:
-    """Appends to `path`. Above `max_bytes` the file becomes `path.1`, that one `path.2`, and so on, up to `backups` of them.
+    """Appends to `path`. Above `max_bytes` the file is renamed to `path.1`, the former `path.1` to `path.2`, and so on, up to `backups`
+    files.
 
-    - any number of relays may write one file: each batch is written, and a file changed for a new one, under a lock on `path.lock`;
+    - any number of relays may write one file: a lock on `path.lock` protects each write and each change to a new file;
     - a batch is on the disk before it counts as delivered;
-    - what a writer that was killed, or a full disk, left of a line is cut off: that event comes again. An event may be there twice, then
-      with the same `id`.
+    - a partial line, from a killed writer or a full disk, is cut off: its event comes again. An event may be in the file twice, then with
+      the same `id`.
     """
 
     name = "file"
@@ -33,7 +34,7 @@ class JsonLinesSink:
         self._lock_fd = -1
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
-        """Append a batch. SinkUnavailable if it can't be written whole: then nothing of it stays."""
+        """Append a batch. SinkUnavailable if it can't be written completely: then no part of it stays."""
         data = "".join(map(to_line, events)).encode()
         try:
             with self._locked():
@@ -64,7 +65,7 @@ class JsonLinesSink:
             fcntl.flock(fd, fcntl.LOCK_UN)
 
     def _open(self, more: int) -> None:
-        """The file that `path` is now, with room for so many bytes."""
+        """Open the present file of `path`; start a new one if it has no room for `more` bytes."""
         if self._fd >= 0 and not self._is_current():
             os.close(self._fd)
             self._fd = -1
@@ -93,7 +94,7 @@ class JsonLinesSink:
         self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
     def _cut_torn_line(self) -> int:
-        """The file's size, once it ends with a whole line."""
+        """Cut off a partial last line. Return the size of the file."""
         size = end = os.fstat(self._fd).st_size
         if not size or os.pread(self._fd, 1, size - 1) == b"\n":
             return size

@@ -19,8 +19,8 @@ _LEVELS = {"failed": logging.ERROR, "abandoned": logging.WARNING, "retry": loggi
 class LoggingSink:
     """Logs each event on one line, without arguments and results.
 
-    The record also carries `job_id`, `queue`, `worker` and `event` (the whole event). It never fails: a handler that can't write deals
-    with that itself.
+    The record also has `job_id`, `queue`, `worker` and `event` (the whole event). The sink never fails: a handler that can't write handles
+    its own error.
     """
 
     name = "log"
@@ -28,7 +28,7 @@ class LoggingSink:
 
     def __init__(self) -> None:
         if log.level == logging.NOTSET:
-            log.setLevel(logging.INFO)  # asked for by its own setting: --quiet is about what the relay says of itself
+            log.setLevel(logging.INFO)  # its own setting asks for it: --quiet only concerns the relay's own log
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
         """Log each event; none is refused."""
@@ -39,11 +39,11 @@ class LoggingSink:
         return ()
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def line_of(event: JobEvent) -> str:
-    """The event on one line, whatever it holds: line ends and terminal escapes are written out."""
+    """Return the event on one line. Line ends and terminal escapes in it are escaped."""
     what = event.func_name or event.log_tag
     text = printable(f"{event.job_id}{f' {what}' if what else ''}: {event.message or event.event}")
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
