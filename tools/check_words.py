@@ -15,15 +15,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "of what is none": (0, "if it is not one, if it is invalid"),
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
-    "so many": (22, "this many, `limit`, a number"),
-    "so long": (12, "this long, a time, `seconds`"),
-    "is told": (30, "receives, gets, reads"),
+    "so many": (14, "this many, `limit`, a number"),
+    "so long": (4, "this long, a time, `seconds`"),
+    "is told": (22, "receives, gets, reads"),
     "are told": (3, "receive, get, read"),
-    "be told": (18, "receive, get, know"),
-    "hears of": (2, "learns of, receives"),
+    "be told": (14, "receive, get, know"),
+    "hears of": (1, "learns of, receives"),
     "what becomes": (3, "what happens to"),
-    "what became": (7, "the outcome of"),
-    "says so": (16, "reports it, logs it"),
+    "what became": (5, "the outcome of"),
+    "says so": (12, "reports it, logs it"),
 }
 
 

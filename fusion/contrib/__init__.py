@@ -1,1 +1,1 @@
-"""Fusion in frameworks. Each brings an extra; nothing else of Fusion imports what is here."""
+"""Integrations with frameworks. Each has its own extra; nothing else in Fusion imports them."""

@@ -1,4 +1,7 @@
-"""Arguments that were shown masked, and come back edited. Unchanged parts keep their stored values; edited parts are new."""
+"""Arguments that were shown masked, and come back edited. Unchanged parts keep their stored values; edited parts are new.
+
+Works on plain JSON: values of types that JSON lacks stay tagged as they are stored, and no code is imported for them.
+"""
 
 from __future__ import annotations
 

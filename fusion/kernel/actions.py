@@ -1,5 +1,4 @@
-"""Everything that somebody can have done, each under one name: for the audit, the logs, OpenAPI and the command line; and the scope that it needs
-over HTTP."""
+"""All actions of people, each under one name, for the audit, the logs, OpenAPI and the command line; and the scope that each needs over HTTP."""
 
 from __future__ import annotations
 
@@ -8,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`command`: the command that does it, empty if only the API does. `scope`: what a caller of the API needs, empty if only the command line
-    does it. `recorded`: it stands in the audit; the events of jobs tell the others. `was`: names that it had before, in the audit and over HTTP."""
+    """`command`: the command that does it, empty if only the API does. `scope`: the scope that a caller of the API needs, empty if only the
+    command line does it. `recorded`: it is written to the audit; the others appear in the events of jobs. `was`: its former names, in the
+    audit and over HTTP."""
 
     name: str
     command: str = ""
@@ -64,5 +64,5 @@ _NOW = {old: action.name for action in ACTIONS.values() for old in action.was}
 
 
 def current_name(word: str) -> str:
-    """Return the name that an action has today; any other word as it is."""
+    """Return the present name of an action; any other word unchanged."""
     return _NOW.get(word, word)

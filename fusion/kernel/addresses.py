@@ -1,8 +1,8 @@
 """The addresses that a callback may go to: global unicast, unless they are on one of the lists below.
 
-A list of our own, not `ipaddress.is_global`: that follows the registries of the day of the Python release, says yes to multicast, and looks
-only at some of the IPv6 forms that carry an IPv4 address. Sources: the IANA IPv4 and IPv6 Special-Purpose Address Registries
-(iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, 2025-10), and the RFC in each row.
+This is a list of its own instead of `ipaddress.is_global`. That one depends on the registries at the time of the Python release, accepts
+multicast, and checks only some of the IPv6 forms that carry an IPv4 address. Sources: the IANA IPv4 and IPv6 Special-Purpose Address
+Registries (iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, 2025-10), and the RFC in each row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _GLOBAL = IPv6Network("2000::/3")  # iana.org/assignments/ipv6-address-space: al
 
 
 def kind_of(address: IPv4Address | IPv6Address) -> str:
-    """The kind of address (`private`, `loopback` ...) that no callback may go to; empty if it may."""
+    """Return the kind of an address (`private`, `loopback` ...) that no callback may go to; empty if it may."""
     if isinstance(address, IPv4Address):
         return next((what for network, what in _V4 if address in network), "")
     if address.scope_id is not None:

@@ -1,7 +1,8 @@
-"""The bundled package `tasks`, where another module of that name is to be imported too.
+"""The bundled package `tasks`, for processes that must also import another module of that name.
 
-A checkout of Fusion has it beside `fusion` and `run_worker.py`; a wheel does not. A user's own `tasks` wins, wherever both are in `sys.path`. The
-bundled one is then imported under the name ALIAS, and `tasks.sms` means its module unless the user's `tasks` has one of that name.
+A checkout of Fusion has it beside `fusion` and `run_worker.py`; a wheel does not. A user's own `tasks` takes precedence, wherever both are in
+`sys.path`. The bundled one is then imported under the name ALIAS. `tasks.sms` means its module unless the user's `tasks` has one of that
+name.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 class Unavailable(ImportError):
-    """The bundled package is there, and lacks what it needs."""
+    """The bundled package exists, but a module that it needs is missing."""
 
 
 def public(module: str) -> str:
-    """The name by which jobs know a module."""
+    """Return the name by which jobs know a module."""
     return NAME + module[len(ALIAS) :] if module == ALIAS or module.startswith(ALIAS + ".") else module
 
 
 def missing(module: str, error: ModuleNotFoundError) -> bool:
-    """True if the import failed because there is no such module, or no package above it."""
+    """Return True if the import failed because the module, or a package above it, does not exist."""
     return error.name is not None and (module == error.name or module.startswith(error.name + "."))
 
 
@@ -50,8 +51,8 @@ def load(module: str) -> ModuleType:
 
 
 def settle() -> tuple[str, str] | None:
-    """Let the user's `tasks` win, if there are two. Return where it is, and where the bundled package is; None if there are not two.
-    Call it once `sys.path` is as it will be."""
+    """Let the user's `tasks` take precedence, if there are two. Return where it is, and where the bundled package is; None if there are not
+    two. Call it once `sys.path` is final."""
     found = _finder.look()
     if found is not None and _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
@@ -95,7 +96,7 @@ def _is_checkout(entry: str) -> bool:
 
 
 def _beside(checkouts: list[str]) -> ModuleSpec | None:
-    """A file `tasks.py` in the checkout itself: Python alone would take the package of that name."""
+    """Return the spec of a file `tasks.py` in the checkout itself: Python alone would prefer the package of that name."""
     for checkout in checkouts:
         if os.path.isfile(file := os.path.join(checkout, f"{NAME}.py")):
             return _spec(NAME, file)
@@ -103,7 +104,7 @@ def _beside(checkouts: list[str]) -> ModuleSpec | None:
 
 
 def _spec(name: str, file: str) -> ModuleSpec:
-    # importlib.util has a function for it, and imports contextlib.
+    # importlib.util has a function for it, but imports contextlib
     spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file)
     spec.has_location = True
     return spec

@@ -1,23 +1,23 @@
-"""Compressed texts: arguments, results and meta above a size are stored so from the second layout of the data on, by zlib as RQ does it.
+"""Compressed texts: from the second layout of the data on, arguments, results and meta above a size are compressed by zlib, as in RQ.
 
-JSON begins with no letter `x`, and what zlib wrote with its usual window always does: the first byte tells them apart.
+The first byte tells them apart: no JSON begins with `x`, and zlib's output with its usual window always does.
 """
 
 from __future__ import annotations
 
 from fusion.exceptions import DeserializationError
 
-#: Bytes from which on it is tried; less is not worth its time.
+#: Bytes from which on compression is tried; for less it is not worth the time.
 THRESHOLD = 512
-#: Largest size of what was compressed, in bytes: 1 MB of zlib may hold a gigabyte. What is larger is stored as it is.
+#: Largest text that is compressed, in bytes: 1 MB of zlib may hold a gigabyte. A larger text is stored as it is.
 LARGEST = 16 * 1024 * 1024
-#: Bytes that are looked at together.
+#: Bytes that are decompressed together.
 _CHUNK = 64 * 1024
 _MARK = b"x"
 
 
 def compressed(text: bytes) -> bytes:
-    """The form to store of a JSON text: compressed if it is long, and shorter so."""
+    """Return the form in which to store a JSON text: compressed, if it is long and that is shorter."""
     if not THRESHOLD <= len(text) <= LARGEST:
         return text
     import zlib
@@ -27,8 +27,7 @@ def compressed(text: bytes) -> bytes:
 
 
 def plain(stored: bytes, largest: int = LARGEST) -> bytes:
-    """The JSON text that was stored, compressed or not. DeserializationError for what is no zlib stream, or would be larger than that many
-    bytes."""
+    """Return the stored JSON text, compressed or not. DeserializationError if it is no zlib stream, or would be larger than `largest` bytes."""
     if stored[:1] != _MARK:
         return stored
     import zlib
@@ -40,13 +39,14 @@ def plain(stored: bytes, largest: int = LARGEST) -> bytes:
 
 
 def inflated(stored: bytes, largest: int = LARGEST) -> bytes:
-    """The content of a zlib stream. zlib.error if it is none; DeserializationError if that would be larger than so many bytes."""
+    """Return the content of a zlib stream. zlib.error if it is none; DeserializationError if the content would be larger than `largest`
+    bytes."""
     import zlib
 
-    # Counted before anything is kept: a bomb must not take even as much memory as the largest text may.
+    # Counted before anything is kept: a zip bomb must not take even as much memory as the largest text may.
     reader, size = zlib.decompressobj(), 0
     for at in range(0, len(stored), _CHUNK):
-        rest = stored[at : at + _CHUNK]  # the reader copies what it did not get to each time
+        rest = stored[at : at + _CHUNK]  # the reader copies its unread input each time
         while rest and not reader.eof:
             size += len(reader.decompress(rest, _CHUNK))
             if size > largest:

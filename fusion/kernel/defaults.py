@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-#: Seconds: about 31 years. Nobody means a time further ahead, or a longer duration.
+#: Seconds: about 31 years. No real time is further ahead, and no real duration longer.
 FURTHEST = 1e9
 
 #: Seconds within which a signal and a failure belong together, or a signal to a worker and one to its jobs' processes.
 SIGNAL_WINDOW = 1.0
 
-#: Prefix of every Redis key. RQ's own, so that its tools find what they know.
+#: Prefix of every Redis key. RQ's own, so that RQ's tools find the data.
 KEY_PREFIX = "rq:"
 
 #: Name of the queue that is used when none is named.
 QUEUE = "default"
-#: What `--customq all` serves besides known queues that are not reserved.
+#: What `--customq all` serves in addition to known queues that are not reserved.
 QUEUES = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler")
 
-#: Seconds a claimed job stays its worker's without a renewal. Renewed every third of it.
+#: Seconds for which a worker keeps a claimed job without renewing the lease. It renews every third of it.
 LEASE = 30.0
-#: Seconds between two reaps of one worker (only one per fleet and interval does work).
+#: Seconds between two reaps of one worker (per interval only one in the fleet does work).
 REAP_INTERVAL = 5.0
 #: Seconds a job may run before `JobTimeoutException` is raised in it.
 JOB_TIMEOUT = 180
 #: Seconds between the soft timeout and SIGKILL of the job's process group.
 TIMEOUT_GRACE = 5.0
-#: Seconds the import of all task modules may take; doubled after each time it was cut off.
+#: Seconds that the import of all task modules may take; doubled each time it is exceeded.
 IMPORT_TIMEOUT = 60.0
 #: The probes answer on this machine only, unless told otherwise.
 PROBE_HOST = "127.0.0.1"
-#: Percent of memory in use at which a worker with a memory throttle takes no more jobs, and at which it goes on.
+#: Percent of memory in use at which a throttled worker takes no more jobs, and at which it takes jobs again.
 MEMORY_THROTTLE, MEMORY_RESUME = 90.0, 80.0
 GPU_THROTTLE, GPU_RESUME = 85.0, 75.0
 SWAP_THROTTLE = 70.0
-#: Seconds between two looks at it.
+#: Seconds between two readings of it.
 MEMORY_CHECK_INTERVAL = 5.0
 #: Seconds a result is kept.
 RESULT_TTL = 500
@@ -43,13 +43,13 @@ CANCELED_TTL = 24 * 3600
 FAILED_MAX = 100_000
 FINISHED_MAX = 1_000_000
 CANCELED_MAX = 100_000
-#: No hash goes sooner than this after its last transition, in seconds (ADR 0017).
+#: No hash is deleted sooner than this after its last transition, in seconds (ADR 0017).
 MIN_TERMINAL_TTL = 60
 #: Seconds after which a silent worker's registration expires.
 WORKER_TTL = 420
-#: Seconds an idle worker waits for a doorbell before it looks by itself.
+#: Seconds that an idle worker waits for a doorbell before it polls.
 IDLE_WAIT = 3.0
-#: Seconds a webhook task gives the other side.
+#: Seconds that a webhook task waits for the other side.
 WEBHOOK_TIMEOUT = 15
 #: Seconds between two rounds of cleaning (expired results, dead workers).
 MAINTENANCE_INTERVAL = 30.0
@@ -99,7 +99,7 @@ EVENTS_CAP = 10_000
 EVENTS_BACKLOG = 1_000_000
 #: Events kept that a sink refused for good, per sink.
 PARKED_MAX = 10_000
-#: Seconds after which a sink that no relay serves any more keeps no events.
+#: Seconds after which no events are kept for a sink that no relay serves any more.
 SINK_ABANDONED = 7 * 24 * 3600
 #: Seconds of silence after which others deliver what a relay holds.
 RELAY_LEASE = 15.0
@@ -107,13 +107,13 @@ RELAY_LEASE = 15.0
 EVENTS_FILE_BYTES = 50 * 1024 * 1024
 EVENTS_FILE_BACKUPS = 5
 
-#: Lines of `Log` that one job may write at once, and per second from then on; what is more is counted only.
+#: Lines of `Log` that one job may write at once, and per second after that; further ones are only counted.
 LOG_BURST = 100
 LOG_RATE = 50
 
 #: Bytes of a job's cursor, and characters of its progress's note.
 MAX_CURSOR, MAX_NOTE = 16 * 1024, 200
-#: Reports (progress, cursor) that a job's process may send at once, and per second from then on; and seconds between two writes of one job's.
+#: Reports (progress, cursor) that a job's process may send at once, and per second after that; and seconds between two writes for one job.
 REPORT_BURST, REPORT_RATE = 10, 1
 REPORT_INTERVAL = 1.0
 #: Seconds between two `progress` events of one run.
@@ -121,19 +121,19 @@ PROGRESS_EVENT_INTERVAL = 5.0
 
 #: Callbacks that one process delivers at a time, to all hosts and to one host.
 CALLBACK_SLOTS, CALLBACK_SLOTS_PER_HOST = 16, 2
-#: Callbacks that may wait, for their first try or another; those that come then are not accepted.
+#: Callbacks that may wait, for their first try or another; further ones are not accepted.
 CALLBACKS_MAX = 100_000
 #: Ports that callbacks may go to.
 CALLBACK_PORTS = (443, 80, 8443)
-#: Endpoints remembered as wanting no more callbacks.
+#: Endpoints recorded as accepting no more callbacks.
 GONE_MAX = 10_000
 
 #: Seconds one attempt at Redis may take in a worker.
 SOCKET_TIMEOUT = 2.0
 #: Jobs, by weight, and bytes of them, sent to Redis in one call of `enqueue_many`: about 10 ms of the server's one thread.
 ENQUEUE_CHUNK, ENQUEUE_CHUNK_BYTES = 150, 1024 * 1024
-#: Replicas that must have what is enqueued with durability="replicated", and seconds until they do.
+#: Replicas that must acknowledge an enqueue with durability="replicated", and seconds within which they must.
 REPLICAS, REPLICAS_TIMEOUT = 1, 1.0
 
-#: Where the HTTP service listens, and how many requests it works on at a time.
+#: Where the HTTP service listens, and how many requests it handles at a time.
 SERVER_HOST, SERVER_PORT, SERVER_THREADS = "127.0.0.1", 8080, 8

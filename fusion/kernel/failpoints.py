@@ -1,9 +1,10 @@
-"""Named places where a test may strike. A no-op unless FUSION_FAILPOINTS is set.
+"""Named places where a test can inject a failure. A no-op unless FUSION_FAILPOINTS is set.
 
-`FUSION_FAILPOINTS="claim.after_reply=kill@3;turn.before=sleep:2"`: the third time the process gets there it SIGKILLs itself. Every call of
-a script is such a place twice: `<script>.before`, and `<script>.after`, when the answer is here.
-Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path>: once there is a directory for
-<path>, the first process of all to get there writes its pid to <path> and waits until that is removed; `<path>.met` lets all others pass.
+`FUSION_FAILPOINTS="claim.after_reply=kill@3;turn.before=sleep:2"`: the third time that the process reaches the place, it SIGKILLs itself.
+Every call of a script is two such places: `<script>.before`, and `<script>.after`, when the reply has arrived.
+
+Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path>. For wait, once a directory for
+<path> exists, the first process to get there writes its pid to <path> and waits until that is removed. `<path>.met` lets all others pass.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def _nothing(name: str) -> None:
 
 
 class _Armed:
-    """The parsed FUSION_FAILPOINTS: the action of each place, and how often each was passed. Calling it passes a place."""
+    """The parsed FUSION_FAILPOINTS: the action of each place, and how often each was passed. Call it to pass a place."""
 
     def __init__(self, spec: str) -> None:
         self._plan: dict[str, tuple[str, int]] = {}
@@ -59,7 +60,7 @@ def _strike(action: str) -> None:
                 file.write(str(os.getpid()))
         except (FileExistsError, FileNotFoundError):
             return
-        os.link(f"{value}.met", value)  # there only with its pid in it
+        os.link(f"{value}.met", value)  # it exists only with its pid in it
         while os.path.exists(value):
             time.sleep(0.005)
     else:

@@ -1,4 +1,4 @@
-"""The end of a process that a task has forked and that comes back from the task's code: the end that Python gives a program."""
+"""Ends a process that a task has forked and that returns from the task's code, as Python ends a program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import NoReturn
 
-# As they were before any task module.
+# Their values before any task module was loaded.
 _getpid, _exit, _kill = os.getpid, os._exit, os.kill
 
 
@@ -29,7 +29,7 @@ class ends_forks:
 
 
 def end_fork(error: BaseException | None, tb: TracebackType | None) -> NoReturn:
-    """End this process, a fork of a task, as Python ends a program: by what its code raised, or well."""
+    """End this process, a fork of a task, as Python ends a program: with its error, or normally."""
     code = 1
     try:
         code = _report(error, tb)
@@ -43,11 +43,11 @@ def end_fork(error: BaseException | None, tb: TracebackType | None) -> NoReturn:
 
 
 def _report(error: BaseException | None, tb: TracebackType | None) -> int:
-    """Print what is to be seen of the error. Returns the exit code."""
+    """Print the error as Python would. Returns the exit code."""
     if error is None:
         return 0
     if not isinstance(error, SystemExit):
-        sys.excepthook(type(error), error, tb and tb.tb_next)  # without the frame that has the block
+        sys.excepthook(type(error), error, tb and tb.tb_next)  # without the frame of the block
         return 1
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
@@ -56,7 +56,7 @@ def _report(error: BaseException | None, tb: TracebackType | None) -> int:
 
 
 def _wind_up() -> None:
-    """Wait for the threads of this process, and call what is registered for its exit."""
+    """Wait for the threads of this process, and call its exit handlers."""
     if (pools := sys.modules.get("concurrent.futures.thread")) is not None:  # the thread of a pool does not wait for itself
         pools._threads_queues.pop(sys.modules["threading"].current_thread(), None)
     for module, name in (("threading", "_shutdown"), ("atexit", "_run_exitfuncs")):

@@ -1,4 +1,4 @@
-"""What people set for a queue as a whole, as the values that Redis holds."""
+"""Settings for a queue as a whole, in the form that Redis stores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Values = dict[str, str | int | None]
 
-#: Jobs that a limit may let run at once.
+#: Highest number of jobs that a limit may let run at once.
 _MOST = 1_000_000
 _LONGEST = 10**9
 
 
 def limit_gate(limit: object) -> Values:
-    """The value to set for at most `limit` jobs at once; None takes it back. OptionError."""
+    """Return the value for at most `limit` jobs at once; None removes the limit. OptionError."""
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= _MOST):
         return {"limit": limit}
     raise OptionError(
@@ -30,14 +30,14 @@ def limit_gate(limit: object) -> Values:
 
 
 def rate_gate(rate: str | None, burst: int | None = None) -> Values:
-    """The values to set for a rate; None takes it back. What holds the queue back for a time ends, too. OptionError."""
+    """Return the values for a rate; None removes it. This also ends a temporary hold of the queue. OptionError."""
     if rate is None and burst is not None:
         raise OptionError("burst", "goes with a rate", burst)
     return {"rate": None if rate is None else Rate.parse(rate, burst).stored, "until": None}
 
 
 def max_wait_gate(max_wait: float | str | timedelta | None) -> Values:
-    """The value to set for what a lower class may wait; None takes it back. OptionError."""
+    """Return the value for how long a lower class may wait; None removes it. OptionError."""
     if max_wait is None:
         return {"max_wait": None}
     wait = round(to_delay(max_wait, "max_wait") * 1000)
@@ -47,14 +47,14 @@ def max_wait_gate(max_wait: float | str | timedelta | None) -> Values:
 
 
 def max_length_gate(length: object) -> Values:
-    """The value to set for how many jobs may wait; None takes it back. OptionError."""
+    """Return the value for how many jobs may wait; None removes it. OptionError."""
     if length is None or (isinstance(length, int) and not isinstance(length, bool) and 1 <= length <= _LONGEST):
         return {"max_length": length}
     raise OptionError("max_length", f"use a whole number from 1 to {_LONGEST}, or None for no limit of the queue's own", length)
 
 
 def timeout_gate(timeout: float | str | timedelta | None) -> Values:
-    """The value to set for how long a job may wait; None takes it back. OptionError."""
+    """Return the value for how long a job may wait; None removes it. OptionError."""
     if timeout is None:
         return {"timeout": None}
     try:
@@ -67,7 +67,7 @@ def timeout_gate(timeout: float | str | timedelta | None) -> Values:
 
 
 def gate_values(wanted: Mapping[str, Any]) -> Values:
-    """The values to set for `limit`, `rate`, `burst`, `max_wait`, `max_length` and `timeout`, each if it is named. OptionError, for other
+    """Return the values for those of `limit`, `rate`, `burst`, `max_wait`, `max_length` and `timeout` that are given. OptionError, for other
     names too."""
     if others := sorted(wanted.keys() - {"limit", "rate", "burst", "max_wait", "max_length", "timeout"}):
         raise OptionError(others[0], "a queue has limit, rate, burst, max_wait, max_length and timeout")

@@ -9,17 +9,17 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from datetime import timedelta
     from typing import Any
 
-#: Jobs of one call at most; seconds that a job may be kept for others.
+#: Most jobs of one call; most seconds that a job may wait for others.
 MOST, LONGEST = 1000, 60.0
-#: Flags of a code object whose call makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
+#: Flags of a code object whose call makes a generator, sync or async. As in `inspect`, which costs every process 2 MB.
 GENERATES = 0x20 | 0x200
-#: The attribute of a function that is marked, and what a record says in its field `gather`: `100 0.2`.
+#: The attribute of a marked function; a record stores its value in the field `gather`: `100 0.2`.
 _MARK = "__fusion_gather__"
 
 
 def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
-    """Have calls of this function share a call. TypeError for one without `yield`, ValueError for figures that are none."""
-    from fusion.kernel.timeutil import parse_seconds  # a job's process never asks, unless it has such a task
+    """Mark a function so that several jobs share a call. TypeError for one without `yield`, ValueError for invalid figures."""
+    from fusion.kernel.timeutil import parse_seconds  # here: a job's process needs it only for such a task
 
     if not (isinstance(function, FunctionType) and function.__code__.co_flags & GENERATES):
         name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
@@ -36,13 +36,13 @@ def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
 
 
 def marked(function: Any) -> str | None:
-    """The field `gather` in the record of a call of this function; None if each job has a call of its own. Only a real function's own
-    mark counts."""
+    """Return the field `gather` for the record of a call of this function; None if each job has its own call. Only a mark on a real function
+    counts."""
     return function.__dict__.get(_MARK) if isinstance(function, FunctionType) else None
 
 
 def parse(raw: bytes) -> tuple[int, float] | None:
-    """The most jobs of a call, and the seconds for which the first waits; None for what no `mark` has made, and where one job fills a call."""
+    """Return the most jobs of a call, and the seconds for which the first waits. None for an invalid text, or if one job fills a call."""
     most, _, seconds = raw.partition(b" ")
     try:
         found = int(most), float(seconds)

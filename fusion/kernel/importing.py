@@ -1,7 +1,7 @@
-"""A task's function from its dotted path, and its path from the function.
+"""Finds a task's function by its dotted path, and the path of a function.
 
-Whoever can write to Redis can enqueue any path, so a worker runs only what its allow-list names. A pattern is a module: `tasks`
-stands for `tasks` and everything below it; `*` allows everything, as RQ does.
+Anyone who can write to Redis can enqueue any path, so a worker runs only functions on its allow-list. A pattern is a module: `tasks` allows
+`tasks` and everything below it; `*` allows everything, as RQ does.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 _MAX_UNWRAP = 32
 _NONE: Mapping[str, str] = {}
-#: Bytes and dots of a task's name. Everybody who lists or searches jobs reads it.
+#: Most bytes and dots of a task's name: everything that lists or searches jobs reads it.
 LONGEST_NAME, MOST_DOTS = 255, 32
-#: Types of objects that stand for a task, by integrations, and what gives the function to be called for one.
+#: Types of objects that integrations use as tasks, and the function that returns the callable for one.
 _stand_ins: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
 class CallableModule(ModuleType):
-    """The class of the module `fusion.job`: `from fusion import job` is `@job`, also once this module has taken the name."""
+    """The class of the module `fusion.job`: `from fusion import job` still works as `@job` after this module has taken the name."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return import_module("fusion.decorators").job(*args, **kwargs)
 
 
 def stands_for(kind: type, function_of: Callable[[Any], Callable[..., Any]]) -> None:
-    """Have objects of this type be tasks, as functions marked by `@job` are; a worker calls what `function_of` makes of one. For integrations."""
+    """Register a type whose objects are tasks, like functions marked by `@job`; a worker calls what `function_of` returns for one. For
+    integrations."""
     _stand_ins[kind] = function_of
 
 
 def _stood_for(found: Any) -> Callable[..., Any] | None:
-    """The function that an object stands for; None for a function, and for any other object."""
+    """Return the function for an object of a registered type; None for a function, and for any other object."""
     if _stand_ins and type(found) is not FunctionType:
         for kind in type(found).__mro__:
             if kind in _stand_ins:
@@ -52,15 +53,15 @@ def _stood_for(found: Any) -> Callable[..., Any] | None:
 
 
 def is_allowed(module: str, patterns: Iterable[str]) -> bool:
-    """True if a pattern names this module or a package above it."""
+    """Return True if a pattern names this module or a package above it."""
     return any(pattern in (module, "*") or module.startswith(pattern + ".") for pattern in patterns)
 
 
 def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NONE) -> Callable[..., Any]:
-    """The function at `path`. Raises NameTooLong or TaskNotAllowed (before any import), TaskNotFound, or what importing its
-    module raises.
+    """Return the function at `path`. Raises NameTooLong or TaskNotAllowed (before any import), TaskNotFound, or what importing its module
+    raises.
 
-    `without`: modules that this worker goes on without, and why; a function there, or below, is not found.
+    `without`: modules that this worker runs without, and why; a function in or below one is not found.
     """
     check_path(path)
     patterns = tuple(patterns)
@@ -95,7 +96,7 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
 
 
 def how_to_allow(module: str, start: str) -> str:
-    """The end of a message about a function that may not run. A whole module of Python's own is never what should be allowed."""
+    """Return the end of a message about a function that may not run. It never suggests to allow a whole module of Python's own."""
     if module.partition(".")[0] in sys.stdlib_module_names:
         return f"{module} is part of Python: a task is a function in a module of yours, so write one there that calls it"
     return f"to allow it, {start} --tasks {module}"
@@ -125,7 +126,7 @@ def check_path(path: str) -> None:
 
 def _import(module_name: str, path: str) -> ModuleType:
     module = sys.modules.get(module_name)
-    # One that another thread imports right now lacks what it does not define yet: wait for that.
+    # A module that another thread is importing may not define everything yet: wait for that.
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         return module
     try:
@@ -163,7 +164,7 @@ def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None
 
 
 def _resolve_any(path: str) -> Callable[..., Any]:
-    """RQ's way: the longest importable prefix, then attributes; a bare name is a builtin."""
+    """Resolve a path in RQ's way: the longest importable prefix, then attributes; a bare name is a builtin."""
     parts = path.split(".")
     if len(parts) == 1:
         parts = ["builtins", path]
@@ -195,7 +196,8 @@ def _resolve_any(path: str) -> Callable[..., Any]:
 
 
 def func_name_of(func: Callable[..., Any] | str) -> str:
-    """The path a worker will import; a string passes as it is. Raises SerializationError for what can't be imported by name, NameTooLong."""
+    """Return the path that a worker will import; a string is returned unchanged. SerializationError if it can't be imported by name,
+    NameTooLong."""
     if isinstance(func, str):
         if not func.strip():
             raise SerializationError("the task's name is empty; it looks like tasks.sms.sendSMS")
@@ -226,7 +228,7 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
 
 
 def check_no_generator(func: Any, name: str) -> None:
-    """Refuse a function with `yield` by TypeError: a call of it runs none of its lines, so its job would finish at once."""
+    """Raise TypeError for a function with `yield`: a call of it runs none of its lines, so its job would finish at once."""
     for _ in range(_MAX_UNWRAP):
         if isinstance(func, partial):
             func = func.func
@@ -241,7 +243,7 @@ def check_no_generator(func: Any, name: str) -> None:
 
 
 def check_result(value: Any, name: str) -> None:
-    """Refuse a generator that a task returned by TypeError. A decorator may have hidden it from `check_no_generator`."""
+    """Raise TypeError for a generator that a task returned. A decorator may have hidden it from `check_no_generator`."""
     if type(value) is GeneratorType or type(value) is AsyncGeneratorType:
         raise TypeError(_told(name, "returned a generator"))
 
@@ -251,7 +253,7 @@ def _told(name: str, what: str) -> str:
 
 
 def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Modules to load ahead for an allow-list. `tasks`, allowed by default, need not exist."""
+    """Return the modules to load ahead for an allow-list. `tasks`, which is allowed by default, may be missing."""
     for pattern in patterns:
         if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
             raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
@@ -260,8 +262,8 @@ def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def exists(module: str) -> bool:
-    """True if there is a module of that name, loaded or not. Packages above it are imported."""
-    from importlib.util import find_spec  # a job's process never asks
+    """Return True if a module of that name exists, loaded or not. Packages above it are imported."""
+    from importlib.util import find_spec  # a job's process does not need it
 
     other = bundled.ALIAS + module[len(bundled.NAME) :] if bundled.settle() and module.startswith(bundled.NAME + ".") else module
     for name in dict.fromkeys((module, other)):

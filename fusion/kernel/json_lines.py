@@ -6,18 +6,19 @@ import json
 import logging
 from datetime import datetime, timezone
 
-#: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
+#: Attributes of a record beyond the standard ones: `extra` in the calls of `fusion.worker`.
 MORE = ("worker", "job_id", "queue", "description", "attempt")
 
 
 class JSONFormatter(logging.Formatter):
-    """One line per event whatever is in it: JSON escapes what would end the line or steer a terminal. For DICT_CONFIG too."""
+    """Writes one line per event whatever it contains: JSON escapes characters that would end the line or control a terminal. For DICT_CONFIG
+    too."""
 
     def __init__(self) -> None:
         super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON."""
+        """Return the record as one line of JSON."""
         document: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, timezone.utc)
             .isoformat(timespec="microseconds")

@@ -1,6 +1,6 @@
 """The types that JSON lacks, as `{"__fusion__": [type, value]}`.
 
-It loads none of their modules, so that nobody pays for decimal and dataclasses before a value needs them.
+It imports none of their modules, so decimal and dataclasses cost nothing before a value needs them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-#: Attempts to unpack deeper than this are refused; JSON itself was already held to its limit.
+#: Deepest nesting that is unpacked; the JSON itself was limited before.
 _MAX_UNPACK = 400
-#: Keys of a dict or members of a set that may share a hash. Python compares each with all of those: whoever chooses the numbers could
-#: make many share one, and a megabyte of them would take minutes.
+#: Most keys of a dict, or members of a set, with the same hash. Python compares each with all of these. An attacker who chooses the numbers
+#: could give many the same hash, and a megabyte of them would take minutes.
 _SAME_HASH = 200
 
 
-#: Subclasses go as their base. Not `str(value)`: that would run an overridden `__str__`.
+#: Subclasses are sent as their base. Not by `str(value)`, which would call an overridden `__str__`.
 _BASES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__, list: list}
-#: What a defaultdict may make, by name.
+#: Factories that a defaultdict may have, by name.
 _FACTORIES = {kind.__name__: kind for kind in (list, dict, set, int, float, str, bool, tuple)}
 
 
@@ -34,7 +34,7 @@ def _tag(kind: str, value: Any) -> dict[str, Any]:
     return {TAG: [kind, value]}
 
 
-#: Where the types of a framework are registered, by the module of the framework that has them; and by their tags.
+#: Framework module -> Fusion module that registers its types; and by their tags.
 _ELSEWHERE = {"django.db.models": "fusion.contrib.django.models"}
 _TAGS = {"model": "django.db.models", "locked": "django.db.models"}
 #: By tag: a test of a value, its encoder, its decoder.
@@ -42,8 +42,8 @@ _registered: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callab
 
 
 def register_type(tag: str, is_one: Callable[[Any], bool], to_plain: Callable[[Any], Any], load: Callable[[Any], Any]) -> None:
-    """Have values of a type go as `tag`, as what `to_plain` makes of them; `load` makes one again, and raises DeserializationError if it can't.
-    Other errors of `load` are the job's own: it is tried again. For integrations."""
+    """Send values of a type under `tag`, in the form that `to_plain` returns. `load` restores one, and raises DeserializationError if it
+    can't. After any other error of `load` the job is tried again. For integrations."""
     _registered[tag] = is_one, to_plain, load
 
 
@@ -75,7 +75,7 @@ def _registered_loader(tag: str) -> Callable[[Any], Any]:
 
 
 def encode(value: Any, room: int) -> Any:
-    """`value` as plain JSON types. Raises SerializationError, or PayloadTooLarge when nested deeper than `room`."""
+    """Return `value` as plain JSON types. Raises SerializationError, or PayloadTooLarge if nested deeper than `room`."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -97,7 +97,7 @@ def _encode_dict(value: dict[Any, Any], room: int) -> Any:
 
 
 def _is(value: Any, module: str, name: str) -> bool:
-    """True for an instance of that class; while its module is not loaded there is none."""
+    """Return True for an instance of that class; there is none while its module is not loaded."""
     return isinstance(value, getattr(sys.modules.get(module), name, ()))
 
 
@@ -130,7 +130,7 @@ def _encode_other(value: Any, room: int) -> Any:
 
 
 def _encode_mapping(value: Any, room: int) -> Any:
-    """A dict of a class of its own. Those of `collections` come back as they were."""
+    """Encode a dict of a subclass. Those of `collections` are restored as they were."""
     collections, kind = sys.modules["collections"], type(value)
     if kind is collections.OrderedDict or kind is collections.Counter:
         return _tag("ordered" if kind is collections.OrderedDict else "counter", _pairs_of(value, room))
@@ -160,13 +160,13 @@ def _pairs_of(value: dict[Any, Any], room: int) -> list[Any]:
 
 
 def _check(value: Any, base: type, made: Any) -> None:
-    """Refuse a value of a subclass that would not arrive: `made` of its base comes of it, and is another value."""
+    """Refuse a value of a subclass if `made`, its base form, is not equal to it."""
     try:
         same = bool(value == made) or _is_same_instant(value, made)
         is_nothing = not same and bool(value != value)
     except Exception:  # a comparison of the user's own
         same = is_nothing = False
-    if base is float and is_nothing:  # NaN, which has an error of its own
+    if base is float and is_nothing:  # NaN, which has its own error
         return
     if is_nothing:
         raise SerializationError(f"a {_name(value)} that is not equal to itself, as NaT, is no value; send None")
@@ -178,7 +178,7 @@ def _check(value: Any, base: type, made: Any) -> None:
 
 
 def _is_same_instant(value: Any, made: Any) -> bool:
-    """True for moments that Python calls unequal only because one is in an hour that its zone has twice, and the zones are two objects."""
+    """Return True for times that Python calls unequal only because one is in an hour that its zone has twice, and the zones are two objects."""
     kind: Any = getattr(sys.modules.get("datetime"), "datetime", None)
     if kind is None or not isinstance(value, kind) or type(value).__eq__ is not kind.__eq__ or value.tzinfo is None:
         return False
@@ -220,7 +220,8 @@ def _plain_bytes(base: Any, value: Any) -> str:
     return b2a_base64(value, newline=False).decode()
 
 
-#: By tag: the module and name of the type, and what makes it plain, by the methods of the type itself. A datetime is a date: it comes first.
+#: For each tag: module and name of the type, and the function that encodes it, by methods of the type itself. A datetime is also a date, so
+#: it comes first.
 _TYPES: tuple[tuple[str, str, str, Callable[[Any, Any], Any]], ...] = (
     ("datetime", "datetime", "datetime", _plain_datetime),
     ("date", "datetime", "date", lambda base, value: base.isoformat(value)),
@@ -238,7 +239,7 @@ def _name(value: Any) -> str:
 
 
 def _path_of(kind: type) -> str:
-    """`module:Qual.name`, checked to lead back to the same class."""
+    """Return `module:Qual.name`, after checking that it leads back to the same class."""
     found: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -249,18 +250,18 @@ def _path_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-#: Of what is not there when it is read.
+#: The reason if a name is missing when it is read.
 _WHY = ": was it removed or renamed, or is the producer newer than this worker?"
 
 
 class Decoder:
-    """Turns decoded JSON with tags back to values. `may_import(module)` says where classes may come from."""
+    """Decodes tagged JSON to values. `may_import(module)` returns whether classes may come from a module."""
 
     def __init__(self, may_import: Callable[[str], bool] | None) -> None:
         self._may_import = may_import
 
     def decode(self, value: Any, room: int = _MAX_UNPACK) -> Any:
-        """Turn tags into values. DeserializationError for every tag that can't be one, whatever it holds."""
+        """Decode tags to values. DeserializationError for every invalid tag, whatever it holds."""
         kind = type(value)
         if kind in _SCALARS:
             return value
@@ -279,7 +280,7 @@ class Decoder:
         name, payload = tagged
         load = _LOADERS.get(name)
         if load is None:
-            # outside of what follows: a database that is away is not what was stored
+            # outside the try: an unreachable database is not an error of the stored data
             return _registered_loader(name)(self.decode(payload, room - 1))
         try:
             return load(self, self.decode(payload, room - 1))
@@ -289,7 +290,7 @@ class Decoder:
             raise DeserializationError(f"a stored {name} can't be read: {type(error).__name__}: {error}") from None
 
     def find_class(self, path: str) -> Any:
-        """The class at `module:Qual.name`, importing the module if that is permitted."""
+        """Return the class at `module:Qual.name`, importing the module if that is permitted."""
         module, _, qualname = path.partition(":")
         if self._may_import is not None and not self._may_import(module):
             advice = (
@@ -312,7 +313,7 @@ class Decoder:
         return found
 
     def load_datetime(self, value: Any) -> Any:
-        """A datetime from its ISO text, the name of its zone (None: the offset in the text, or naive) and its fold."""
+        """Return a datetime from its ISO text, the name of its zone (None: the offset in the text, or naive) and its fold."""
         from datetime import datetime
 
         text, zone, fold = value
@@ -324,49 +325,49 @@ class Decoder:
         return moment.replace(fold=fold) if fold else moment
 
     def load_date(self, value: Any) -> Any:
-        """A date from its ISO text."""
+        """Return a date from its ISO text."""
         from datetime import date
 
         return date.fromisoformat(value)
 
     def load_time(self, value: Any) -> Any:
-        """A time from its ISO text and its fold."""
+        """Return a time from its ISO text and its fold."""
         from datetime import time
 
         return time.fromisoformat(value[0]).replace(fold=value[1])
 
     def load_timedelta(self, value: Any) -> Any:
-        """A timedelta from days, seconds and microseconds."""
+        """Return a timedelta from days, seconds and microseconds."""
         from datetime import timedelta
 
         return timedelta(*value)
 
     def load_decimal(self, value: Any) -> Any:
-        """A Decimal from its text."""
+        """Return a Decimal from its text."""
         from decimal import Decimal
 
         return Decimal(value)
 
     def load_uuid(self, value: Any) -> Any:
-        """A UUID from its text."""
+        """Return a UUID from its text."""
         from uuid import UUID
 
         return UUID(value)
 
     def load_bytes(self, value: Any) -> Any:
-        """Bytes from base64."""
+        """Return bytes from base64."""
         from binascii import a2b_base64
 
         return a2b_base64(value)
 
     def load_secret(self, value: Any) -> Any:
-        """A `Secret` from its text."""
+        """Return a `Secret` from its text."""
         from fusion.kernel.redaction import Secret
 
         return Secret(value)
 
     def load_enum(self, value: Any) -> Any:
-        """A member of an Enum from its class and its name. DeserializationError for one that it lacks here."""
+        """Return a member of an Enum from its class and its name. DeserializationError if the class has no such member here."""
         path, name = value
         found = self._enum_class(path)
         try:
@@ -375,7 +376,7 @@ class Decoder:
             raise DeserializationError(f"{path} has no member {name!r} here{_WHY}") from None
 
     def load_flag(self, value: Any) -> Any:
-        """A combination of flags from its class and its number. It has no name."""
+        """Return a combination of flags from its class and its number. It has no name."""
         return self._enum_class(value[0])(value[1])
 
     def _enum_class(self, path: str) -> Any:
@@ -387,7 +388,7 @@ class Decoder:
         return found
 
     def load_dataclass(self, value: Any) -> Any:
-        """A dataclass from its class and its fields. DeserializationError for a field that it lacks here."""
+        """Return a dataclass from its class and its fields. DeserializationError if the class has no such field here."""
         import dataclasses
 
         path, fields = value
@@ -401,7 +402,7 @@ class Decoder:
         unknown = sorted(set(fields) - known)
         if unknown:
             raise DeserializationError(f"{path} has no field {unknown[0]!r} here{_WHY}")
-        for name, item in fields.items():  # what was sent wins over what __post_init__ would compute again
+        for name, item in fields.items():  # the sent values replace those that __post_init__ computes
             object.__setattr__(made, name, item)
         return made
 
@@ -452,5 +453,5 @@ _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "flag": Decoder.load_flag,
     "dataclass": Decoder.load_dataclass,
 }
-#: Reads what a value of a subclass would arrive as.
+#: Decodes the base form of a value of a subclass.
 _BARE = Decoder(None)

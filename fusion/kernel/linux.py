@@ -1,4 +1,4 @@
-"""Linux calls that keep hold of child processes and that the standard library lacks. Off Linux (development) each does nothing."""
+"""Linux calls for managing child processes that the standard library lacks. On other systems (development) each does nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def _load(name: str) -> Callable[..., None] | None:
-    """A function of the C library that takes ints, None where it lacks that."""
+    """Return a function of the C library that takes ints; None if the library lacks it."""
     if not sys.platform.startswith("linux"):
         return None
     try:
-        import _ctypes  # `ctypes` around it makes some 40 types: 130 KiB in each fork server
+        import _ctypes  # `ctypes` makes some 40 types: 130 KiB in each fork server
 
         class Function(_ctypes.CFuncPtr):  # type: ignore[misc, name-defined, unused-ignore]
             _flags_ = _ctypes.FUNCFLAG_CDECL  # type: ignore[attr-defined, unused-ignore]
             _restype_ = None
 
-        # No argtypes: with plain ints the call touches a third of the memory, which a fork would have to copy.
+        # No argtypes: with plain ints the call uses a third of the memory, which a fork would have to copy.
         return Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), name))  # type: ignore[arg-type, attr-defined, no-any-return, unused-ignore]
     except (ImportError, OSError, AttributeError):
         return None
@@ -33,26 +33,27 @@ _prctl, _trim = _load("prctl"), _load("malloc_trim")
 
 
 def set_parent_death_signal(signum: int) -> None:
-    """The kernel sends `signum` to this process when the thread that forked it ends; 0 turns it off."""
+    """Have the kernel send `signum` to this process when the thread that forked it ends; 0 turns it off."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signum)
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children instead of init's."""
+    """Make orphans below this process its children instead of init's."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def give_back_memory() -> None:
-    """Return to the system what the C library keeps for later: a process that forks would have each child copy the tables of these pages."""
+    """Return memory that the C library keeps in reserve to the system. A process that forks would otherwise have each child copy the tables
+    of these pages."""
     if _trim is not None:
         _trim(0)
 
 
 def close_to_others() -> None:
-    """No core dump of this process; only root reads its memory and environment, and no other process of its own user. Ends with an exec:
-    what it starts is as open as ever."""
+    """Allow no core dump of this process, and only root to read its memory and environment. An exec ends this: programs that it starts are as
+    open as ever."""
     global _core_before
     _core_before, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
@@ -64,7 +65,7 @@ _core_before: int | None = None
 
 
 def core_limit_before() -> int | None:
-    """The soft limit that `close_to_others` lowered, which is for what this process starts; None if it did not."""
+    """Return the soft core limit that `close_to_others` lowered, for programs that this process starts; None if it did not lower it."""
     return _core_before
 
 
@@ -80,19 +81,19 @@ class Children:
             self.fd = -1
 
     def pids(self) -> list[int]:
-        """Pids of all children now, in no order. Off Linux, or where the kernel does not list them, from all of /proc."""
+        """Return the pids of all children now, in no order. Off Linux, or where the kernel does not list them, by reading all of /proc."""
         if self.fd < 0:
             return [pid for pid, parent, _ in processes() if parent == int(self._me)]
         found = b""
         while True:
             data = os.pread(self.fd, 65536, len(found))
             found += data
-            if len(data) < 4000:  # it comes in pages, each filled but for the last few bytes
+            if len(data) < 4000:  # it comes in pages, each full except for a few bytes
                 return [int(pid) for pid in found.split()]
 
 
 def processes() -> list[tuple[int, int, int]]:
-    """(pid, parent, session) of every process that /proc shows; empty without /proc."""
+    """Return (pid, parent, session) of every process in /proc; empty without /proc."""
     found = []
     try:
         names = os.listdir("/proc")
@@ -102,7 +103,7 @@ def processes() -> list[tuple[int, int, int]]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    # The command's name may hold blanks and brackets; what follows the last bracket is numbers.
+                    # The command's name may hold blanks and brackets; after the last bracket there are only numbers.
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue
@@ -111,7 +112,7 @@ def processes() -> list[tuple[int, int, int]]:
 
 
 def rss(pid: int) -> int:
-    """Resident bytes of a process; 0 if it is gone, or there is no /proc."""
+    """Return the resident bytes of a process; 0 if it is gone, or there is no /proc."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -120,7 +121,7 @@ def rss(pid: int) -> int:
 
 
 def thread_count() -> int:
-    """Threads of this process, native ones included where /proc tells."""
+    """Return the number of threads of this process; native ones are included if /proc lists them."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -129,7 +130,7 @@ def thread_count() -> int:
 
 
 def connected_sockets() -> set[int]:
-    """Descriptors of this process's connected stream sockets. After a fork two processes would read from one."""
+    """Return the descriptors of this process's connected stream sockets. After a fork two processes would read from one."""
     import _socket
 
     found = set()
@@ -155,8 +156,8 @@ def connected_sockets() -> set[int]:
 
 
 def signal_name(signum: int) -> str:
-    """`SIGSEGV`; `signal 42` for one without a name."""
-    import signal  # makes enums: a process that only forks does without
+    """Return `SIGSEGV`; `signal 42` for one without a name."""
+    import signal  # makes enums, which a process that only forks does without
 
     try:
         return signal.Signals(signum).name

@@ -1,4 +1,4 @@
-"""Readings of memory, and the decision to take no more work while it is full. This module knows nothing of workers."""
+"""Reads memory use, and decides when it is too full to take more work. This module knows nothing of workers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, Protocol
 
 from fusion.exceptions import ConfigurationError
 
-#: Percent in use, None where there is no such memory or it can't be told.
+#: Percent in use; None if there is no such memory or it can't be read.
 Reader = Callable[[], float | None]
-#: Points below its limit at which swap counts as free again: it has no threshold of its own for that.
+#: Points below its limit at which swap counts as free again: it has no resume threshold of its own.
 _SWAP_GAP = 5.0
-#: Seconds after which a silent nvidia-smi is killed: a hung driver hangs it for ever.
+#: Seconds after which a silent nvidia-smi is killed: with a hung driver it hangs for ever.
 _SMI_LIMIT = 30.0
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Stop at `stop` percent, go on at `resume` percent or below."""
+    """Stop at `stop` percent, resume at `resume` percent or below."""
 
     name: str
     stop: float
@@ -34,7 +34,7 @@ class Bound:
 
 
 class Limits(Protocol):
-    """The settings of a throttle, in percent and seconds: those of workers have them, and those of the in-process manager."""
+    """The settings of a throttle, in percent and seconds; workers and the in-process manager have them."""
 
     @property
     def memory_throttle_threshold(self) -> float: ...
@@ -51,11 +51,10 @@ class Limits(Protocol):
 
 
 class MemoryThrottle:
-    """Active from the moment a reading reaches its limit until it is down at its resume figure; each kind of memory for itself.
+    """Active from when a reading reaches its limit until it is down to its resume figure; each kind of memory is separate.
 
-    A reading that can't be had (None) neither stops nor holds anything; one that is no number (NaN) changes nothing.
-    `scarce` has the last figure of each kind that is, `active` says the
-    same as a text.
+    A missing reading (None) neither stops nor holds anything; one that is no number (NaN) changes nothing. `scarce` has the last figure of
+    each kind that is over its limit; `active` is the same as a text.
     """
 
     def __init__(self, bounds: list[Bound], interval: float) -> None:
@@ -66,7 +65,7 @@ class MemoryThrottle:
 
     @classmethod
     def of(cls, settings: Limits, readers: Mapping[str, Reader] | None = None) -> MemoryThrottle:
-        """A throttle by the settings. `readers` for `RAM`, `swap` and `GPU` stand in for those of this machine."""
+        """Make a throttle from the settings. `readers` for `RAM`, `swap` and `GPU` replace those of this machine."""
         readers = machine_readers() if readers is None else readers
         if not readers:
             raise ConfigurationError(
@@ -87,7 +86,7 @@ class MemoryThrottle:
         scarce: dict[str, float] = {}
         for bound in self._bounds:
             used = bound.read()
-            if used is not None and math.isnan(used):  # no figure: what was decided stands
+            if used is not None and math.isnan(used):  # no figure: the last decision stands
                 used = before.get(bound.name)
             if used is not None and (used > bound.resume if bound.name in before else used >= bound.stop):
                 scarce[bound.name] = used
@@ -103,7 +102,7 @@ class MemoryThrottle:
 
 
 def machine_readers() -> dict[str, Reader]:
-    """Readers of RAM, swap and GPU, as far as this machine has them. Empty off Linux without psutil and without a GPU."""
+    """Return readers of RAM, swap and GPU, as far as this machine has them. Empty off Linux without psutil and without a GPU."""
     readers: dict[str, Reader] = {}
     if os.path.exists("/proc/meminfo"):
         readers = {"RAM": ram, "swap": swap}
@@ -116,12 +115,12 @@ def machine_readers() -> dict[str, Reader]:
 
 
 def ram(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """The host's memory, or that of the tightest cgroup this process is in, whichever is fuller."""
+    """Return the percent in use of the host's memory, or of the tightest cgroup of this process, whichever is fuller."""
     found = _meminfo(proc)
     total, available = found.get("MemTotal"), found.get("MemAvailable")
     shares = [100 * (1 - available / total)] if total and available is not None else []
     shares += [
-        # Cache that nobody has touched lately gives way before anybody is killed.
+        # Cache that was not used lately is freed before any process is killed.
         100 * max(0, used - _number(group / "memory.stat", "inactive_file")) / limit
         for group, limit, used in _limits(proc, cgroups, "memory")
     ]
@@ -129,7 +128,7 @@ def ram(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> f
 
 
 def swap(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Percent of swap in use, of the host or of the tightest cgroup. None without swap."""
+    """Return the percent of swap in use, of the host or of the tightest cgroup. None without swap."""
     found = _meminfo(proc)
     total, free = found.get("SwapTotal"), found.get("SwapFree")
     shares = [100 * (1 - free / total)] if total and free is not None else []
@@ -147,7 +146,7 @@ def _meminfo(proc: Path) -> dict[str, int]:
 
 
 def _limits(proc: Path, cgroups: Path, kind: str) -> list[tuple[Path, int, int]]:
-    """(directory, limit, in use) of this process's cgroup and those above it that have a limit (cgroup v2)."""
+    """Return (directory, limit, in use) of this process's cgroup and those above it that have a limit (cgroup v2)."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -166,7 +165,7 @@ def _limits(proc: Path, cgroups: Path, kind: str) -> list[tuple[Path, int, int]]
 
 
 def _number(file: Path, name: str = "") -> int:
-    """The figure in a file, or behind `name` in it; 0 for `max` or none."""
+    """Return the figure in a file, or after `name` in it; 0 for `max` or none."""
     try:
         text = file.read_text()
     except OSError:
@@ -182,7 +181,7 @@ def _number(file: Path, name: str = "") -> int:
 
 
 def gpu_reader() -> Reader | None:
-    """A reader of the fullest GPU, by pynvml, else by nvidia-smi. None if neither works here."""
+    """Return a reader of the fullest GPU, by pynvml, else by nvidia-smi. None if neither works here."""
     pynvml = _optional("pynvml")
     if pynvml is not None:
         try:
@@ -196,7 +195,7 @@ def gpu_reader() -> Reader | None:
 
 
 def _by_pynvml(pynvml: Any) -> float | None:
-    """The fullest device."""
+    """Return the percent in use of the fullest device."""
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
         found = [pynvml.nvmlDeviceGetMemoryInfo(handle) for handle in handles]
@@ -206,7 +205,7 @@ def _by_pynvml(pynvml: Any) -> float | None:
 
 
 class NvidiaSmi:
-    """nvidia-smi may take seconds, and a loop must not wait for it: each reading is what the call before has found."""
+    """Reads nvidia-smi, which may take seconds, without waiting: each reading is the result of the previous call."""
 
     def __init__(self, program: str) -> None:
         self._command = [program, "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits"]
@@ -233,13 +232,13 @@ class NvidiaSmi:
 
     @staticmethod
     def _parse(out: str, _: object, code: int) -> float | None:
-        """The fullest device, from lines like `1024, 24576`."""
+        """Return the fullest device, from lines like `1024, 24576`."""
         shares = []
         for line in out.splitlines() if code == 0 else ():
             used, _, total = line.partition(",")
             try:
                 shares.append(100 * float(used) / float(total))
-            except (ValueError, ZeroDivisionError):  # `[N/A]` where a device does not tell
+            except (ValueError, ZeroDivisionError):  # `[N/A]` if a device reports nothing
                 continue
         return max(shares, default=None)
 

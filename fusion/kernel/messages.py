@@ -1,7 +1,7 @@
-"""Masking of messages, reasons and tracebacks: what people and programs said. docs/secrets.md has the rules; `masked_text` bounds and calls this.
+"""Masks secrets in messages, reasons and tracebacks. docs/secrets.md has the rules; `masked_text` limits the length and calls this.
 
-What stays as it is (types, places in a source, HTTP statuses, the values in Fusion's own sentences) is taken out first, a character of a
-private plane stands for each, and put back at the end. Every step is linear in the text.
+Parts that stay unmasked (types, places in a source, HTTP statuses, values in Fusion's own sentences) are first replaced by a character of a
+private plane each, and put back at the end. Every step is linear in the text.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Words with at most this many words between them and digits mask those.
+#: A code word masks digits if at most this many words are between them.
 _REACH = 3
 _FAR = 1 << 40
-#: The characters that stand for what stays: the first for a place where something was cut out.
+#: The characters that stand for unmasked parts: the first one marks a place where something was cut out.
 _CUT, _FIRST, _LAST = "\U000f0000", 0xF0001, 0xFFFFD
 _PRIVATE = re.compile("[\U000f0000-\U000fffff]")
 
-#: A digit: those of any alphabet that count by tens, and those that don't (raised, lowered, in circles); the Chinese ones.
+#: A digit: decimal digits of any alphabet, other digits (raised, lowered, circled), and Chinese ones.
 _D = (
     r"[\d²³¹፩-፱᧚⁰⁴-⁹₀-₉①-⑨⑴-⑼⒈-⒐⓪⓵-⓽⓿❶-❾➀-➈➊-➒\U00010a40-\U00010a43\U00010e60-\U00010e68\U00011052-\U0001105a\U0001f100-\U0001f10a"
     r"〇零一二三四五六七八九]"
 )
-#: A character between two digits of one figure: neither letter nor digit, or one that `repr` wrote as an escape.
+#: A character between two digits of one figure: neither letter nor digit, or an escape that `repr` wrote.
 _S = r"(?:\\(?:[nrtvf]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})|[\W_])"
 _DIGIT = re.compile(_D)
 _RUN = re.compile(rf"{_D}(?:{_S}{{0,3}}{_D})*")
 _LEAST = 4
-#: The end of a figure; of a status, which may have one or two digits behind it: `HTTP 503; 3 tries` is no code, `HTTP 482 913` may be one.
+#: The end of a figure. A status may have one or two digits after it: `HTTP 503; 3 tries` is no code, `HTTP 482 913` may be one.
 _END = rf"(?![^\W_])(?!{_S}{{0,3}}\d)"
 _END_STATUS = rf"(?![^\W_])(?!(?:{_S}{{0,3}}\d){{3}})(?!(?![;,:]\s| \(){_S}{{1,3}}\d)"
 _BEGIN = r"(?<![^\W_])"
@@ -55,7 +55,7 @@ _PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|ghp|gho|ghs|ghu|ghr|github_pat|xox[a-z]|glpat|whsec)[-_]|eyJ|AKIA|ASIA|AIza)[A-Za-z0-9_.+/=-]{8,}"
 )
 _OPAQUE = re.compile(r"[A-Za-z0-9_+/=~-]{16,}")
-#: Identifiers and paths of lower-case words: no token that was drawn by lot is one.
+#: Identifiers and paths of lower-case words: a random token never looks like one.
 _WORDS = re.compile(r"[~/_]{0,2}[a-z]{2,}\d{0,2}(?:[/_]+(?:[a-z]+\d{0,2}|\d{1,2}))*[/_]?")
 
 _NAMED = re.compile(r"([A-Za-z_][\w.-]{1,63})\\?[\"']?\]?\s{0,3}(?:[=!:]=|[=-]>|[=:])\s{0,3}")
@@ -68,7 +68,7 @@ _NAMED_VALUE = re.compile(
 _IS_LITERAL = re.compile(rf"{_LITERAL}|\d")
 _BRACKETS = re.compile(r"[][(){}]")
 
-#: In a line of a source: a name that something is bound to, compared with or given to; a literal.
+#: In a source line: a name that a value is bound to, compared with or passed to; a literal.
 _SOURCE = re.compile(
     rf"(?P<literal>{_LITERAL}|(?<![\w.])\d[\w.]*)|(?P<name>[^\W\d][\w.]{{0,200}})"
     r"(?P<op>(?:\s{0,3}(?:[-+*/%|&^:=!]?=(?!=)|==|[!:]=|\(|:)|\s{1,3}(?:in|is|not)\b)?)",
@@ -79,7 +79,7 @@ _AFTER = re.compile(r"\s{0,3}(?:[=!]=|in\b|is\b)\s{0,3}(?:not\s)?\s{0,3}([^\W\d]
 
 
 def mask_message(text: str, *, cut: bool = False, source: bool = False) -> str:
-    """The text masked. `cut`: it goes on beyond its end, where a word of codes may stand. `source`: it is a line of a program."""
+    """Return the text masked. `cut`: it was cut at the end, where a code word may have stood. `source`: it is a line of a program."""
     shield = _Shield()
     text = shield.cover(text) + (f" {_CUT}" if cut else "")
     if "://" in text:
@@ -98,14 +98,14 @@ def mask_message(text: str, *, cut: bool = False, source: bool = False) -> str:
 
 
 class _Rule:
-    """A pattern of what stays, compiled when a text has one of its `hints`: most texts have none."""
+    """A pattern of parts that stay, compiled when a text has one of its `hints`: most texts have none."""
 
     def __init__(self, hints: tuple[str, ...], pattern: str) -> None:
         self._hints, self._pattern = hints, pattern
         self._compiled: re.Pattern[str] | None = None
 
     def sub(self, keep: Callable[[re.Match[str]], str], text: str) -> str:
-        """Put what `keep` returns in place of each part that stays."""
+        """Replace each part that stays by what `keep` returns."""
         if not any(hint in text for hint in self._hints):
             return text
         if self._compiled is None:
@@ -114,11 +114,11 @@ class _Rule:
 
 
 def _own(template: str) -> _Rule:
-    """A sentence of Fusion's own, with values of the kinds that it names."""
+    """Return a rule for a sentence of Fusion's own, with values of the kinds that it names."""
     pieces = re.split(r"\{(\w+)\}", template)
     words = [re.escape(piece) if nth % 2 == 0 else f"(?:{SLOTS[piece.partition('_')[0]]})" for nth, piece in enumerate(pieces)]
     begin = r"(?<!\w)" if not pieces[0] else ""
-    end = r"(?!\w)" if not pieces[-1] else ""  # the value is whole: nothing of a longer one may stay
+    end = r"(?!\w)" if not pieces[-1] else ""  # the value is whole: no part of a longer one may stay
     return _Rule((max(pieces[::2], key=len),), begin + "".join(words) + end)
 
 
@@ -154,7 +154,7 @@ _TYPE = _Rule(
 
 
 class _Shield:
-    """Takes out of a text what stays as it is."""
+    """Takes the parts that stay out of a text, and puts them back."""
 
     def __init__(self) -> None:
         self._kept: list[str] = []
@@ -173,7 +173,7 @@ class _Shield:
         return _without_halves(text) if self._cuts else text
 
     def uncover(self, text: str) -> str:
-        """Put back what stays."""
+        """Put back the parts that stay."""
         text = text.removesuffix(f" {_CUT}")
         self._again = iter(self._cuts)
         return _PRIVATE.sub(self._put_back, text) if self._kept or self._cuts else text
@@ -197,12 +197,12 @@ class _Shield:
     def _put_back(self, found: re.Match[str]) -> str:
         if found[0] == _CUT:
             return next(self._again, "")
-        # within another part that stays there may be one
+        # it may contain another part that stays
         return _PRIVATE.sub(self._put_back, self._kept[ord(found[0]) - _FIRST])
 
 
 def _without_halves(text: str) -> str:
-    """Leave nothing of a word of which the middle was cut out: its halves would not be known for what they are."""
+    """Remove the halves of a word whose middle was cut out: they could not be recognized as a secret."""
     parts = text.split(_CUT)
     for nth in range(len(parts) - 1):
         before, after = parts[nth].rstrip(), parts[nth + 1].lstrip()
@@ -223,14 +223,14 @@ def _mask_url(found: re.Match[str]) -> str:
     userinfo, at, host = authority.rpartition("@")
     _, colon, port = host.rpartition(":")
     if "@" in path or (colon and not port.isdigit() and not host.endswith("]")):
-        return f"{found[1]}{MASK}"  # a password with a slash or a space in it: nobody can tell where the host begins
+        return f"{found[1]}{MASK}"  # a password with a slash or a space in it: the host's beginning can't be found
     if query:
         query = _QUERY.sub(rf"\1={MASK}", query) if "=" in query else MASK
     return f"{found[1]}{MASK if userinfo else ''}{at}{host}{slash}{path}{question}{query}{hash_sign}{MASK if hash_sign else ''}"
 
 
 def _mask_named(text: str, literals: bool) -> str:
-    """`password=...`, `"api_key": "..."`, `Authorization: Bearer ...`, `codes: [...]`. `literals`: no other value than those."""
+    """Mask `password=...`, `"api_key": "..."`, `Authorization: Bearer ...`, `codes: [...]`. `literals`: mask only literals."""
     parts: list[str] = []
     at = 0
     while named := _NAMED.search(text, at):
@@ -257,14 +257,14 @@ def _value_end(text: str, at: int) -> int:
 
 
 def _mask_literals(line: str) -> str:
-    """Literals of a line of a source that are bound to, compared with or given to a secret name."""
+    """Mask literals in a source line that are bound to, compared with or passed to a secret name."""
     parts: list[str] = []
     secret, at, before = False, 0, ""
     for found in _SOURCE.finditer(line):
         literal = found["literal"]
         if literal is None:
             if op := found["op"].strip():
-                # of a call's value and of one with a type the name stands before
+                # for a call's value, and one with a type, the name is before it
                 secret = is_secret(found["name"]) or (secret and (op == "(" or (op == "=" and before == ":")))
                 before = op
             continue
@@ -290,7 +290,7 @@ def _mask_opaque(found: re.Match[str]) -> str:
 
 
 def mask_digits(text: str) -> str:
-    """Mask four or more digits that stand together, and any that stand near a word of codes."""
+    """Mask four or more adjacent digits, and any digits near a code word."""
     if not _DIGIT.search(text):
         return text
     near = _near_codes(text)
@@ -312,7 +312,7 @@ def mask_digits(text: str) -> str:
 
 
 def _near_codes(text: str) -> list[tuple[int, int]]:
-    """Where words with digits stand that have a word of codes near, in order."""
+    """Return the places of words with digits that are near a code word, in order."""
     plain = _ESCAPE.sub("  ", text)
     words = [found for found in _SPACED.finditer(plain) if _ALNUM.search(found[0]) or _CUT in found[0]]
     codes = [_CUT in word[0] or _has_code_word(word[0]) for word in words]
@@ -329,7 +329,7 @@ def _near_codes(text: str) -> list[tuple[int, int]]:
 
 
 def _mask_mixed(found: re.Match[str]) -> str:
-    """A word of letters and digits: `A7K9` is a code as likely as 4829 is. It keeps its length."""
+    """Mask a word of letters and digits: `A7K9` may be a code just as 4829 may. It keeps its length."""
     word = found[0]
     digits = len(_DIGIT.findall(word))
     letters = _LETTERS.findall(word)
@@ -339,7 +339,7 @@ def _mask_mixed(found: re.Match[str]) -> str:
 
 
 def _has_code_word(text: str) -> bool:
-    """Whether a word of codes is a part of this: not in `status_code`, which is a name of its own."""
+    """Return True if a part of the name is a code word. False for `status_code`, which is a name of its own."""
     for name in _IDENTIFIER.findall(text):
         before = ""
         for letters in _LETTERS.findall(name):
@@ -355,7 +355,7 @@ def _is_code_word(letters: str) -> bool:
 
 
 def _parts(letters: str) -> list[str]:
-    """Words in lower case: one, or more if the letters are of both cases."""
+    """Return the words of a name in lower case; a name of mixed case has several."""
     low = letters.lower()
     if low in _CODE_WORDS or letters.islower() or letters.isupper():
         return [low]

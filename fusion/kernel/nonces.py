@@ -1,4 +1,4 @@
-"""Nonces: random names of calls. Redis recognizes by them a call that redis-py sends again after a lost answer."""
+"""Nonces: random names of calls. By them Redis recognizes a call that redis-py sends again after a lost reply."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import secrets
 
 
 def new_nonce() -> str:
-    """48 random bits as hex, new for each call."""
+    """Return 48 random bits as hex, new for each call."""
     return secrets.token_hex(6)

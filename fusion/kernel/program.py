@@ -1,4 +1,4 @@
-"""The name by which people call Fusion's command line here."""
+"""The name of Fusion's command line, as it is called here."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import sys
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: The name that examples in help are written with; a page of help shows the other in its place.
+#: The program name in the examples of help texts; help pages replace it by the actual one.
 WRITTEN = "run_worker.py"
 
 
 def name() -> str:
-    """`fusion` or `run_worker.py`, as this process was started; in a process that is neither, `run_worker.py` in a checkout alone."""
+    """Return `fusion` or `run_worker.py`, as this process was started. In any other process: `run_worker.py` in a checkout, else `fusion`."""
     started = os.path.basename(sys.argv[0]) if sys.argv else ""
     if started in ("fusion", WRITTEN):
         return started

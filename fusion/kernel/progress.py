@@ -1,4 +1,4 @@
-"""How far a job says it is: what its process sends, its record keeps and people are shown."""
+"""The progress that a job reports: the form that its process sends, its record stores, and people see."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from datetime import datetime
     from typing import Any
 
-#: Bytes of the stored form that are looked at: it may come from anybody.
+#: Bytes of the stored form that are read: anyone may have written it.
 _MOST = 4096
 
 
 class Progress:
-    """How far a job is, as it said itself: `done` of `total` (None: it does not know), a `note`, and when that was (`at`, by the clock of its
+    """The progress that a job reported: `done` of `total` (None: unknown), a `note`, and when it was reported (`at`, by the clock of its
     machine)."""
 
     __slots__ = ("at", "done", "note", "total")
@@ -28,7 +28,7 @@ class Progress:
 
     @property
     def percent(self) -> float | None:
-        """From 0 to 100; None without a total."""
+        """The progress in percent, from 0 to 100; None without a total."""
         return min(100.0, max(0.0, 100.0 * self.done / self.total)) if self.total else None
 
     def __repr__(self) -> str:
@@ -46,17 +46,17 @@ class Progress:
 
     @property
     def figures(self) -> str:
-        """Without the note, which may hold anything: what an event tells."""
+        """The progress without the note, which may hold anything: for events."""
         return str(Progress(self.done, self.total))
 
     def document(self, *, note: bool = True) -> dict[str, Any]:
-        """The same as JSON shows it; without the `note`, which may hold anything, for whoever is to see none of what a job is about."""
+        """Return the progress as JSON. Without `note` for readers who must not see a job's data, since the note may hold anything."""
         at = None if self.at is None else to_iso(self.at)
         return {"done": self.done, "total": self.total, "at": at} | ({"note": self.note} if note else {})
 
 
 def to_progress(done: object, total: object, note: object) -> bytes:
-    """The stored form of a progress made now. ValueError or TypeError for figures that are none, and a note that is no text."""
+    """Return the stored form of a progress made now. ValueError or TypeError for invalid figures, and for a note that is no text."""
     for name, value in (("done", done), ("total", total)):
         if value is None and name == "total":
             continue
@@ -76,7 +76,7 @@ def to_progress(done: object, total: object, note: object) -> bytes:
 
 
 def parse_progress(raw: bytes | str | None) -> Progress | None:
-    """Read the stored form; None if it is not one."""
+    """Parse the stored form; None if it is invalid."""
     if not raw or len(raw) > _MOST:
         return None
     try:

@@ -11,7 +11,7 @@ from fusion.kernel.timeutil import parse_seconds
 
 _TEXT = re.compile(r"([0-9]+) ?/ ?([0-9.]*)([smhd])", re.ASCII)
 _STORED = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)/([1-9][0-9]*)", re.ASCII)
-#: Starts that a rate may count; per second, and at once.
+#: Most starts of a rate; per second, and at once.
 _MOST = 1_000_000
 #: Seconds: 30 days.
 _LONGEST = 30 * 86_400
@@ -20,9 +20,9 @@ _HOW = 'write how many may start in how long, like "100/60s", "10/s" or "5/2m" (
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many starts in so long, evenly spread; `burst`: how many of them may come at once after a rest.
+    """A number of starts in a time, evenly spread; `burst`: how many may start at once after a rest.
 
-    In any stretch of time at most as many start as the rate allows in it, and `burst` more.
+    In any period at most as many start as the rate allows in it, and `burst` more.
     """
 
     count: int
@@ -32,9 +32,9 @@ class Rate:
 
     @classmethod
     def parse(cls, text: object, burst: object = None, *, name: str = "rate") -> Rate:
-        """Read "100/60s", "10/s", "5/2m". `burst` is what one second of the rate allows, but 1 at least, unless it is given.
+        """Parse "100/60s", "10/s", "5/2m". By default `burst` is what the rate allows in one second, but at least 1.
 
-        OptionError, of `name` or of "burst", for anything else.
+        OptionError, for the option `name` or "burst", for anything else.
         """
         found = _TEXT.fullmatch(text.strip().lower()) if isinstance(text, str) else None
         try:
@@ -58,15 +58,15 @@ class Rate:
 
     @classmethod
     def of_stored(cls, text: str) -> Rate | None:
-        """Read what `stored` wrote; None for anything else."""
+        """Parse the result of `stored`; None for anything else."""
         found = _STORED.fullmatch(text)
         return cls(*map(int, found.groups())) if found else None
 
     @property
     def stored(self) -> str:
-        """`<count>/<period in ms>/<burst>`, as Redis holds it and `rate.lua` reads it."""
+        """Return `<count>/<period in ms>/<burst>`, as Redis stores it and `rate.lua` reads it."""
         return f"{self.count}/{self.period_ms}/{self.burst}"
 
     def __str__(self) -> str:
-        """As people write it: `100/60s`."""
+        """Return the rate as people write it: `100/60s`."""
         return f"{self.count}/{self.period_ms / 1000:.15g}s" if self.period_ms != 1000 else f"{self.count}/s"

@@ -1,4 +1,4 @@
-"""`@recurring`: says in code when a task runs by itself. Lean, since task modules import it in every job's process."""
+"""`@recurring`: declares in code when a task runs by itself. Lean, since task modules import it in every job's process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def recurring(
 ) -> Callable[[F], F]:
     """Run the function by a cron expression, or `every` so often (seconds, "5m", a timedelta).
 
-    `options` are those of `Scheduler.cron`. The entry is stored by the scheduler that is told to load the module (`--schedule`, or
-    `--tasks`), under the function's dotted name with `-` unless `id=` says otherwise. The function itself is unchanged.
+    `options` are those of `Scheduler.cron`. A scheduler that loads the module (`--schedule`, or `--tasks`) stores the entry. Its id is the
+    function's dotted name with `-`, unless `id=` is given. The function itself is unchanged.
     """
     if callable(expr) or (expr is None) == (every is None):
         raise TypeError('write @recurring("*/5 * * * *") or @recurring(every="5m"), with one of the two')
 
     def decorate(func: F) -> F:
-        """Note the declaration; the function itself stays as it is."""
+        """Record the declaration; the function itself is unchanged."""
         _declared.append(Declaration(func, expr, every, {**options}))
         return func
 
@@ -46,5 +46,5 @@ def recurring(
 
 
 def declared() -> tuple[Declaration, ...]:
-    """All declarations of this process, in the order in which their modules were loaded."""
+    """Return all declarations of this process, in the order in which their modules were loaded."""
     return tuple(_declared)

@@ -1,6 +1,6 @@
 """Masking: events, logs and pages show these texts of a job's data, never the data itself. docs/secrets.md has the rules.
 
-No function here raises. In doubt a value is masked: to mask too much is a nuisance, to mask too little is a leak.
+No function here raises. In doubt a value is masked: masking too much is a nuisance, masking too little is a leak.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-#: Shown in place of data that can't be masked: pickles, which are not loaded for it, and what is neither JSON nor a call.
+#: Shown for data that can't be masked: pickles, which are not loaded for this, and data that is neither JSON nor a call.
 PICKLED, UNREADABLE = "[pickled]", "[unreadable]"
 
 _LIMIT = 2048
-#: Characters of a message.
+#: Most characters of a message.
 _MESSAGE = 1024
-#: Levels that are shown, and of one list or object the entries.
+#: Most levels that are shown, and most entries of one list or object.
 _DEPTH, _ENTRIES = 12, 200
-#: Characters of a string that are looked at, and that are shown; of a key.
+#: Most characters of a string that are examined, and that are shown; of a key.
 _LOOKED_AT, _SHOWN, _KEY = 4096, 500, 64
-#: Bytes of JSON beyond which nothing is parsed only to be shown.
+#: Larger JSON, in bytes, is not parsed only to be shown.
 _PARSED = 8 * 1024 * 1024
-#: Characters of what stands for the entries left out.
+#: Characters of the text that replaces omitted entries.
 _MORE = 24
 
 _TAG = "__fusion__"
@@ -41,13 +41,13 @@ _OPAQUE_NAME = re.compile(r"[A-Za-z0-9]{16,}")
 _DIGIT = re.compile(r"\d")
 _DIGITS = re.compile(r"\d{3,}")
 _LONG = re.compile(r"\S{6,}")
-#: A number, a date, a time, an amount: without letters of any alphabet.
+#: A number, a date, a time, or an amount: a text without letters.
 _FIGURES = re.compile(r"[0-9!-/:-@\[-`{-~]+")
 _NAME = re.compile(r"[^\W\d][\w.:/ -]*")
 
 
 class Secret:
-    """A text that shows as `***` wherever it is printed; `reveal` gives the text. As an argument or a result it arrives as a Secret."""
+    """A text that prints as `***`; `reveal` returns the text. As an argument or a result it arrives as a Secret."""
 
     __slots__ = ("_text",)
 
@@ -57,7 +57,7 @@ class Secret:
         self._text = str.__str__(text)
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -77,7 +77,7 @@ class Secret:
 
 
 def masked_call(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> str:
-    """The arguments of a stored call (a job's `data`) as JSON, `{"args":[...],"kwargs":{...}}`, in at most `limit` characters."""
+    """Return the arguments of a stored call (a job's `data`) as JSON, `{"args":[...],"kwargs":{...}}`, in at most `limit` characters."""
     if serializer not in ("", "json"):
         return PICKLED if raw else ""
     try:
@@ -92,12 +92,12 @@ def masked_call(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> st
         ):
             return UNREADABLE
         return _render({"args": args, "kwargs": kwargs}, _DEPTH + 1, limit, True)
-    except Exception:  # no call, no JSON, no memory: foreign producers store what they like
+    except Exception:  # no call, no JSON, no memory: other producers may store anything
         return UNREADABLE
 
 
 def masked_result(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> str:
-    """A stored result, or other JSON of a job such as its meta, as JSON of at most `limit` characters."""
+    """Return a stored result, or other JSON of a job such as its meta, as JSON of at most `limit` characters."""
     if serializer not in ("", "json"):
         return PICKLED if raw else ""
     try:
@@ -107,7 +107,8 @@ def masked_result(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> 
 
 
 def masked_value(value: Any, limit: int = _LIMIT, *, strict: bool = True) -> str:
-    """Any value as JSON of at most `limit` characters. Not `strict`: texts are masked as messages are, since somebody chose to say them."""
+    """Return any value as JSON of at most `limit` characters. Not `strict`: texts are masked like messages, since a person chose to write
+    them."""
     try:
         return _render(value, _DEPTH, limit, strict)
     except Exception:
@@ -115,8 +116,8 @@ def masked_value(value: Any, limit: int = _LIMIT, *, strict: bool = True) -> str
 
 
 def masked_text(text: object, limit: int = _MESSAGE, *, source: bool = False) -> str:
-    """A message on one line of at most `limit` characters, without figures that may be codes, without what is secret by its name or form, and
-    without what URLs carry. `source`: it is a line of a program. Give it the whole text: what is cut before is not known for what it is."""
+    """Return a message on one line of at most `limit` characters. It is without figures that may be codes, without secrets by name or form,
+    and without data in URLs. `source`: it is a line of a program. Pass the whole text: a secret that was cut before can't be recognized."""
     try:
         return cut(printable(_message(str(text), 2 * limit, source)), limit)
     except Exception:  # a __str__ of the task's own
@@ -130,14 +131,14 @@ def _message(text: str, limit: int, source: bool = False) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, without terminal escapes and text-direction overrides."""
+    """Return the text on one line, without terminal escapes and text-direction overrides."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters; three dots stand for the rest."""
+    """Return at most `limit` characters; three dots stand for the rest."""
     return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
 
 
@@ -145,7 +146,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def _mask_strictly(text: str) -> str:
-    """Mask a text of an argument: digits, and every word that is long enough to be a secret. Short words and the shape of figures stay."""
+    """Mask a text of an argument: digits, and every word that is long enough to be a secret. Short words and the form of figures stay."""
     return _DIGIT.sub("*", _LONG.sub(_mask_long, text))
 
 
@@ -164,7 +165,7 @@ def _mask_opaque(found: re.Match[str]) -> str:
 
 
 def _beginning(text: str, limit: int) -> str:
-    """At most so many characters. Of a word that would be cut off nothing is left: its beginning would not be known for what it is."""
+    """Return at most `limit` characters. A word at the end that would be cut is left out: its beginning could not be recognized as a secret."""
     if len(text) <= limit:
         return text
     head = text[:limit]
@@ -179,7 +180,7 @@ def _beginning(text: str, limit: int) -> str:
 def _parsed(raw: bytes) -> Any:
     if len(raw) > _PARSED:
         raise ValueError("too long")
-    if raw[:1] == b"x":  # no JSON begins so
+    if raw[:1] == b"x":  # no JSON begins with it
         from fusion.kernel.compression import plain
 
         raw = plain(raw, _PARSED)
@@ -187,7 +188,7 @@ def _parsed(raw: bytes) -> Any:
 
 
 def _render(value: Any, depth: int, room: int, strict: bool) -> str:
-    """The value masked, as JSON of at most `room` characters (at least 5). A count stands for the entries left out."""
+    """Return the masked value as JSON of at most `room` characters (at least 5). A count stands for omitted entries."""
     if value is None or value is True or value is False:
         return _fit({None: "null", True: "true", False: "false"}[value], room)
     if isinstance(value, str):
@@ -206,7 +207,7 @@ def _render(value: Any, depth: int, room: int, strict: bool) -> str:
 
 
 def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -> str:
-    """A value that `fusion.kernel.json_types` tagged, in the form of its type."""
+    """Return a value that `fusion.kernel.json_types` tagged, in the form of its type."""
     if kind in ("tuple", "set", "frozenset") and isinstance(value, list):
         return _render_list(value, depth, room, strict)
     if kind == "defaultdict" and isinstance(value, list) and len(value) == 2:
@@ -220,7 +221,7 @@ def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -
     if kind == "dataclass" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
         return _render_object(list(value[1].items()), depth, room, strict)
     if kind in ("model", "locked") and isinstance(value, list) and len(value) == 3 and _is_model(value[0]):
-        # the number of a row says nothing of anybody, and is what people look for; other keys may be names
+        # a row's number reveals no person, and people search for it; other keys may be names
         key = str(value[1]) if type(value[1]) is int else _render(value[1], depth - 1, room, True).strip('"')
         return _quoted(f"{value[0]} {key}", room)
     return _quoted(MASK if kind == "secret" else f"[{kind[:20]}]", room)
@@ -235,7 +236,7 @@ def _render_list(values: list[Any], depth: int, room: int, strict: bool) -> str:
         return "[]"
     if depth <= 0 or room < 2 * _MORE:
         return _fit(f'"[{len(values)} more]"', room)
-    if len(values) == 2 and isinstance(values[0], str) and is_secret(values[0]):  # a header, or an item of a form
+    if len(values) == 2 and isinstance(values[0], str) and is_secret(values[0]):  # a header, or a field of a form
         values = [values[0], MASK]
     parts: list[str] = []
     left = room - 2
@@ -269,7 +270,7 @@ def _render_object(items: list[tuple[Any, Any]], depth: int, room: int, strict: 
 
 
 def _shown_key(key: Any) -> str:
-    """Names stay as they are. A number or an address that serves as a key is data."""
+    """Return the key to show. Names stay; a number or an address used as a key is data, and masked."""
     if not isinstance(key, str):
         return _render(key, 1, _KEY, True).strip('"')
     key = _beginning(str.__str__(key), _KEY)
@@ -279,7 +280,7 @@ def _shown_key(key: Any) -> str:
 
 
 def _quoted(text: str, room: int, strict: bool | None = None) -> str:
-    """`strict`: how to mask it; None = it is masked."""
+    """Return the text quoted. `strict`: how to mask it; None = it is masked already."""
     if strict is not None:
         text = _mask_strictly(_beginning(text, _LOOKED_AT)) if strict else _message(text, _LOOKED_AT)
     text = cut(printable(text), min(_SHOWN, max(3, room - 2)))

@@ -1,4 +1,4 @@
-"""Which queues somebody may see: names and wildcards, by the rule of a worker's wildcards."""
+"""Which queues a person may see: names and wildcards, matched like a worker's wildcards."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Scope:
 
     @property
     def all(self) -> bool:
-        """Every queue, and what belongs to none."""
+        """True for every queue, and for things that belong to none."""
         return self.queues is None
 
     def allows(self, queue: str) -> bool:
-        """Say whether this queue may be seen. As for workers, no wildcard stands for one of Fusion's own (`failed`, `_...`)."""
+        """Return True if this queue may be seen. As for workers, no wildcard matches Fusion's own (`failed`, `_...`)."""
         if self.queues is None:
             return True
         if queue == "failed" or queue.startswith("_"):
@@ -27,7 +27,7 @@ class Scope:
         return any(queue == name or fnmatchcase(queue, name) for name in self.queues)
 
     def covers(self, name: str) -> bool:
-        """Say whether all queues may be seen for which a name or wildcard stands, as far as that is plain to see: `sms-eu-*` is within `sms-*`."""
+        """Return True if all queues that a name or wildcard matches may be seen, as far as is obvious: `sms-eu-*` is within `sms-*`."""
         if self.queues is None or name in self.queues:
             return True
         if not any(char in name for char in "*?["):
@@ -37,9 +37,9 @@ class Scope:
         )
 
     def of(self, queues: Iterable[str]) -> list[str]:
-        """Those of these queues that may be seen, in their order."""
+        """Return those of these queues that may be seen, in their order."""
         return [queue for queue in queues if self.allows(queue)]
 
 
-#: Of whom nothing is hidden.
+#: The scope that hides nothing.
 EVERYTHING = Scope()

@@ -1,4 +1,4 @@
-"""Names that say that what they stand for is a secret."""
+"""Names whose values are secrets."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 #: Shown in place of a secret.
 MASK = "***"
 
-#: Parts of a key that make it secret wherever they stand in it, separators left out.
+#: Parts that make a key secret wherever they are in it, ignoring separators.
 _ANYWHERE = (
     "passw passphrase secret token apikey accesskey privatekey signingkey encryptionkey authorization authentication cookie session "
     "credential signature bearer"
 ).split()
-#: Words that make a key secret on their own and at the end of one: `pin` also begins `pinned`, and `otp` is in `footprint`.
+#: Words that make a key secret alone or at its end: `pin` also begins `pinned`, and `otp` is in `footprint`.
 _WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc csc mfa salt sid sig hmac ssn".split())
 _ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: What `code` is no secret of, as in `status_code`, `errCode`, `zipcode`: everybody knows what these may be.
+#: Words before `code` that make it public, as in `status_code`, `errCode`, `zipcode`: their values are well known.
 PUBLIC_CODES = frozenset(
     "status exit return ret error err reason result http country currency language lang locale zip postal post bar byte char".split()
 )
-#: Words that end so and are about text, as in `utf8_decode`, `urlencode`, `unicode`.
+#: Words about text that end in it, as in `utf8_decode`, `urlencode`, `unicode`.
 _PLAIN_WORD = re.compile(
     rf"(?:url|uri|html|json|utf|idna|hex|b|re)?(?:de|en)code|(?:uni|puny|re|trans|hard|geo|op|{'|'.join(sorted(PUBLIC_CODES))})code"
 )
-#: What may stand between two words of one name.
+#: Separators between two words of one name.
 _JOINTS = ("", "_", "-")
 
 
 def is_secret(key: str) -> bool:
-    """True if a key's name (`password`, `apiKey`, `pin` ...) makes its value a secret."""
+    """Return True if a key's name (`password`, `apiKey`, `pin` ...) makes its value a secret."""
     key = key[:256]
     known = _known.get(key)
     if known is None:

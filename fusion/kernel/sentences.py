@@ -1,7 +1,7 @@
-"""Sentences of Fusion's own that are kept in Redis and shown later: templates, whose values are masked by where they come from.
+"""Fusion's own sentences that are stored in Redis and shown later: templates, whose values are masked by their kind.
 
-Fill one with `format`. The name of a slot says where its value comes from, see `SLOTS`. A value of such a slot is shown. What others said
-has no slot: write it before or after the sentence, where it is masked as every message.
+Fill one with `format`. The name of a slot states the kind of its value, see `SLOTS`; such a value is shown. Texts of others have no slot:
+write them before or after the sentence, where they are masked like every message.
 """
 
 from __future__ import annotations

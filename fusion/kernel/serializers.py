@@ -1,9 +1,8 @@
 """Arguments and results as bytes.
 
-JSON, with `{"__fusion__": [type, value]}` for what JSON does not know (`fusion.kernel.json_types` has the types). What goes in comes out
-the same, or SerializationError is raised: tuples stay tuples, keys that are not strings stay what they are, and a dict of the
-user's own with the key `__fusion__` is escaped. Values of a subclass arrive as their base class, if that is equal to them; dicts of `collections`
-arrive as they were.
+JSON, with `{"__fusion__": [type, value]}` for types that JSON lacks (`fusion.kernel.json_types` has them). A value is restored unchanged, or
+SerializationError is raised. Tuples stay tuples, keys that are not strings keep their type, and a user's dict with the key `__fusion__` is
+escaped. Values of a subclass are restored as their base class, if that is equal to them; dicts of `collections` as they were.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 TAG = "__fusion__"
 _RAW_TAG = TAG.encode()
 
-#: Characters of a key that an error shows.
+#: Most characters of a key that an error shows.
 _QUOTED = 100
 
 _INFINITE = (float("inf"), float("-inf"))
@@ -32,21 +31,21 @@ _TEXT = frozenset({str})
 
 
 class Serializer:
-    """Turns one value to bytes and back."""
+    """Encodes one value to bytes and decodes it."""
 
     name = ""
 
     def dumps(self, value: Any) -> bytes:
-        """The value as bytes. SerializationError or PayloadTooLarge if it can't be stored."""
+        """Return the value as bytes. SerializationError or PayloadTooLarge if it can't be stored."""
         raise NotImplementedError
 
     def loads(self, raw: bytes) -> Any:
-        """The value again. DeserializationError, whatever is wrong with `raw`."""
+        """Return the value again. DeserializationError for any error in `raw`."""
         raise NotImplementedError
 
 
 def _is_plain(value: Any, room: int) -> bool:
-    """True if JSON alone carries this value unchanged. On exact types: the C encoder would pass a tuple off as a list."""
+    """Return True if JSON alone restores this value unchanged. Checks exact types: the C encoder would encode a tuple as a list."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -78,7 +77,7 @@ def _is_deep(value: Any, room: int) -> bool:
 
 
 def _decode(text: str) -> Any:
-    """The C scanner alone: the decoder around it costs as much again on a small job."""
+    """Decode with the C scanner alone: the decoder around it doubles the time of a small job."""
     try:
         value, end = _scan(text, 0)
         if end == len(text):
@@ -116,7 +115,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _encoder(**options: Any) -> Callable[[Any], str]:
-    """`JSONEncoder.encode`, which makes its encoder in C anew for each value: that takes longer than a small job."""
+    """Return a fast `JSONEncoder.encode`. The original makes a C encoder anew for each value, which takes longer than a small job."""
     python = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), **options)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -132,7 +131,7 @@ _encode_ascii = _encoder(ensure_ascii=True)
 
 
 class JSONSerializer(Serializer):
-    """The default. `may_import` says which modules an Enum or dataclass may be looked up in on loading; by default any."""
+    """The default. `may_import` returns whether an Enum or dataclass may be loaded from a module; by default any."""
 
     name = "json"
 
@@ -141,7 +140,7 @@ class JSONSerializer(Serializer):
         self._max_depth = max_depth
 
     def dumps(self, value: Any) -> bytes:
-        """The value as JSON. SerializationError names the type that does not fit; PayloadTooLarge if it is nested too deeply."""
+        """Return the value as JSON. SerializationError names a type that can't be stored; PayloadTooLarge if it is nested too deeply."""
         if not _is_plain(value, self._max_depth):
             from fusion.kernel.json_types import encode
 
@@ -155,26 +154,26 @@ class JSONSerializer(Serializer):
             raise SerializationError(f"{reason}; send it as a string or None") from None
 
     def loads(self, raw: bytes) -> Any:
-        """The value of a JSON text, compressed or not. DeserializationError, whatever is wrong with `raw`."""
+        """Return the value of a JSON text, compressed or not. DeserializationError for any error in `raw`."""
         raw = plain(raw)
         return self.untag(self.parse(raw), raw)
 
     def parse(self, raw: bytes) -> Any:
-        """The bare JSON, tags not yet turned to values."""
+        """Return the plain JSON, with tags not decoded yet."""
         try:
             value = _decode(raw.decode())
-            # A tag takes up to four levels of JSON for one of the value.
+            # A tag takes up to four levels of JSON for one level of the value.
             depth = self._max_depth * (4 if _RAW_TAG in raw else 1)
             if raw.count(b"[") + raw.count(b"{") > self._max_depth and _is_deep(value, depth):
                 raise DeserializationError(f"nested deeper than {self._max_depth}")
             return value
         except RecursionError:
             raise DeserializationError(f"nested deeper than {self._max_depth}") from None
-        except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an int of more digits than Python reads
+        except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, or an int with too many digits
             raise DeserializationError(f"not JSON: {error}") from None
 
     def untag(self, parsed: Any, raw: bytes) -> Any:
-        """Turn tags into values, if `raw` has any: the second half of `loads`. DeserializationError for a tag that can't be a value."""
+        """Decode tags, if `raw` has any: the second half of `loads`. DeserializationError for an invalid tag."""
         if _RAW_TAG not in raw:
             return parsed
         from fusion.kernel.json_types import Decoder
@@ -186,7 +185,7 @@ class JSONSerializer(Serializer):
 
 
 class PickleSerializer(Serializer):
-    """Pickles, as RQ stores jobs. Loading one runs code, so producers must be trusted: off until `allow_pickle`."""
+    """Pickles, as RQ stores jobs. Loading one runs code, so producers must be trusted: off unless `allow_pickle`."""
 
     name = "pickle"
 
@@ -194,7 +193,7 @@ class PickleSerializer(Serializer):
     max_size = LARGEST
 
     def dumps(self, value: Any) -> bytes:
-        """The value as a pickle. SerializationError, whatever the value's own code raises."""
+        """Return the value as a pickle. SerializationError for any error in the value's own code."""
         import pickle
 
         try:
@@ -203,7 +202,7 @@ class PickleSerializer(Serializer):
             raise SerializationError(f"{type(value).__name__} can't be pickled: {error}") from None
 
     def loads(self, raw: bytes) -> Any:
-        """Compressed or not, as RQ reads it."""
+        """Load a pickle, compressed or not, as RQ does."""
         import pickle
 
         data = self._inflate(raw)
@@ -213,7 +212,7 @@ class PickleSerializer(Serializer):
             raise DeserializationError(f"not a pickle this process can load: {type(error).__name__}: {error}") from None
 
     def first_text(self, raw: bytes) -> str:
-        """The first text in a pickle: of a call its function's name. Nothing is loaded. Raises DeserializationError."""
+        """Return the first text in a pickle: for a call its function's name. Loads nothing. DeserializationError."""
         import pickletools
 
         try:
@@ -232,7 +231,7 @@ class PickleSerializer(Serializer):
 
 
 def get_serializer(name: str, *, allow_pickle: bool) -> Serializer:
-    """`json` or `pickle`. Raises ConfigurationError for pickle that was not allowed, and for any other name."""
+    """Return the serializer `json` or `pickle`. ConfigurationError for pickle that is not allowed, and for any other name."""
     if name in ("", "json"):
         return JSONSerializer()
     if name != "pickle":
@@ -252,7 +251,7 @@ def dumps_call(
     kwargs: dict[str, Any],
     max_payload: int = defaults.MAX_PAYLOAD,
 ) -> bytes:
-    """A call as the job hash holds it. Raises SerializationError naming the argument, PayloadTooLarge over `max_payload`."""
+    """Return a call as the job hash stores it. SerializationError names the argument; PayloadTooLarge over `max_payload`."""
     if serializer.name == "pickle":
         import zlib
 
@@ -281,7 +280,7 @@ def _check_size(size: int, limit: int, func_name: str) -> None:
 def _named(
     serializer: Serializer, func_name: str, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any], error: Exception
 ) -> Exception:
-    """The same error with the first argument at fault named."""
+    """Return the same error with the first faulty argument named."""
     where, reason = "the arguments", str(error)
     for label, value in _labelled(args, kwargs):
         try:
@@ -293,20 +292,20 @@ def _named(
 
 
 def loads_call(serializer: Serializer, raw: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """Read what `dumps_call` stored: name, args, kwargs. DeserializationError if it is no call."""
+    """Parse what `dumps_call` stored: name, args, kwargs. DeserializationError if it is no call."""
     name, load = split_call(serializer, raw)
     return name, *load()
 
 
 def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]:
-    """The name, and a function that loads args and kwargs. In two steps, since importing the task's module in between is what
-    makes the Enums and dataclasses it uses known."""
+    """Return the name, and a function that decodes args and kwargs. These are two steps, since importing the task's module in between loads
+    the Enums and dataclasses that it uses."""
     if isinstance(serializer, JSONSerializer):
         json_serializer, raw = serializer, plain(raw)
         name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
 
         def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
-            """Decode args and kwargs; DeserializationError if they are none."""
+            """Decode args and kwargs; DeserializationError if they are invalid."""
             try:
                 args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
             except DeserializationError as error:
@@ -321,7 +320,7 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
 def _naming(
     serializer: JSONSerializer, func_name: str, args: list[Any], kwargs: dict[str, Any], raw: bytes, error: DeserializationError
 ) -> DeserializationError:
-    """The same error with the first argument named that can't be read."""
+    """Return the same error with the first argument named that can't be read."""
     for label, value in _labelled(args, kwargs):
         try:
             serializer.untag(value, raw)
@@ -337,14 +336,14 @@ def _labelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str,
 
 
 def part_call(raw: bytes) -> tuple[str, list[Any], dict[str, Any]]:
-    """The name, args and kwargs of a call in JSON, uncompressed, as bare JSON: tags are not turned to values, so that nothing is imported.
+    """Return the name, args and kwargs of an uncompressed JSON call as plain JSON: tags are not decoded, so nothing is imported.
     DeserializationError if it is no call."""
     name, args, kwargs = _checked_call(JSONSerializer().parse(raw))
     return name, list(args), kwargs
 
 
 def join_call(name: str, args: list[Any], kwargs: dict[str, Any], max_payload: int) -> bytes:
-    """Such a call again, checked as `dumps_call` does."""
+    """Encode such a call again, checked as `dumps_call` does."""
     try:
         raw = _encode([name, None, args, kwargs]).encode()
     except UnicodeEncodeError:

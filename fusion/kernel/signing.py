@@ -1,6 +1,6 @@
-"""The signature of a job: HMAC-SHA256 over all that decides what it does. docs/security.md says what it protects against, and what not.
-It covers the job's full fields, however few of them are stored (`fusion.store.layout.compact`).
-
+"""The signature of a job: HMAC-SHA256 over everything that decides what it does. docs/security.md says what it protects against, and what
+not. It covers the job's full fields, even those that are not stored (`fusion.store.layout.compact`). It uses only HMAC of the standard
+library: whoever can enqueue can also sign, so there is one level of trust.
 Only HMAC of the standard library: whoever can enqueue can also sign, there is one kind of trust.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Field of the job's hash: `v1.<key id>.<base64url of the HMAC, without padding>`.
 SIGNATURE = "signature"
-#: The covered fields, in this order; besides them the id, the queue and the priority.
+#: The covered fields, in this order; the id, the queue and the priority are covered, too.
 COVERED = (
     "data",
     "serializer",
@@ -34,13 +34,13 @@ COVERED = (
     "on_lost",
     "ttl",
 )
-#: Covered fields that came later: of a job without them the signature is what it always was.
+#: Covered fields that were added later: a job without them has the same signature as before.
 LATER = ("on_stopped", "takes", "gather")
 _COVERED = tuple(name.encode() for name in COVERED)
 _LATER = tuple(name.encode() for name in LATER)
 _SIGNATURE = SIGNATURE.encode()
 _VERSION = b"v1"
-#: A job that is signed by its own id; one that is signed by its cron entry's, since whoever makes it has no key.
+#: Kinds of signed names: a job's own id; or a cron entry's id, since the process that makes its jobs has no key.
 _JOB, _ENTRY = b"job", b"entry"
 _OF_ENTRY = re.compile(r"cron-(.+)-(?:\d{8}T\d{6}Z|manual-\d+)", re.ASCII)
 _KEY_ID = re.compile(rb"[A-Za-z0-9_-]{1,32}")
@@ -59,12 +59,12 @@ _MALFORMED = (
 
 
 class Keyring:
-    """Keys by id. The first one signs; all of them check, so that one key can follow another (rotation)."""
+    """Keys by id. The first one signs; all of them verify, so that keys can be rotated."""
 
     __slots__ = ("_first", "_keys")
 
     def __init__(self, keys: Iterable[str]) -> None:
-        """`id:secret` texts as the setting `secret_keys` has them. The secret's own characters are the key."""
+        """Parse `id:secret` texts as in the setting `secret_keys`. The secret's own characters are the key."""
         parts = [key.partition(":") for key in keys]
         self._keys = {name.encode(): secret.encode() for name, _, secret in parts}
         self._first = parts[0][0].encode()
@@ -74,17 +74,17 @@ class Keyring:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the keys, the one that signs first."""
+        """Ids of the keys, the signing one first."""
         return tuple(name.decode() for name in self._keys)
 
     # -- producers
 
     def sign(self, job_id: str, queue: str, priority: int, fields: Mapping[str, Any]) -> str:
-        """The signature of a job with these fields, of which those that are None will be absent."""
+        """Return the signature of a job with these fields; fields that are None count as absent."""
         return self._sign(_JOB, job_id, queue, priority, fields)
 
     def sign_entry(self, entry_id: str, queue: str, priority: int, fields: Mapping[str, Any]) -> str:
-        """The one signature of all jobs of a cron entry."""
+        """Return the one signature of all jobs of a cron entry."""
         return self._sign(_ENTRY, entry_id, queue, priority, fields)
 
     def _sign(self, kind: bytes, name: str, queue: str, priority: int, fields: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ class Keyring:
     # -- workers
 
     def flaw(self, job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> str:
-        """Check a claimed job. Returns why it must not run, with the fix, or an empty text. `queue` is the one it was claimed from."""
+        """Check a claimed job. Returns why it must not run, with the remedy, or an empty text. `queue` is the one it was claimed from."""
         given = fields.get(_SIGNATURE)
         if not given:
             return MISSING
@@ -128,24 +128,24 @@ class Keyring:
 
 
 def envelope(kind: bytes, name: str, queue: str, priority: bytes | None, values: Iterable[bytes | None]) -> bytes:
-    """The bytes that are signed: each part behind its length, so that no two jobs share them; an absent field differs from an empty one."""
+    """Return the bytes to sign: each part follows its length, so that no two jobs share them; an absent field differs from an empty one."""
     parts = (b"fusion-job-1", kind, name.encode(), queue.encode(), priority, *values)
     return b"".join([b"-," if part is None else b"%d:%b," % (len(part), part) for part in parts])
 
 
 def _named(values: Iterable[tuple[bytes, bytes | None]]) -> list[bytes | None]:
-    """Name and value of each field that is there."""
+    """Return name and value of each present field."""
     return [part for name, value in values if value is not None for part in (name, value)]
 
 
 def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """A producer's fields in the form in which a worker claims them, for `Keyring.flaw`."""
+    """Return a producer's fields in the form in which a worker claims them, for `Keyring.flaw`."""
     stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, *LATER, SIGNATURE, "priority")}
     return {name: value for name, value in stored.items() if value is not None}
 
 
 def _meant(name: bytes, fields: Mapping[bytes, bytes]) -> bytes | None:
-    """The value that was signed: a call as it was before it was compressed."""
+    """Return the value that was signed: for a call, its uncompressed form."""
     value = fields.get(name)
     if name == b"data" and value and fields.get(b"serializer") in (None, b"", b"json"):
         return plain(value)
@@ -153,7 +153,7 @@ def _meant(name: bytes, fields: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def _stored(value: Any) -> bytes | None:
-    """The bytes of a value as Redis will hold them; None for an absent one."""
+    """Return the bytes of a value as Redis will store them; None for an absent one."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else repr(value).encode()

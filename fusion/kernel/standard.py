@@ -1,4 +1,5 @@
-"""The standard library before all other places of modules: a user's `resource.py` or `types.py` is none that Python's own modules import."""
+"""Puts the standard library before all other places of modules, so that Python's own modules don't import a user's `resource.py` or
+`types.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ _PLACES = (_HOME, os.path.join(_HOME, "lib-dynload"))
 
 
 def standard_first(path: Iterable[str]) -> list[str]:
-    """The entries of a `sys.path`, those of the standard library before all others."""
+    """Return the entries of a `sys.path`, those of the standard library first."""
     return sorted(path, key=lambda entry: entry not in _PLACES)
 
 
 def command(module: str) -> list[str]:
-    """The beginning of a command that runs `main` of a module of Fusion's, of this very one, in a new Python. The order of its imports does not
-    depend on the folder in which it is started, nor on what stands there."""
+    """Return the beginning of a command that runs `main` of this Fusion's module in a new Python. The folder in which it is started, and its
+    contents, do not affect the imports."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     first = "home = os.path.dirname(os.__file__); sys.path.sort(key=lambda entry: entry not in (home, os.path.join(home, 'lib-dynload')))"
     code = f"import os, sys; sys.path.insert(0, sys.argv.pop(1)); {first}; from {module} import main; main()"

@@ -1,7 +1,7 @@
-"""The soft stop: JobStopped raised inside the running task by a signal of the fork server, which sends it again until the task is over.
+"""The soft stop: a signal of the fork server raises JobStopped in the running task. The fork server repeats it until the task is over.
 
-A request, not a guarantee, as the soft timeout: what gets around it is killed after a grace, by the fork server. The signal is one that
-processes without a handler for it ignore, so that it ends nothing before this process listens, and nothing that the task has started.
+It is a request, not a guarantee, like the soft timeout: a task that evades it is killed after a grace period, by the fork server. Processes
+without a handler for the signal ignore it. So it ends nothing before this process listens, and no program that the task has started.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     T = TypeVar("T")
 
-#: What runs here has the process to itself.
+#: True if other jobs run in this process as well.
 among_others = False
 SIGNAL = _signal.SIGURG
 WHAT = "the job was stopped"
 
 
 class _Task:
-    """The run of this process: a task, its limit in seconds and as a monotonic time, and if it was told to stop."""
+    """The run of this process: a task, its limit in seconds and as a monotonic time, and whether a stop was requested."""
 
     runs = stopped = False
     limit, until = 0.0, inf
 
 
 def listen() -> None:
-    """Have the signal stop this process's tasks."""
+    """Install the handler of the signal that stops this process's tasks."""
     _signal.signal(SIGNAL, _on_signal)
 
 
@@ -59,7 +59,8 @@ def run_coroutine(coroutine: CoroutineType[Any, Any, T]) -> T:
 
 
 def check() -> None:
-    """Raise JobStopped if the task that runs was told to stop, JobTimeoutException if its time is up: it has swallowed that before."""
+    """Raise JobStopped if a stop of the running task was requested, JobTimeoutException if its time is up: the task has swallowed that
+    before."""
     if _Task.runs:
         if _Task.stopped:
             raise JobStopped(WHAT)
@@ -68,12 +69,13 @@ def check() -> None:
 
 
 def ended_by_stop(error: BaseException) -> bool:
-    """True if the last task was told to stop, and ended with this error because of that: it is JobStopped, or was raised on its way out."""
+    """Return True if a stop of the last task was requested, and this error is due to that: it is JobStopped, or was raised while JobStopped
+    was handled."""
     return _Task.stopped and leads_to(error, (JobStopped,))
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
-    # Who handles one already is cleaning up: the grace is the limit of that.
+    # A task that handles one already is cleaning up: the grace period limits that.
     if _Task.runs and is_guarded(frame) and not leads_to(sys.exception(), (JobStopped,)):
         _Task.stopped = True
         if not loop_raises(error := JobStopped(WHAT)):
@@ -81,5 +83,5 @@ def _on_signal(signum: int, frame: FrameType | None) -> None:
 
 
 def leads_to(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
-    """True if there is an error of these kinds among these: the error, what it was raised from or amid, and the members of groups."""
+    """Return True if one of these kinds is among the error, the errors that it was raised from or during, and the members of groups."""
     return any(isinstance(one, kinds) for one in linked(error))

@@ -1,8 +1,9 @@
-"""The soft limits of a task that has a thread, not a process: what it is to end by is raised there by another thread, the watcher.
+"""The soft limits of a task that runs in a thread: another thread, the watcher, raises the exception that ends the task.
 
-The interpreter raises it at the thread's next call or turn of a loop: anywhere, so locks may stay taken (the process is `tainted`), and not while
-the thread waits in C. Never in sections of `deferred` and `held`, and never but while the guarded function is on the stack. An import has two
-seconds to end before: a package that was broken off stays broken for the other jobs of the process. Loaded only where many jobs run in one process.
+The interpreter raises it at the thread's next call or loop iteration. That can be anywhere, so locks may stay taken (the process is
+`tainted`), but not while the thread waits in C. It is never raised in sections of `deferred` and `held`, and only while the guarded function
+is on the stack. An import first gets two seconds to finish: an interrupted import stays broken for the other jobs of the process. Loaded only
+where many jobs run in one process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     T = TypeVar("T")
 
-#: Seconds until the next look at a thread that is in a section of `deferred` or `held`.
+#: Seconds until a thread in a section of `deferred` or `held` is checked again.
 _SOON = 0.02
 _LONGEST_WAIT = 3600.0
 
@@ -39,10 +40,10 @@ _withdraw = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(("P
 
 
 class Watcher:
-    """A thread that strikes whatever is due among the guarded calls of this process."""
+    """A thread that interrupts those guarded calls of this process that are due."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the thread."""
         self._guards: set[ThreadGuard] = set()
         self._lock = threading.Lock()
         self._news = threading.Event()
@@ -50,18 +51,18 @@ class Watcher:
         threading.Thread(target=self._watch, name="fusion-watcher", daemon=True).start()
 
     def add(self, guard: ThreadGuard) -> None:
-        """Look after this one, too."""
+        """Watch this guard, too."""
         with self._lock:
             self._guards.add(guard)
             self._expect(guard.next_at)
 
     def remove(self, guard: ThreadGuard) -> None:
-        """Once this returns, it is not struck any more."""
+        """Stop watching a guard: once this returns, it is not interrupted any more."""
         with self._lock:
             self._guards.discard(guard)
 
     def hurry(self, guard: ThreadGuard) -> None:
-        """Something is due at once."""
+        """Check now: something is due."""
         with self._lock:
             guard.next_at = 0.0
             if guard in self._guards:
@@ -85,7 +86,7 @@ class Watcher:
 
 
 class ThreadGuard:
-    """Keeps the limits of one run, in whichever thread calls it; see `execution.perform.Guard`. One call at a time.
+    """Enforces the limits of one run, in whichever thread calls it; see `execution.perform.Guard`. One call at a time.
 
     `next_at`: monotonic time at which the watcher calls `strike`.
     """
@@ -93,14 +94,14 @@ class ThreadGuard:
     among_others = True
 
     def __init__(self, watcher: Watcher, taints: Callable[[str], None]) -> None:
-        """`taints` hears, before it happens, that something is raised at a place that nobody chose."""
+        """`taints` is called with a reason before something is raised at an arbitrary place."""
         self._watcher, self._taints = watcher, taints
         self._hold = Hold()
         self._ident = 0
         self._what, self._seconds, self._until = "", 0.0, inf
         self._can_stop = self._stopped = self._put_off = False
         self._checked_at = -inf
-        #: Since when an import has put off what is due.
+        #: Since when an import has delayed what is due.
         self._importing_since = inf
         self._loop: Any = None
         self._loop_asked = False
@@ -122,10 +123,10 @@ class ThreadGuard:
             try:
                 if (error := self._due(monotonic())) is not None:
                     raise error
-                hold.depth = 0  # from here on it may be struck,
+                hold.depth = 0  # from here on it may be interrupted,
                 return func()
             finally:
-                nothing()  # a call: what is under way is raised by now
+                nothing()  # a call: whatever is under way has been raised by now
         finally:
             hold.depth = 1  # up to here
             try:
@@ -152,8 +153,9 @@ class ThreadGuard:
         self._until = inf
 
     def run_coroutine(self, coroutine: Any) -> Any:
-        """Run a coroutine and return its result. Its event loop raises what is due between two of its steps: struck amid one it could lose that."""
-        with held():  # broken off half way, it would fail in each other job of this process, too
+        """Run a coroutine and return its result. Its event loop raises what is due between two of its steps: an interrupted loop could lose
+        it."""
+        with held():  # interrupted half way, it would fail in each other job of this process, too
             import asyncio
 
         with asyncio.Runner() as runner:
@@ -166,16 +168,16 @@ class ThreadGuard:
                 self._loop = None
 
     def stop(self) -> None:
-        """Have the task end by JobStopped, if it runs or has not begun. From any thread."""
+        """End the task by JobStopped, if it runs or has not begun. May be called from any thread."""
         self._stopped = True
         self._watcher.hurry(self)
 
     def ended_by_stop(self, error: BaseException) -> bool:
-        """True if the task was told to stop, and ended with this error because of that."""
+        """Return True if a stop of the task was requested, and this error is due to that."""
         return self._stopped and leads_to(error, (JobStopped,))
 
     def check(self) -> None:
-        """Raise what is due, in the thread that calls this. Who calls it once a second is struck nowhere else."""
+        """Raise what is due, in the calling thread. A task that calls this once a second is interrupted nowhere else."""
         self._checked_at = now = monotonic()
         if (error := self._due(now)) is not None:
             raise error
@@ -186,7 +188,7 @@ class ThreadGuard:
         return overrun(self._what, self._seconds) if now >= self._until else None
 
     def strike(self, now: float) -> None:
-        """Raise what is due, or say by `next_at` when to come again. For the watcher."""
+        """Raise what is due, or set `next_at` to the time of the next check. For the watcher."""
         error = self._due(now)
         self.next_at = now + REPEAT if error is not None else self._until
         put_off, self._put_off = self._put_off, False
@@ -202,13 +204,13 @@ class ThreadGuard:
             self._raise(error, now)
 
     def _cleans_up(self) -> bool:
-        """True while the task handles a stop, for which it has its grace."""
+        """Return True while the task handles a stop, for which it has its grace period."""
         found: Any = sys._current_exceptions().get(self._ident)
         return leads_to(found[1] if isinstance(found, tuple) else found, (JobStopped,))  # a tuple before Python 3.12
 
     def _imports(self, now: float) -> bool:
-        """True while the thread imports a module outside of a section, for two seconds at most."""
-        if self._hold.depth or self._hold.firm:  # at its end what is due is raised
+        """Return True while the thread imports a module outside of a section, for at most two seconds."""
+        if self._hold.depth or self._hold.firm:  # what is due is raised at its end
             return False
         frame = sys._current_frames().get(self._ident)
         while frame is not None and frame.f_code is not _IMPORTS:
@@ -220,7 +222,7 @@ class ThreadGuard:
         return now - self._importing_since < PATIENCE
 
     def _ask_loop(self, error: BaseException) -> bool:
-        """Have the event loop that runs there raise it. False if there is none, or it was asked before and has not come to it."""
+        """Make the event loop that runs there raise the error. False if there is none, or it was asked before and has not raised it yet."""
         loop = self._loop
         if loop is None or self._loop_asked:
             return False
@@ -240,7 +242,7 @@ class ThreadGuard:
         late = hold.due is not None and now - hold.since >= PATIENCE
         if not (hold.firm or (hold.depth and not late)):
             self._taints(str(error))
-        # Once more, and no call between the look and the raise: only at one could that thread run, and enter a section.
+        # Check again; no call may come between check and raise, since only at a call could that thread run, and enter a section.
         if hold.firm or (hold.depth and not late):
             if hold.due is None:
                 hold.due, hold.since = error, now
@@ -251,7 +253,7 @@ class ThreadGuard:
 
 
 class _LeaveLoop(KeyboardInterrupt):
-    """Lets an event loop of asyncio go: what else a callback raises stays inside."""
+    """Stops an asyncio event loop: any other exception of a callback stays inside the loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
@@ -263,22 +265,23 @@ class _TakenBack(BaseException):
 
 
 def _take_back(ident: int) -> None:
-    """Leave nothing to be raised in this thread any more.
+    """Cancel an exception that is to be raised in this thread.
 
-    By raising something else in its place: before Python 3.13 only what is raised ends the interpreter's looking for it, for all threads of the
-    process. What is just withdrawn leaves it looking at each call, and on 3.11 a thread that is traced gets no further than its next call.
+    It raises something else in its place. Before Python 3.13 the interpreter goes on checking for it, in all threads of the process, until
+    something is raised. After a mere withdrawal it would check at each call, and on 3.11 a traced thread would get no further than its next
+    call.
     """
     try:
         _raise_in(ident, _TakenBack)
         nothing()
     except _TakenBack:
         pass
-    except BaseException:  # of a signal's handler, which comes first
+    except BaseException:  # from a signal's handler, which comes first
         _withdraw(ident, None)
         raise
 
 
 def _class_for(error: BaseException) -> type[BaseException]:
-    """A class whose call gives the error: only a class can be raised in another thread."""
+    """Return a class whose call returns the error: only a class can be raised in another thread."""
     kind = type(error)
     return type(kind.__name__, (kind,), {"__new__": lambda cls, *args: error, "__module__": kind.__module__})

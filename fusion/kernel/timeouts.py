@@ -1,9 +1,9 @@
-"""The soft timeout: JobTimeoutException raised inside the running task, again every second until it gives up.
+"""The soft timeout: JobTimeoutException is raised in the running task, and again every second until the task ends.
 
-A request, not a guarantee: C loops, bare `except` and changed signal settings get around it. The fork server's SIGKILL at
-`timeout + grace` is the guarantee.
+It is a request, not a guarantee: C loops, bare `except` and changed signal settings evade it. The fork server's SIGKILL at `timeout + grace`
+is the guarantee.
 
-Whatever else a signal handler wants to raise in a task goes through `strike`: there are places that it must not hit.
+Signal handlers raise anything else in a task by `strike`, since some places must not be interrupted.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 #: Seconds between two raises, for tasks that swallow the first.
 REPEAT = 1.0
-#: Seconds that `deferred` keeps an exception waiting at most.
+#: Most seconds that `deferred` delays an exception.
 PATIENCE = 2.0
-#: What the interpreter raises in place of an error that came up while it wrote the message of an ImportError: nothing leads from one to the other.
+#: The message of the error that the interpreter raises instead of one raised while it wrote the message of an ImportError: neither refers to
+#: the other.
 _IN_PLACE = ("expected a message argument",)
-#: Links of a chain of errors that are followed.
+#: Most links of a chain of errors that are followed.
 _LONGEST_CHAIN = 100
 
 
 class Hold:
-    """Keeps out of a thread, for a while, what is to be raised in it: its sections of `deferred` and `held`.
+    """Delays exceptions that are to be raised in a thread, during its sections of `deferred` and `held`.
 
-    `depth` counts both, `firm` those of `held` alone; `due` is the error that waits for their end, `since` a monotonic time. `struck`: something was
-    raised in the thread since somebody last asked; `raised`: what a signal handler raised last, while somebody may ask for it. `loop`: the event loop
-    that was asked to raise something and has not come to it.
+    `depth` counts both kinds of section, `firm` only those of `held`. `due` is the error that waits for their end, `since` a monotonic time.
+    `struck`: something was raised in the thread since the last query. `raised`: the last error that a signal handler raised, while it may
+    still be queried. `loop`: the event loop that was asked to raise something and has not done so yet.
     """
 
     __slots__ = ("depth", "due", "firm", "loop", "raised", "since", "struck")
@@ -55,7 +56,7 @@ class Hold:
         self.struck = False
 
     def keeps_out(self, error: BaseException) -> bool:
-        """True if it can't be raised now; it is as soon as that is allowed."""
+        """Return True if the error can't be raised now; it is raised as soon as that is allowed."""
         if self.depth:
             now = monotonic()
             if self.due is None:
@@ -66,23 +67,23 @@ class Hold:
         return False
 
 
-#: Of each thread that runs what may be struck, by its id.
+#: Thread id -> hold, for each thread whose code may be interrupted.
 holds: dict[int, Hold] = {}
-#: Of a coroutine that runs beside others.
+#: The hold of a coroutine that runs beside others.
 hold_of_coroutine: ContextVar[Hold | None] = ContextVar("fusion_hold", default=None)
-#: Of the thread in which signal handlers run.
+#: The hold of the thread in which signal handlers run.
 _of_handlers = Hold()
 
 
 def nothing() -> None:
-    """A call, at which is raised what another thread has raised in this one."""
+    """Do nothing: at a call, the interpreter raises what another thread has raised in this one."""
 
 
 class deferred:
-    """`with deferred():` keeps what a signal handler or another thread raises out of the block; it is raised at its end, or inside after
-    `PATIENCE`.
+    """`with deferred():` delays exceptions of signal handlers and other threads to the end of the block; after `PATIENCE` they are raised
+    inside.
 
-    For code that an exception between any two of its steps would leave in a state that harms what comes after it.
+    For code that would leave a harmful state if an exception were raised between two of its steps.
     """
 
     __slots__ = ("_hold", "_outer")
@@ -91,7 +92,7 @@ class deferred:
     def __enter__(self) -> None:
         self._hold = hold = holds.get(_thread.get_ident())
         if hold is not None:
-            # Nothing is called after this: it is only at a call that something may be raised.
+            # No call after this: an exception may be raised only at a call.
             self._outer = depth, firm = hold.depth, hold.firm
             hold.firm = firm + self._firm
             hold.depth = depth + 1
@@ -99,7 +100,7 @@ class deferred:
                 self._let_in(hold)
 
     def _let_in(self, hold: Hold) -> None:
-        """Have raised here, not in the block, what was raised just before it: since Python 3.13 that comes a call later."""
+        """Raise here, before the block, what was raised just before it: since Python 3.13 that comes one call later."""
         try:
             nothing()
         except BaseException:
@@ -110,14 +111,14 @@ class deferred:
         hold = self._hold
         if hold is None:
             return
-        # As it was, not one less: one that was raised amid an `__enter__` has left no `__exit__`.
+        # Restore the values instead of subtracting one: an `__enter__` that was interrupted has no `__exit__`.
         hold.depth, hold.firm = self._outer
         if not hold.depth and (due := hold.due) is not None and not hold.keeps_out(due):
             raise due
 
 
 class unbroken(deferred):
-    """As `deferred`, for a section that awaits: what is to end the job's coroutine waits for its end."""
+    """Like `deferred`, for a section that awaits: an exception that ends the job's coroutine waits for the section's end."""
 
     __slots__ = ()
 
@@ -129,7 +130,7 @@ class unbroken(deferred):
 
 
 class held(deferred):
-    """As `deferred`, but without a limit: a frame that is half written would garble the stream."""
+    """Like `deferred`, but without a limit: a half-written frame would corrupt the stream."""
 
     __slots__ = ()
     _firm = 1
@@ -143,16 +144,16 @@ def strike(error: BaseException) -> None:
 
 
 class _LeavesLoop(KeyboardInterrupt):
-    """Lets an event loop go: what else a callback raises stays inside. `error`: what it stands for."""
+    """Stops an event loop: any other exception of a callback stays inside the loop. `error`: the error that it stands for."""
 
     error: BaseException
 
 
 def loop_raises(error: BaseException, *, between_steps: bool = False) -> bool:
-    """Have the event loop that runs here raise `error` when it comes to that: struck amid its own steps it could lose one, and wait for it for ever;
-    and uvloop loses the error itself. False if there is none, or it was asked before and has not come to it, as one of its tasks computes.
-    `between_steps`: also False while a task of the loop has its turn, where the error can be raised at once."""
-    # it is not there in a module that is just being imported
+    """Make the event loop that runs here raise `error` when it can. If interrupted in its own steps, the loop could lose one and wait for it
+    for ever; and uvloop loses the error itself. False if there is no loop, or it was asked before and has not raised it, as one of its tasks
+    computes. `between_steps`: also False while a task of the loop runs, where the error can be raised at once."""
+    # a module that is just being imported may lack it
     running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
     loop = running and running()
     if loop is None or loop is _of_handlers.loop:
@@ -180,7 +181,7 @@ def _leave_loop(error: BaseException) -> None:
 
 
 def was_struck() -> bool:
-    """True if `strike` raised something since the last call of this function: what ran then may have left anything half done."""
+    """Return True if `strike` raised something since the last call of this function: the interrupted code may have left work half done."""
     struck, _of_handlers.struck = _of_handlers.struck, False
     return struck
 
@@ -190,7 +191,7 @@ def _guarded(func: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def is_guarded(frame: FrameType | None) -> bool:
-    """True in code below a call of `run_with_timeout`: there a signal handler may raise, by `strike`."""
+    """Return True in code below a call of `run_with_timeout`: there a signal handler may raise, by `strike`."""
     while frame is not None:
         if frame.f_code is _guarded.__code__:
             return True
@@ -199,14 +200,14 @@ def is_guarded(frame: FrameType | None) -> bool:
 
 
 def overrun(what: str, seconds: float) -> JobTimeoutException:
-    """The error of one whose `seconds` are over; `what` it is begins its message."""
+    """Return the error for a run whose `seconds` are over; `what` begins its message."""
     return JobTimeoutException(f"{what} {EXCEEDED.format(s=f'{seconds:g}')}")
 
 
 def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call `func`; JobTimeoutException is raised in it after `seconds` (None or <= 0: no limit). Main thread only.
 
-    The alarm raises only while `func` is on the stack, so one that comes a moment too late can't hit the caller.
+    The alarm raises only while `func` is on the stack, so an alarm that comes late can't interrupt the caller.
     """
     if seconds is None or seconds <= 0:
         with _Thread():
@@ -228,7 +229,7 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
 
 
 def linked(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it was raised from or amid, and the members of groups; the first hundred."""
+    """Yield the error, the errors that it was raised from or during, and the members of groups; the first hundred."""
     seen, left = 0, [error]
     while left and seen < _LONGEST_CHAIN:
         one, seen = left.pop(), seen + 1
@@ -240,8 +241,8 @@ def linked(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class _Thread:
-    """Inside, this is the thread in which `deferred` and `held` keep exceptions out; the outermost one forgets what is due. An error in whose place
-    the interpreter raised another leaves it as itself."""
+    """Marks this thread as the one in which `deferred` and `held` delay exceptions; the outermost one drops what is due at its end. If the
+    interpreter raised another error in place of one, the original one leaves the block."""
 
     __slots__ = ("_ident", "_outer")
 
@@ -256,7 +257,7 @@ class _Thread:
             del holds[self._ident]
             _of_handlers.depth = _of_handlers.firm = 0
             _of_handlers.due = _of_handlers.loop = None
-        if kind is not None and issubclass(kind, _LeavesLoop):  # a look at the error itself may raise
+        if kind is not None and issubclass(kind, _LeavesLoop):  # a query of the error itself may raise
             assert isinstance(error, _LeavesLoop)
             raise error.error.with_traceback(tb) from None
         if struck is not None and any(type(one) is TypeError and one.args == _IN_PLACE for one in linked(error)):

@@ -1,4 +1,4 @@
-"""Times as Redis holds them (ISO-8601, UTC, microseconds, `Z`), and durations and instants as people write them."""
+"""Times as Redis stores them (ISO-8601, UTC, microseconds, `Z`), and durations and instants as people write them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _AWARE = "datetime.now(timezone.utc) + timedelta(minutes=5), or datetime(2030, 1
 
 
 def now() -> datetime:
-    """The current time in UTC, aware."""
+    """Return the current time in UTC, aware."""
     return datetime.now(timezone.utc)
 
 
 def to_iso(moment: datetime) -> str:
-    """`2026-01-31T09:30:00.000000Z`. A naive datetime is an error: nobody can know which zone it meant."""
+    """Return `2026-01-31T09:30:00.000000Z`. A naive datetime is an error: its zone is unknown."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; use e.g. datetime.now(timezone.utc)")
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def from_iso(text: str | bytes | None) -> datetime | None:
-    """Read a stored time; the older form without `Z` counts as UTC too. None for an absent one, and for garbage an old producer wrote."""
+    """Parse a stored time; the older form without `Z` counts as UTC too. None for an absent one, and for an invalid one of an old producer."""
     if not text:
         return None
     try:
@@ -39,7 +39,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_seconds(value: float | str | timedelta) -> float:
-    """Seconds from `90`, `2.5`, `"90"`, `"90s"`, `"5m"`, `"1h"`, `"2d"` or a timedelta. ValueError for anything else."""
+    """Return seconds from `90`, `2.5`, `"90"`, `"90s"`, `"5m"`, `"1h"`, `"2d"` or a timedelta. ValueError for anything else."""
     seconds: float | None = None
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
@@ -57,9 +57,10 @@ def parse_seconds(value: float | str | timedelta) -> float:
 
 
 def to_unix(moment: date, name: str = "the time") -> float:
-    """Unix seconds of the time at which something is to be due. One in the past is no error: it is due now.
+    """Return Unix seconds of the time at which something becomes due. A time in the past is no error: it is due now.
 
-    TypeError for what is no datetime; OptionError, of `name`, for a naive one, and for one over 1e9 s (31 years) ahead of this machine's clock.
+    TypeError if it is not a datetime; OptionError, for `name`, for a naive one, and for one over 1e9 s (31 years) ahead of this machine's
+    clock.
     """
     if not isinstance(moment, datetime):
         raise TypeError(f"{name}: {moment!r} is no datetime; use {_AWARE}")
@@ -72,7 +73,8 @@ def to_unix(moment: date, name: str = "the time") -> float:
 
 
 def to_delay(value: float | str | timedelta, name: str = "the delay") -> float:
-    """Seconds until something is to be due, as in `parse_seconds`. OptionError, of `name`, for anything else, a negative one, and one over 1e9 s."""
+    """Return the seconds until something becomes due, as in `parse_seconds`. OptionError, for `name`, for anything else, a negative one, and
+    one over 1e9 s."""
     try:
         seconds = parse_seconds(value)
     except ValueError as error:
@@ -83,7 +85,7 @@ def to_delay(value: float | str | timedelta, name: str = "the delay") -> float:
 
 
 def parse_moment(text: str) -> datetime:
-    """A time as people type it: ISO 8601 with a zone, `2030-01-31T09:00+01:00` or `2030-01-31T08:00Z`. ValueError that names the fix."""
+    """Parse a time as people type it: ISO 8601 with a zone, `2030-01-31T09:00+01:00` or `2030-01-31T08:00Z`. ValueError names the remedy."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

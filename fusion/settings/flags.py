@@ -1,4 +1,4 @@
-"""How settings are given on the command line. A setting declares its flag beside its default: `setting(..., flags=flag(...))`."""
+"""Flags of settings on the command line. A setting declares its flag beside its default: `setting(..., flags=flag(...))`."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class Flag:
 
 
 def switch(help: str, *of: str) -> Flag:
-    """A flag without a value, that turns a setting on."""
+    """Return a flag without a value that turns a setting on."""
     return Flag(help, of=of or (WORKER,), switch=True, default="")

@@ -1,4 +1,4 @@
-"""Settings for a process of its own that is started with an environment: passwords are among them, and everybody sees command lines."""
+"""Passes settings to a process that is started with an environment. Passwords are among them, and command lines are visible to all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusion.settings.settings import Settings
 
 
 def environment_for(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
-    """`env`, with what a process that is started in it must find there besides to have the same settings.
+    """Return `env` with the further variables that give a process started in it the same settings.
 
     ConfigurationError names a setting that a variable can't hold.
     """
@@ -20,7 +20,7 @@ def environment_for(settings: Settings, env: Mapping[str, str]) -> dict[str, str
     for item in _different(settings, handed):
         if (value := getattr(settings, item.name)) is not None:
             handed[_variable(item)] = _text(item, value)
-    # Only now: beside a url that is named here, what else names a Redis may stay for whoever uses it.
+    # Only now: if a url is set here, other variables that name a Redis may stay for other programs.
     for item in _different(settings, handed):
         if getattr(settings, item.name) is None:
             for name in (_variable(item), *item.metadata["env"]):
@@ -42,7 +42,7 @@ def _variable(item: Any) -> str:
 
 
 def _text(item: Any, value: Any) -> str:
-    """The text of a variable in which its reader finds `value`."""
+    """Return the text from which the setting's reader reads `value`."""
     try:
         text = (
             ",".join(map(str, value))

@@ -1,4 +1,4 @@
-"""Passwords out of what is shown of settings."""
+"""Hides passwords in settings that are shown."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECA
 
 
 def mask_url(url: str) -> str:
-    """`url` without its password, fit for logs. Masks too much rather than too little when the url is malformed."""
-    # Searched for piece by piece: one expression for all would look through the rest of a long text at each place where it may begin.
+    """Return `url` without its password, fit for logs. A malformed url is masked too much rather than too little."""
+    # Searched piece by piece: one expression for all would rescan a long text from each place where a url may begin.
     parts: list[str] = []
     at = bare = 0
     for user in _USER.finditer(url):
@@ -37,9 +37,9 @@ def _mask_option(text: str) -> str:
 
 
 def mask(name: str, value: Any) -> Any:
-    """The value of this setting with what is secret in it replaced by ***."""
+    """Return the value of this setting with secrets in it replaced by ***."""
     if name == "task_secrets":
-        return value  # which ones a task finds, not what they are
+        return value  # it names the secrets that a task gets, not their values
     if isinstance(value, Mapping):
         return {key: mask(name if _SECRET_NAME.search(name) else str(key), item) for key, item in value.items()}
     if value and not name.endswith("_file") and (_SECRET_NAME.search(name) or (name == "sentinel" and isinstance(value, str))):

@@ -14,9 +14,9 @@ from fusion.settings.flags import Flag
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
-#: Seconds that one attempt may take: more than a day is no bound, and from 24 days on poll() takes it for none.
+#: Seconds that one attempt may take. Above a day a limit is useless, and from 24 days on poll() ignores it.
 ATTEMPT = 24 * 3600.0
-#: Jobs that one worker runs at a time, at most; and processes for them.
+#: Most jobs that one worker runs at a time; most processes for them.
 SLOTS, PROCESSES = 16_384, 1024
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
 
@@ -30,14 +30,15 @@ def setting(
     unit: str = "",
     flags: Flag | tuple[Flag, ...] = (),
 ) -> Any:
-    """A field of the settings. `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>; `unit` is for
-    docs/settings.md where the reader does not say it; `flags`: how commands have it. The comment above the field is what that page says of it."""
+    """Declare a field of the settings. `env`: other programs' names for it, in order of rank, read after FUSION_<FIELD>. `unit`: for
+    docs/settings.md, if the reader does not give it. `flags`: its flags on the command line. The comment above the field is its text in
+    docs/settings.md."""
     metadata = {"read": read, "env": env, "unit": unit, "flags": flags if isinstance(flags, tuple) else (flags,)}
     return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 
 class Invalid(ValueError):
-    """A value is not as it should be; the message says the rule."""
+    """A value is invalid; the message states the rule."""
 
 
 def seconds(low: float, high: float = FURTHEST, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
@@ -94,7 +95,7 @@ def horses(value: Any) -> int:
 
 
 def cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """CPUs that this process may use at a time: its affinity, less if a container's quota says so."""
+    """Return how many CPUs this process may use at a time: its affinity, or less if a container has a quota."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with open(quota) as file:
@@ -139,11 +140,11 @@ def matching(pattern: str, rule: str) -> Callable[[Any], str]:
 
 
 class _Gates(dict[str, dict[str, str | int | None]]):
-    """What `gates` has read. Its times are milliseconds, so reading it once more would make others of them."""
+    """The result of `gates`. Its times are milliseconds, so parsing it again would change them."""
 
 
 def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
-    """`sms limit=20 rate=100/60s burst=5; email max_wait=5m`, or a dict of dicts: what is set for queues, as Redis holds it."""
+    """Parse `sms limit=20 rate=100/60s burst=5; email max_wait=5m`, or a dict of dicts: settings of queues, as Redis stores them."""
     if isinstance(value, _Gates):
         return value
     from fusion.exceptions import OptionError
@@ -171,7 +172,7 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
 
 
 def queue_executors(value: Any) -> dict[str, str]:
-    """`sms=asyncio mail=thread`, or a dict: what the jobs of some queues run in."""
+    """Parse `sms=asyncio mail=thread`, or a dict: what the jobs of some queues run in."""
     if isinstance(value, str):
         value = _pairs(value.replace(",", " ").split())
     if not isinstance(value, Mapping):
@@ -189,7 +190,7 @@ def _pairs(words: Iterable[str]) -> dict[str, str]:
         if not sign:
             raise Invalid(f"{word!r}: use QUEUE=asyncio QUEUE=thread")
         if found.setdefault(queue, kind) != kind:
-            raise Invalid(f"{word}: the jobs of {queue} run in {found[queue]} already; say one of both")
+            raise Invalid(f"{word}: the jobs of {queue} run in {found[queue]} already; give one of the two")
     return found
 
 
@@ -259,7 +260,7 @@ def ports(value: Any) -> tuple[int, ...]:
 
 
 def callback_secrets(value: Any) -> dict[str, tuple[str, ...]]:
-    """Host -> secrets; a list, or a text with commas or line ends between them, is for all hosts. Messages never hold a secret."""
+    """Parse secrets by host; a list, or a text with commas or line ends between them, is for all hosts. Messages never hold a secret."""
     rule = 'use secrets (whsec_...) by host, {"hooks.example.com": ["whsec_..."], "*": [...]}, as a JSON object in a text; or a list for all hosts'
     if isinstance(value, str):
         try:
@@ -284,7 +285,7 @@ _MAKE_KEY = "make one with: python -c \"import secrets; print('k1:' + secrets.to
 
 
 def secret_keys(value: Any) -> tuple[str, ...]:
-    """`id:secret` texts, in one text parted by commas or line ends; `#` begins a comment. Messages never hold a secret."""
+    """Parse `id:secret` texts, or one text separated by commas or line ends; `#` begins a comment. Messages never hold a secret."""
     items = re.split(r"[,\n]", value) if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
         raise Invalid("use a list of texts id:secret, or a text with commas between them")

@@ -14,53 +14,54 @@ from fusion.settings.readers import setting as _setting
 
 @dataclass(frozen=True, repr=False)
 class ReportingSettings:
-    """Who may say what of jobs, and who is told of them."""
+    """Signatures of jobs, and where their callbacks, events and logs go."""
 
-    #: Keys that jobs are signed with, `id:secret` each: the first signs, all are good for checking; none: nothing is signed or checked.
+    #: Keys that jobs are signed with, `id:secret` each. The first one signs, all of them verify. Without keys nothing is signed or verified.
     secret_keys: tuple[str, ...] | None = _setting(None, readers.secret_keys)
-    #: File that holds them, one per line (a mounted secret); read when a process starts, and by workers and schedulers at HUP.
+    #: File that holds them, one per line (a mounted secret); read when a process starts, and again by workers and schedulers at HUP.
     secret_keys_file: str | None = _setting(None, readers.path)
-    #: Workers that have keys refuse jobs without a signature; off only while keys are being introduced.
+    #: Workers with keys refuse jobs without a signature; turn it off only while keys are being introduced.
     require_signatures: bool = _setting(True, readers.flag)
-    #: Secrets that a task finds in its environment: `enqueue`, those that it takes to enqueue (the login at Redis, signing keys); `none`; `all`.
+    #: Secrets in a task's environment: `enqueue`, those that it needs to enqueue (the Redis login, signing keys); `none`; `all`.
     task_secrets: str = _setting("enqueue", readers.choice("enqueue", "none", "all"))
-    #: Let this user's other processes look into a worker, relay or scheduler (py-spy, gdb), and those dump core.
+    #: Let this user's other processes inspect a worker, relay or scheduler (py-spy, gdb), and let these dump core.
     debuggable: bool = _setting(False, readers.flag)
 
-    #: Secrets of callbacks by host (whsec_...), `*` for all others; several are all used, so that one can take over from another.
+    #: Secrets of callbacks by host (whsec_...), `*` for all others. Several are all used, so that a new one can replace an old one.
     callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, readers.callback_secrets)
     #: File that holds them.
     callback_secrets_file: str | None = _setting(None, readers.path)
-    #: A callback for whose host there is no secret fails instead of going out unsigned.
+    #: Fail a callback whose host has no secret, instead of sending it unsigned.
     callback_require_signatures: bool = _setting(False, readers.flag)
     #: Hosts that callbacks may go to: names, `*.example.com`, addresses, `*`; none: every public host.
     callback_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
-    #: Let callbacks go over plain http.
+    #: Allow callbacks over plain http.
     callback_allow_http: bool = _setting(False, readers.flag)
     #: Ports that callbacks may go to.
     callback_ports: tuple[int, ...] = _setting(defaults.CALLBACK_PORTS, readers.ports)
 
     #: Events kept while there is no sink.
     events_cap: int = _setting(defaults.EVENTS_CAP, readers.whole(1))
-    #: Events kept while there is a sink that is behind.
+    #: Events kept while a sink is behind.
     events_backlog: int = _setting(defaults.EVENTS_BACKLOG, readers.whole(1))
-    #: How events tell of arguments and results: `masked`; `full`, which may be an OTP; or `off`.
+    #: How events show arguments and results: `masked`; `full`, which may reveal an OTP; or `off`.
     events_payload: str = _setting("masked", readers.choice("masked", "full", "off"))
-    #: File of JSON lines that events are written to; on when it is set.
+    #: File to write events to, as JSON lines; on when it is set.
     events_file: str | None = _setting(
         None, readers.path, flags=Flag("Append events to FILE, a JSON object per line.", "FILE", of=(RELAY,))
     )
-    #: Size of that file at which a new one is begun.
+    #: Size of that file at which a new one is started.
     events_file_max_bytes: int = _setting(defaults.EVENTS_FILE_BYTES, readers.size)
     #: Old files that are kept.
     events_file_backups: int = _setting(defaults.EVENTS_FILE_BACKUPS, readers.whole(0, 1000))
     #: Write events to the log, logger `fusion.events`.
     events_log: bool = _setting(False, readers.flag, flags=switch("Write events to the log.", RELAY))
-    #: Elasticsearch that events are written to, one URL or several; on when it is set.
+    #: Elasticsearch to write events to, one URL or several; on when it is set.
     elasticsearch_url: tuple[str, ...] | None = _setting(None, readers.names, env=("FUSION_ELASTICSEARCH_URLS",))
     #: The classic index, or the alias before its indices (`active-fusion-logs`); not used with the data stream.
     elasticsearch_index: str | None = _setting(None, readers.text)
-    #: In the classic index expired, canceled and stopped jobs get these statuses, and not `failed`, the nearest of the five of old.
+    #: In the classic index, give expired, canceled and stopped jobs these statuses instead of `failed`, the nearest of the five original
+    #: ones.
     elasticsearch_more_statuses: bool | None = _setting(None, readers.flag)
     #: Write all events, in ECS form, to the data stream `logs-fusion.job-NAMESPACE` instead.
     elasticsearch_data_stream: bool | None = _setting(None, readers.flag)
@@ -82,11 +83,11 @@ class ReportingSettings:
     elasticsearch_ca_certs: str | None = _setting(None, readers.path)
     #: Check the server's certificate (true).
     elasticsearch_verify_certs: bool | None = _setting(None, readers.flag)
-    #: Longest silence of the server before a request is given up (10).
+    #: Longest silence of the server before a request is abandoned (10).
     elasticsearch_timeout: float | None = _setting(None, readers.seconds(0.05, readers.ATTEMPT))
-    #: Size of one request at most (5,000,000).
+    #: Largest size of one request (5,000,000).
     elasticsearch_max_batch_bytes: int | None = _setting(None, readers.size)
-    #: Size of a document at most (500,000); longer payloads, results and messages are cut.
+    #: Largest size of a document (500,000); longer payloads, results and messages are cut.
     elasticsearch_max_document_bytes: int | None = _setting(None, readers.size)
     #: Shards of an index, for its template (1).
     elasticsearch_shards: int | None = _setting(None, readers.whole(1))
@@ -105,13 +106,15 @@ class ReportingSettings:
         readers.whole(0, 65535),
         flags=Flag("0 for any free one.", "PORT", of=(SERVER, DASHBOARD), name="port"),
     )
-    #: File that says who may ask what (docs/http.md); none: nobody may.
+    #: File of the tokens and their rights (docs/http.md); without it all requests are refused.
     server_tokens_file: str | None = _setting(
         None,
         readers.path,
-        flags=Flag("Who may ask what; `server token` writes it.", "FILE", of=(SERVER, DASHBOARD), name="tokens"),
+        flags=Flag(
+            "File of the tokens and their rights; `server token` writes it.", "FILE", of=(SERVER, DASHBOARD), name="tokens"
+        ),
     )
-    #: Host names it answers to besides this machine's own.
+    #: Host names that it answers to, besides this machine's own.
     server_allowed_hosts: tuple[str, ...] | None = _setting(
         None,
         readers.names,
@@ -123,12 +126,12 @@ class ReportingSettings:
             repeated=True,
         ),
     )
-    #: Origins whose pages may ask, like `https://apps.example.com`.
+    #: Origins whose pages may call the API, like `https://apps.example.com`.
     server_cors_origins: tuple[str, ...] | None = _setting(
         None,
         readers.names,
         flags=Flag(
-            "Let pages of this origin ask, like https://apps.example.com. Repeatable.",
+            "Let pages of this origin call the API, like https://apps.example.com. Repeatable.",
             "ORIGIN",
             of=(SERVER,),
             name="cors-origin",
@@ -136,7 +139,7 @@ class ReportingSettings:
             default="none",
         ),
     )
-    #: Requests it works on at a time.
+    #: Requests that it handles at a time.
     server_threads: int = _setting(
         defaults.SERVER_THREADS, readers.whole(1, 256), flags=Flag("Requests at a time.", of=(SERVER, DASHBOARD), name="threads")
     )
@@ -145,7 +148,8 @@ class ReportingSettings:
     log_json: bool = _setting(
         False, readers.flag, flags=switch("One JSON object per line.", WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD)
     )
-    #: How log lines tell of an error: `class`, and where it was raised; `full`, with its text, which may hold anything a task was given.
+    #: How log lines describe an error: `class`, with the place where it was raised; `full`, with its text, which may hold anything from a
+    #: task's arguments.
     log_errors: str = _setting("class", readers.choice("class", "full"))
     #: Argument of `logging.config.dictConfig`, from the `-c` module.
     dict_config: Mapping[str, Any] | None = _setting(None, readers.mapping)

@@ -1,7 +1,7 @@
 """All settings of Fusion, and where each one came from.
 
-Four layers, the last one that names a setting wins: the defaults, the `-c` module, the environment, the flags. `Settings.load()`
-reads them; `get_settings()` is what producers use, loaded once per process from the environment.
+Four layers; a later one overrides an earlier one: the defaults, the `-c` module, the environment, the flags. `Settings.load()` reads them.
+Producers use `get_settings()`, loaded once per process from the environment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BESIDE_DEFAULT = "flag --tasks, beside the default"
 
 @dataclass(frozen=True, repr=False)
 class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
-    """Every setting: docs/settings.md. Times are seconds, sizes bytes; ConfigurationError if a value does not fit."""
+    """Every setting: docs/settings.md. Times are seconds, sizes bytes; ConfigurationError for an invalid value."""
 
     #: Setting name -> where its value came from; absent = the default. Filled by `load`.
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -99,12 +99,12 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
     @property
     def unnamed_tasks(self) -> tuple[str, ...]:
-        """The task modules that nobody named: the default ones. Where others are named, one of these that can't be imported stops nothing."""
+        """The default task modules, which nobody named. If others are named, a default one that can't be imported is ignored."""
         return WorkerSettings.tasks if self.origin_of("tasks") in ("default", _BESIDE_DEFAULT) else ()
 
     @property
     def places(self) -> int:
-        """Jobs that one warm process runs at once."""
+        """Number of jobs that one warm process runs at once."""
         return self.threads or self.concurrency or 1
 
     def _refuse(self, name: str, rule: str) -> None:
@@ -120,10 +120,10 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         more_tasks: tuple[str, ...] = (),
         **flags: Any,
     ) -> Settings:
-        """The effective settings. A flag that is None was not given. ConfigurationError names setting, origin and fix.
+        """Load the effective settings. A flag that is None was not given. ConfigurationError names setting, origin and fix.
 
-        `config_module` (else FUSION_CONFIG, RQ_CONFIG) is imported by that name, or as `wrappers.<name>`. `more_tasks`: of the flag --tasks,
-        which adds to the setting.
+        `config_module` (else FUSION_CONFIG, RQ_CONFIG) is imported by that name, or as `wrappers.<name>`. `more_tasks`: the values of the
+        flag --tasks, which are added to the setting.
         """
         env = os.environ if env is None else env
         unknown = sorted(set(flags) - {item.name for item in _settings()})
@@ -148,12 +148,12 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         return cls(**{name: value for name, (value, _) in chosen.items()}, origins=origins)
 
     def origin_of(self, name: str) -> str:
-        """`default`, `module instance (LEASE)`, `environment FUSION_LEASE` or `flag --lease`."""
+        """Return where a setting comes from: `default`, `module instance (LEASE)`, `environment FUSION_LEASE` or `flag --lease`."""
         return self.origins.get(name, "default")
 
     @property
     def named_url(self) -> tuple[str, str] | None:
-        """The Redis that was named by url or host, and where; None if none was (a Sentinel is in `sentinel`)."""
+        """Return the Redis that was named by url or host, and where; None if none was (a Sentinel is in `sentinel`)."""
         if self.redis_url:
             return self.redis_url, self.origin_of("redis_url")
         if self.redis_host is None and self.redis_port is None:
@@ -165,11 +165,11 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         return f"{scheme}://{shown}:{self.redis_port or 6379}/{self.redis_db or 0}", origin
 
     def password(self) -> str | None:
-        """The password that goes with a Redis whose url has none. ConfigurationError if its file can't be read."""
+        """Return the password for a Redis whose url has none. ConfigurationError if its file can't be read."""
         return self.secret("redis_password")
 
     def secret(self, name: str) -> str | None:
-        """The value of `name`, or what is in the file that `<name>_file` names. ConfigurationError if that can't be read."""
+        """Return the value of `name`, or the content of the file that `<name>_file` names. ConfigurationError if that can't be read."""
         path: str | None = getattr(self, f"{name}_file")
         if not path:
             value: str | None = getattr(self, name)
@@ -184,7 +184,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
     @cached_property
     def keyring(self) -> Keyring | None:
-        """The keys that sign and check jobs, as of the first use; None without keys. ConfigurationError if their file is not as it should be."""
+        """Return the keys that sign and check jobs, as of the first use; None without keys. ConfigurationError if their file is invalid."""
         if not (self.secret_keys or self.secret_keys_file):
             return None
         from fusion.kernel.signing import Keyring
@@ -204,12 +204,12 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """Names of the sinks that are configured."""
+        """Return the names of the configured sinks."""
         on = {"elasticsearch": self.elasticsearch_url, "file": self.events_file, "log": self.events_log}
         return tuple(name for name, value in on.items() if value)
 
     def masked(self) -> dict[str, Any]:
-        """Every setting by name, passwords hidden."""
+        """Return every setting by name, passwords hidden."""
         return {item.name: mask(item.name, getattr(self, item.name)) for item in _settings()}
 
     def __repr__(self) -> str:
@@ -222,7 +222,7 @@ def _settings() -> Iterator[Any]:
 
 
 def _flag_of(name: str) -> str:
-    """The long name of a setting's flag."""
+    """Return the long name of a setting's flag."""
     flags = Settings.__dataclass_fields__[name].metadata.get("flags", ())
     return next((flag.name for flag in flags if flag.name), name.replace("_", "-"))
 
@@ -239,7 +239,7 @@ def _import(name: str) -> ModuleType:
         try:
             return importlib.import_module(candidate)
         except ModuleNotFoundError as error:
-            # Only "there is no such module" moves on; a module that itself lacks an import is an error to show.
+            # Only a missing module moves on to the next name; a module that itself lacks an import is an error to show.
             if error.name is None or not (candidate == error.name or candidate.startswith(error.name + ".")):
                 raise ConfigurationError(
                     f"config module {candidate!r} can't be imported: {error}; install what it needs"
@@ -257,7 +257,7 @@ def _import(name: str) -> ModuleType:
 
 def _from_module(module: ModuleType) -> Iterator[tuple[str, tuple[Any, str]]]:
     names = vars(module)
-    # A module that reads them elsewhere says where.
+    # A module that reads them elsewhere names the origin.
     origin: str = names.get("__origin__", f"module {module.__name__} (%s)")
     for item in _settings():
         for written in (item.name.upper(), f"FUSION_{item.name.upper()}", item.name):
@@ -282,7 +282,8 @@ _WAYS = (("redis_url",), ("sentinel",), ("redis_host", "redis_port", "redis_db",
 
 
 def _forget_other_redis(chosen: dict[str, tuple[Any, str]], layer: dict[str, tuple[Any, str]]) -> None:
-    """Three ways name a Redis: a later layer that uses one overrides all. Within a layer, RQ's order: url, Sentinel, host."""
+    """Drop settings of a Redis from earlier layers if this one names a Redis, in any of three ways. Within a layer, RQ's order: url,
+    Sentinel, host."""
     way = next((way for way in _WAYS if way[0] in layer), None)
     for other in _WAYS if way else ():
         for name in other:
@@ -295,7 +296,7 @@ _current: Settings | None = None
 
 
 def get_settings() -> Settings:
-    """The settings of this process: what `use_settings` was given, else loaded from the environment once."""
+    """Return the settings of this process: those given to `use_settings`, else loaded from the environment once."""
     global _current
     if _current is None:
         _current = Settings.load()
@@ -303,7 +304,7 @@ def get_settings() -> Settings:
 
 
 def use_settings(settings: Settings | None) -> Settings | None:
-    """Make `settings` those of this process; None = load them again when next asked for. Returns the previous ones."""
+    """Make `settings` those of this process; None = load them again at the next use. Returns the previous ones."""
     global _current
     previous, _current = _current, settings
     return previous

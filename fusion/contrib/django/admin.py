@@ -17,17 +17,17 @@ from fusion.contrib.django.permissions import Dashboard
 from fusion.exceptions import FusionError
 from fusion.store.access import inspector_of
 
-#: Seconds for which counts stay, and an outage is not looked at again: each page of the admin shows its index at the side.
+#: Seconds for which counts are reused, and for which an outage is not checked again: each page of the admin shows its index at the side.
 _FRESH, _PATIENCE = 5.0, 30.0
 _seen: tuple[float, str] = (float("-inf"), "")
 
 
 def counts() -> str:
-    """`Jobs: 12 waiting, 3 running, 1 failed`, of the last seconds."""
+    """Return `Jobs: 12 waiting, 3 running, 1 failed`, as of the last seconds."""
     global _seen
     if time.monotonic() < _seen[0]:
         return _seen[1]
-    _seen = (time.monotonic() + _PATIENCE, "Jobs")  # others need not wait for the same answer
+    _seen = (time.monotonic() + _PATIENCE, "Jobs")  # others need not wait for the same reply
     try:
         text, fresh = _counted(), _FRESH
     except (redis.exceptions.RedisError, FusionError, OSError):
@@ -45,30 +45,30 @@ def _counted() -> str:
 
 @admin.register(Dashboard)
 class DashboardAdmin(admin.ModelAdmin):
-    """A row without a table: it leads to the dashboard."""
+    """A row without a table that leads to the dashboard."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """For all staff, if the dashboard is mounted."""
+        """Return True for all staff, if the dashboard is mounted."""
         return bool(_mounted() and request.user.is_staff)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As above."""
+        """Return True for all staff, if the dashboard is mounted."""
         return self.has_module_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody."""
+        """Return False: no user may add one."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody."""
+        """Return False: no user may change one."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody."""
+        """Return False: no user may delete one."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The dashboard."""
+        """Redirect to the dashboard."""
         return redirect(_mounted() or "admin:index")
 
 
@@ -79,5 +79,5 @@ def _mounted() -> str | None:
         return None
 
 
-# Not in its Meta: migrations hold that.
+# Not in its Meta, since migrations store that.
 Dashboard._meta.verbose_name_plural = lazy(counts, str)()

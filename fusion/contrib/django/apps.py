@@ -23,15 +23,15 @@ class FusionConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Have this process and those it starts read the project's settings; before any module of models asks for a queue."""
+        """Make this process, and those it starts, read the project's settings; this must come before any module of models uses a queue."""
         super().__init__(*args, **options)
         if not os.environ.get("RQ_CONFIG"):
             os.environ.setdefault("FUSION_CONFIG", CONFIG)
 
     def import_models(self) -> None:
-        """Before the project's code can enqueue: hold what is enqueued in transactions, and know Django's tasks where the project has TASKS.
+        """Before the project's code can enqueue: defer what is enqueued in transactions, and support Django's tasks if the project has TASKS.
 
-        Django makes permissions for apps that have a module of models: what those of the dashboard hang on stands for it.
+        Django makes permissions only for apps with a module of models. The model for the dashboard's permissions stands for it.
         """
         from importlib import import_module
 
@@ -46,7 +46,7 @@ class FusionConfig(AppConfig):
             import_module("fusion.contrib.django.tasks")
 
     def ready(self) -> None:
-        """Register the checks; follow what tests say by `override_settings`."""
+        """Register the checks; reload the settings when a test uses `override_settings`."""
         from fusion.contrib.django import checks
 
         checks.register_all()

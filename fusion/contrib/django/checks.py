@@ -1,4 +1,4 @@
-"""`manage.py check`: what of FUSION is wrong, and with `--deploy` what of the Redis."""
+"""`manage.py check`: errors in FUSION, and with `--deploy` problems of the Redis."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fusion.settings import Settings, get_settings
 
 
 def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
-    """E001: FUSION does not fit. W001: no Redis is named. E002: a module of tasks can't be imported. E004: there is no such
-    outbox."""
+    """Check the settings. E001: FUSION is invalid. W001: no Redis is named. E002: a module of tasks can't be imported. E004: the named outbox
+    does not exist."""
     try:
-        # All at once: people mend them together.
+        # All at once: people correct them together.
         wrong = [fault for name in getattr(settings, "FUSION", None) or {} if (fault := conf.fault_of(name))]
         if wrong:
             return [Error(fault, id="fusion.E001") for fault in wrong]
@@ -45,7 +45,7 @@ def _no_outbox() -> Iterator[CheckMessage]:
         return
     if not apps.is_installed("fusion.contrib.django.outbox"):
         yield Error(
-            "FUSION['OUTBOX'] is on, and there is no outbox: jobs go to Redis at once, or on commit",
+            "FUSION['OUTBOX'] is on, and there is no outbox: jobs are sent to Redis at once, or on commit",
             hint="add 'fusion.contrib.django.outbox' to INSTALLED_APPS, and run manage.py migrate; or take OUTBOX out",
             id="fusion.E004",
         )
@@ -73,7 +73,7 @@ def _not_imported(found: Settings) -> Iterator[CheckMessage]:
 
 
 def check_redis(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
-    """E003: what keeps a worker from starting, Redis that can't be reached or may evict jobs. Of `manage.py check --deploy`."""
+    """Check Redis, for `manage.py check --deploy`. E003: a worker could not start, as Redis can't be reached or may evict jobs."""
     from fusion.store.client.connections import connect, one_line
     from fusion.store.client.server import check_server
 
@@ -94,6 +94,6 @@ def check_redis(app_configs: Sequence[Any] | None = None, **options: Any) -> lis
 
 
 def register_all() -> None:
-    """Called by the app when it is ready."""
+    """Register the checks; the app calls this when it is ready."""
     register(check_settings, "fusion", Tags.compatibility)
     register(check_redis, "fusion", deploy=True)

@@ -1,4 +1,4 @@
-"""`manage.py fusion ...`: the command line of Fusion, in a process that reads the project's settings and has none of its apps loaded."""
+"""`manage.py fusion ...`: Fusion's command line, in a process that reads the project's settings and has loaded none of its apps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fusion.cli.main import COMMANDS
 from fusion.contrib.django.conf import outbox_alias
 from fusion.exceptions import ConfigurationError
 
-#: Django's own flags of every command, which `manage.py` has obeyed by then; True: a value follows.
+#: Django's own flags of every command, which `manage.py` has handled before; True: a value follows.
 _OBEYED = {"--settings": True, "--pythonpath": True, "--skip-checks": False}
 #: Commands that load the project's code.
 _RUNNING = ("start", "worker", "scheduler")
 
 
 class FusionCommand(BaseCommand):
-    """A command of Fusion's command line: same flags, same help. A subclass says which; without a name the first argument does."""
+    """A command of Fusion's command line, with the same flags and help. A subclass names the command; without a name the first argument does."""
 
     name = ""
     requires_system_checks: Any = ()
@@ -34,15 +34,15 @@ class FusionCommand(BaseCommand):
         self.help = COMMANDS[self.name][1] if self.name else "The command line of Fusion: manage.py fusion COMMAND."
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """A parser that leaves everything to Fusion's own."""
+        """Make a parser that leaves all parsing to Fusion's own."""
         return _Verbatim(prog=f"{prog_name} {subcommand}")
 
     def print_help(self, prog_name: str, subcommand: str) -> None:
-        """The help of Fusion's command."""
+        """Print the help of Fusion's command."""
         subprocess.run(_line(self.words_of(["--help"])), env=_environment(), check=False)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Become the process of that command: what supervises or works needs no app of the project's in its own memory."""
+        """Replace this process by that command: supervisors and workers need none of the project's apps in their own memory."""
         words, obeyed = _without_obeyed(argv[2:])
         words = self.words_of(words)
         if words[:1] and words[0] in _RUNNING and not {"-h", "--help", "--skip-checks"} & {*words, *obeyed}:
@@ -63,11 +63,11 @@ class FusionCommand(BaseCommand):
             raise CommandError(f"fusion {' '.join(words[:1])} ended with {done.returncode}", returncode=done.returncode)
 
     def words_of(self, given: Sequence[str]) -> list[str]:
-        """What the command line is to be told."""
+        """Return the arguments for the command line."""
         return [self.name, *given] if self.name else [*given]
 
     def _look(self) -> None:
-        """Say what a worker of this project would stumble over. Ends the process if a system check fails."""
+        """Report problems that a worker of this project would have. Ends the process if a system check fails."""
         try:
             self.check()
         except SystemCheckError as error:
@@ -75,14 +75,14 @@ class FusionCommand(BaseCommand):
             sys.exit(1)
         try:
             self.check_migrations()
-        except Exception:  # no database that answers: tasks will say so, if they need one
+        except Exception:  # no database answers: tasks report that themselves, if they need one
             pass
         finally:
             connections.close_all()
 
 
 class _Verbatim(CommandParser):
-    """Hands all words on as they are."""
+    """Passes all words on unchanged."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         given = {
@@ -97,7 +97,7 @@ class _Verbatim(CommandParser):
 
 
 def _without_obeyed(words: Sequence[str]) -> tuple[list[str], set[str]]:
-    """The words that are Fusion's, and the flags among them that were Django's."""
+    """Return the words for Fusion, and the flags among the others that were Django's."""
     kept: list[str] = []
     found: set[str] = set()
     rest = iter(words)
@@ -119,8 +119,8 @@ def _line(words: Sequence[str]) -> list[str]:
 
 
 def _environment(words: Sequence[str] = ()) -> dict[str, str]:
-    """That of a process which imports from where this one does: from the directory of manage.py, and what --pythonpath named. The outbox of a
-    project is in the database that its settings name."""
+    """Return the environment of a process that imports from the same places as this one: the directory of manage.py, and the paths of
+    --pythonpath. The outbox of a project is in the database that its settings name."""
     outbox = {"FUSION_OUTBOX_DATABASE": _database()} if [*words][:1] == ["outbox"] else {}
     return {**outbox, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(_own_paths()))}
 
@@ -128,7 +128,7 @@ def _environment(words: Sequence[str] = ()) -> dict[str, str]:
 def _database() -> str:
     try:
         alias = outbox_alias()
-    except (ConfigurationError, AttributeError):  # the process that is started says what is wrong
+    except (ConfigurationError, AttributeError):  # the process that is started reports the error
         alias = None
     return f"django:{alias or DEFAULT_DB_ALIAS}"
 

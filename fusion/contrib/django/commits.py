@@ -1,4 +1,4 @@
-"""On commit: what is enqueued while a transaction of a database is open is sent when that is committed, and forgotten with it."""
+"""On commit: jobs enqueued in an open database transaction are sent when it is committed, and dropped if it is rolled back."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ log = logging.getLogger("fusion.django")
 
 
 class OnCommit(ProducerMiddleware):
-    """Holds each call until the transactions that are open in its thread are committed, unless it says `on_commit=False` or the settings do."""
+    """Defers each call until the transactions open in its thread are committed, unless the call or the settings have `on_commit=False`."""
 
     knows_transactions = True
 
     def before_enqueue(self, enqueueing: Enqueueing) -> None:
-        """Hold it, if there is something to wait for."""
+        """Defer the call if a transaction is open."""
         if enqueueing.on_commit is False or (enqueueing.on_commit is None and not option("ON_COMMIT")):
             return
         if (by_hand := _by_hand()) and outbox_alias() is None:
             raise transaction.TransactionManagementError(
-                f"autocommit of {by_hand} is off, so that nobody tells when this is committed: enqueue in a block of atomic(), with on_commit=False "
-                "at once, whatever becomes of the transaction, or in an outbox, as a row of it"
+                f"autocommit of {by_hand} is off, so the commit can't be detected: enqueue in a block of atomic(), with on_commit=False "
+                "at once, whether it is committed or not, or in an outbox, as a row of it"
             )
         if not (aliases := _open_aliases()):
             return
@@ -43,12 +43,12 @@ class OnCommit(ProducerMiddleware):
             transaction.on_commit(_group_of(alias).part(wait), using=alias)
 
 
-#: That of this process.
+#: The instance of this process.
 ON_COMMIT = OnCommit()
 
 
 class _Wait:
-    """A call that is held, and the aliases whose commit it waits for."""
+    """A deferred call, and the aliases whose commit it waits for."""
 
     __slots__ = ("held", "left")
 
@@ -57,8 +57,8 @@ class _Wait:
 
 
 class _Part:
-    """A wait in the transaction of one alias. Nobody but Django's list of callbacks holds it, and Django takes out of that what it rolls back,
-    savepoint by savepoint: a wait whose part is gone is forgotten."""
+    """A wait in the transaction of one alias. Only Django's list of callbacks refers to it. On a rollback, also of a savepoint, Django
+    removes it from there; a wait whose part is gone is dropped."""
 
     __slots__ = ("__weakref__", "_group", "wait")
 
@@ -66,19 +66,20 @@ class _Part:
         self._group, self.wait = group, wait
 
     def __call__(self) -> None:
-        """The transaction is committed."""
+        """Handle the commit of the transaction."""
         self._group.committed()
 
 
 class _Group:
-    """What waits for one transaction of an alias, in the order in which it was enqueued. The first that hears of the commit sends it all."""
+    """The calls that wait for one transaction of an alias, in the order in which they were enqueued. The first part that the commit calls
+    sends them all."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
         self._parts: list[ref[_Part]] = []
 
     def part(self, wait: _Wait) -> _Part:
-        """One more."""
+        """Add one more."""
         if self._parts and self._parts[-1]() is None:  # rolled back
             self._parts = [known for known in self._parts if known() is not None]
         part = _Part(self, wait)
@@ -86,7 +87,7 @@ class _Group:
         return part
 
     def committed(self) -> None:
-        """Send what waits for nothing else. Raises what that raises."""
+        """Send the calls that wait for nothing else. Raises what that raises."""
         parts, self._parts = self._parts, []
         ready = []
         for known in parts:
@@ -97,7 +98,7 @@ class _Group:
         send(ready, self._alias)
 
     def dropped(self, kept: Collection[object], error: BaseException) -> None:
-        """Log what waited for this transaction, which is committed, and is not sent, as another callback raised this."""
+        """Log the calls that are not sent although their transaction is committed, because another callback raised this error."""
         parts = [part for known in self._parts if (part := known()) is not None and part not in kept]
         if not parts:
             return
@@ -113,7 +114,7 @@ class _Group:
 
 
 def _by_hand() -> str:
-    """An alias whose transactions this thread begins and ends by hand (`set_autocommit(False)`); empty for none."""
+    """Return an alias whose transactions this thread begins and ends by hand (`set_autocommit(False)`); empty for none."""
     for one in connections.all(initialized_only=True):
         if one.connection is not None and not one.autocommit and not one.in_atomic_block:
             return str(one.alias)
@@ -121,8 +122,8 @@ def _by_hand() -> str:
 
 
 def _open_aliases() -> list[str]:
-    """The aliases with a transaction open in this thread. A TestCase's own, which is never committed, counts only if there is no other: then the
-    default's, as with `transaction.on_commit`."""
+    """Return the aliases with a transaction open in this thread. A TestCase's own, which is never committed, counts only if there is no
+    other: then the default's, as with `transaction.on_commit`."""
     found = [one.alias for one in connections.all(initialized_only=True) if one.in_atomic_block]
     own = [alias for alias in found if not _is_of_test(alias)]
     if own or not found:
@@ -138,7 +139,7 @@ def _group_of(alias: str) -> _Group:
     connection: Any = connections[alias]
     blocks = connection.atomic_blocks
     if blocks and getattr(blocks[0], "_from_testcase", False):
-        return _Group(alias)  # a test runs the callbacks that it has captured, and no others
+        return _Group(alias)  # a test runs only the callbacks that it has captured
     group: _Group | None = connection.__dict__.get("_fusion_group")
     if group is None:
         group = connection._fusion_group = _Group(alias)
@@ -147,7 +148,8 @@ def _group_of(alias: str) -> _Group:
 
 
 def _telling(connection: Any, group: _Group) -> Callable[[], None]:
-    """What runs the callbacks of a commit: where another app's raises, Django forgets those that are behind it."""
+    """Return the function that runs the callbacks of a commit and reports dropped ones: if another app's callback raises, Django drops those
+    behind it."""
     run = connection.run_and_clear_commit_hooks
 
     def run_and_tell() -> None:
@@ -161,8 +163,8 @@ def _telling(connection: Any, group: _Group) -> Callable[[], None]:
 
 
 def send(helds: Sequence[Held], using: str) -> list[Job]:
-    """Send what was held. What was refused, or could not be sent, is logged and signalled, and then raised: the error itself with the
-    `job_ids` of its call; of several StoreUnavailable one with all ids, whose `repeat()` sends them all; else an ExceptionGroup."""
+    """Send deferred calls. If a call is refused or can't be sent, log it, send the signal, and then raise: one error alone with the `job_ids`
+    of its call; several StoreUnavailable as one with all ids, whose `repeat()` sends them all; else an ExceptionGroup."""
     from fusion.middleware import send_together
 
     found: list[Job] = []

@@ -1,4 +1,4 @@
-"""`FUSION` in a Django project's settings: Fusion's settings in capitals, and a few that only Django has. Sets no app up."""
+"""`FUSION` in a Django project's settings: Fusion's settings in capitals, and a few for Django only. Sets up no app."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusion.settings import Settings, readers
 
 
 def _alias(value: Any) -> str | bool:
-    """True, False, or the alias of a database."""
+    """Parse True, False, or the alias of a database."""
     try:
         return readers.flag(value)
     except readers.Invalid:
@@ -30,7 +30,7 @@ def _alias(value: Any) -> str | bool:
         raise readers.Invalid("use True, False or the alias of a database") from None
 
 
-#: What only the integration has, with its default. Asked at each enqueue: the first two, which a variable may say as well.
+#: Settings of the integration alone, with their defaults. The first two are read at each enqueue; a variable may set them as well.
 OPTIONS: dict[str, Any] = {
     "ON_COMMIT": True,
     "OUTBOX": False,
@@ -38,16 +38,16 @@ OPTIONS: dict[str, Any] = {
     "CLEAR_FINISHED_JOBS_AFTER": None,
 }
 _READ: dict[str, Callable[[Any], Any]] = {"ON_COMMIT": readers.flag, "OUTBOX": _alias}
-#: Imported before the modules of tasks, by each process that loads these.
+#: A module to import before the modules of tasks, in each process that loads these.
 SETUP = "fusion.contrib.django.setup"
-#: For how long finished jobs stay that are to be preserved, where nobody says: as Solid Queue and Steady Queue have it.
+#: Default time for which finished jobs are preserved, if they are to be: as in Solid Queue and Steady Queue.
 PRESERVED = timedelta(days=1)
-#: Apps whose module `tasks` holds none.
+#: Apps whose module `tasks` has no tasks.
 _NO_TASKS = {"fusion.contrib.django", "django_tasks"}
 
 
 def given() -> dict[str, Any]:
-    """FUSION as it is written. ConfigurationError if that is no dict, or has a key that is no setting."""
+    """Return FUSION as it is written. ConfigurationError if it is no dict, or has a key that is no setting."""
     said = getattr(settings, "FUSION", {})
     if not isinstance(said, Mapping):
         raise ConfigurationError(f"FUSION in {where()} is a {type(said).__name__}; write a dict: FUSION = {{'REDIS_URL': ...}}")
@@ -58,7 +58,7 @@ def given() -> dict[str, Any]:
 
 
 def fault_of(name: object) -> str:
-    """Why `name` can't be a key of FUSION; empty if it can."""
+    """Return why `name` can't be a key of FUSION; empty if it can."""
     known = names()
     if name in known:
         return ""
@@ -68,17 +68,17 @@ def fault_of(name: object) -> str:
 
 
 def names() -> list[str]:
-    """Every key that FUSION may have."""
+    """Return every key that FUSION may have."""
     return [*(item.name.upper() for item in fields(Settings) if "read" in item.metadata), *OPTIONS]
 
 
 def where() -> str:
-    """The module of the project's settings."""
+    """Return the name of the project's settings module."""
     return getattr(settings, "SETTINGS_MODULE", None) or os.environ.get("DJANGO_SETTINGS_MODULE") or "settings.configure()"
 
 
 def option(name: str) -> Any:
-    """ON_COMMIT or OUTBOX as it is now, by the variable, else by the project. ConfigurationError names what does not fit."""
+    """Return ON_COMMIT or OUTBOX as it is now, from the variable, else from the project. ConfigurationError names an invalid value."""
     value, origin = os.environ.get(f"FUSION_{name}"), f"environment FUSION_{name}"
     if not value:
         value, origin = getattr(settings, "FUSION", {}).get(name), f"module {where()} (FUSION[{name!r}])"
@@ -91,13 +91,13 @@ def option(name: str) -> Any:
 
 
 def outbox_alias() -> str | None:
-    """The database whose outbox is used, None for none."""
+    """Return the alias of the database whose outbox is used, None for none."""
     said = option("OUTBOX")
     return DEFAULT_DB_ALIAS if said is True else said or None
 
 
 def as_settings() -> dict[str, Any]:
-    """What a `-c` module of this project holds: setting in capitals -> value. ConfigurationError names what does not fit."""
+    """Return what a `-c` module of this project has: setting in capitals -> value. ConfigurationError names an invalid value."""
     said = given()
     for name in _READ:
         option(name)
@@ -115,19 +115,19 @@ def as_settings() -> dict[str, Any]:
 
 
 def task_modules() -> tuple[str, ...]:
-    """The module `tasks` of each installed app that has one."""
+    """Return the module `tasks` of each installed app that has one."""
     return tuple(f"{name}.tasks" for name in _app_names() if name not in _NO_TASKS and find_spec(f"{name}.tasks"))
 
 
 def _app_names() -> Iterator[str]:
-    """Names of the installed apps, whose models need not be loaded for it."""
+    """Yield the names of the installed apps, without loading their models."""
     configs = apps.get_app_configs() if apps.apps_ready else map(AppConfig.create, settings.INSTALLED_APPS)
     for config in configs:
         yield config.name
 
 
 def _kept(said: Mapping[str, Any]) -> float | None:
-    """For how many seconds results stay, by the two settings of Solid Queue; None if neither is said."""
+    """Return for how many seconds results are kept, by the two settings of Solid Queue; None if neither is set."""
     preserve, after = said.get("PRESERVE_FINISHED_JOBS"), said.get("CLEAR_FINISHED_JOBS_AFTER")
     if preserve is None and after is None:
         return None

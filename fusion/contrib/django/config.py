@@ -1,4 +1,4 @@
-"""The settings of Fusion in a Django project, as a `-c` module: what `FUSION` in the project's settings says.
+"""The settings of Fusion in a Django project, as a `-c` module: the values of `FUSION` in the project's settings.
 
 `fusion worker -c fusion.contrib.django.config`, with DJANGO_SETTINGS_MODULE set; `manage.py` commands do it by themselves.
 """
@@ -15,5 +15,5 @@ try:
 except ImproperlyConfigured as error:
     raise ConfigurationError(f"{error} (fusion.contrib.django.config reads FUSION from the project's settings)") from None
 
-#: Where each comes from, for people.
+#: Where each setting comes from, for people.
 __origin__ = f"module {where()} (FUSION[%r])"

@@ -1,4 +1,4 @@
-"""Connections to databases around the run of a job, as Django has them around a request."""
+"""Handles database connections around the run of a job, as Django does around a request."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _running: set[str] = set()
 
 
 class Connections(WorkerMiddleware):
-    """Before and after each job, what is broken or older than CONN_MAX_AGE is closed, and what stays is tried before its next use: a worker may
-    have waited for hours, and the database have been started anew meanwhile. A transaction that a job has left open is rolled back."""
+    """Before and after each job, closes connections that are broken or older than CONN_MAX_AGE, and has the others tested before their next
+    use. A worker may have waited for hours, while the database was restarted. A transaction that a job has left open is rolled back."""
 
     def around_job(self, job: CurrentJob) -> Iterator[None]:
-        """On an event loop there are no connections: a coroutine's queries run in a thread of asgiref's."""
+        """Renew connections before and after the task. An event loop has none: a coroutine's queries run in a thread of asgiref's."""
         renew()
         open_before = {connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block}
         _running.add(job.id)
@@ -44,13 +44,13 @@ class Connections(WorkerMiddleware):
                     if opener[0] not in _running:
                         _give_up(connection, *opener)
             renew()
-            if getattr(shared := SyncToAsync.single_thread_executor, "_threads", True):  # it has run something
-                with suppress(RuntimeError):  # the process ends
-                    shared.submit(_renew_shared)  # behind what this job has there, before what the next ones will
+            if getattr(shared := SyncToAsync.single_thread_executor, "_threads", True):  # it has run something before
+                with suppress(RuntimeError):  # the process is shutting down
+                    shared.submit(_renew_shared)  # runs after this job's work there, before that of the next jobs
 
 
 def _renew_shared() -> None:
-    """See to the connections of the thread that all coroutines of this process share. A transaction there is left to a job that runs."""
+    """Renew the connections of the thread that all coroutines of this process share. A transaction there is left alone if a job runs."""
     for connection in connections.all(initialized_only=True):
         opener = _opener_of(connection)
         if connection.in_atomic_block and opener is not None and opener[0] not in _running:
@@ -59,7 +59,7 @@ def _renew_shared() -> None:
 
 
 def _give_up(connection: BaseDatabaseWrapper, job_id: str, name: str) -> None:
-    """Close a connection whose transaction a job has left open: what later jobs of this process did would be in it, and never be committed."""
+    """Close a connection whose transaction a job has left open: later jobs of this process would work in it, and it would never be committed."""
     log.warning(
         "job %s (%s) ended with a transaction of %s open, which is rolled back: it entered atomic() and never left it",
         job_id,
@@ -67,11 +67,11 @@ def _give_up(connection: BaseDatabaseWrapper, job_id: str, name: str) -> None:
         connection.alias,
     )
     connection.in_atomic_block = connection.closed_in_transaction = False
-    connection.close()  # the next use makes a new one, with nothing of the old one's state
+    connection.close()  # the next use opens a new one, without the old one's state
 
 
 def renew() -> None:
-    """See to the connections of this thread; those in a transaction are left alone."""
+    """Renew the connections of this thread; those in a transaction are left alone."""
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and not connection.in_atomic_block:
             connection.health_check_enabled = True
@@ -84,12 +84,12 @@ _OPENER = "_fusion_opener"
 
 
 def _opener_of(connection: BaseDatabaseWrapper) -> tuple[str, str] | None:
-    """The job that began the transaction of a connection, its id and its function; None if none did."""
+    """Return the job that began the transaction of a connection, as its id and function; None if none did."""
     return connection.__dict__.get(_OPENER)
 
 
 def _watch(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Have a connection note the job that begins a transaction."""
+    """Make a connection record the job that begins a transaction."""
     known = connection.__dict__
     if _OPENER in known:
         return

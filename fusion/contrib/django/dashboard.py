@@ -1,4 +1,4 @@
-"""The dashboard as a view of the project: for its staff, in roles that Django's permissions give."""
+"""The dashboard as a view of the project: for its staff, with roles from Django's permissions."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from django.views.decorators.csrf import csrf_exempt
 from fusion import get_current_connection
 from fusion.dashboard import Dashboard
 
-#: From the strongest: permission -> what it allows on the dashboard. All other staff may look.
+#: Permission -> what it allows on the dashboard, the strongest first. All other staff may read.
 ROLES = {"fusion.administer_dashboard": "admin", "fusion.operate_dashboard": "operate"}
 _USER = "fusion.contrib.django.user"
-#: The dashboard of this process, and the client that it asks.
+#: The dashboard of this process, and the client that it uses.
 _made: tuple[object, Dashboard] | None = None
 
 
 def scope_of(user: Any) -> str | None:
-    """What this user may do: None for whoever is not staff, at least `read` for who is."""
+    """Return what this user may do: None for users who are not staff, at least `read` for staff."""
     if not is_staff(user):
         return None
     return next((scope for name, scope in ROLES.items() if user.has_perm(name)), "read")
 
 
 def is_staff(user: Any) -> bool:
-    """As the admin asks."""
+    """Return True for staff, as the admin decides it."""
     return bool(getattr(user, "is_active", False) and getattr(user, "is_staff", False))
 
 
-@csrf_exempt  # the dashboard itself refuses what was not sent from its own pages
+@csrf_exempt  # the dashboard itself refuses requests that don't come from its own pages
 def dashboard(request: HttpRequest, path: str) -> HttpResponse:
-    """All below the mount: the dashboard's answer as Django's."""
+    """Return the dashboard's response, as Django's, for any path below the mount."""
     try:
         user = request.user
     except AttributeError:
@@ -44,12 +44,12 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
             "the dashboard of Fusion needs django.contrib.auth.middleware.AuthenticationMiddleware in MIDDLEWARE"
         ) from None
     if not user.is_authenticated:
-        if request.headers.get("HX-Request"):  # a page that refreshes itself, after the session's end
+        if request.headers.get("HX-Request"):  # a page that refreshes itself, after the session has ended
             return HttpResponse(headers={"HX-Redirect": request.path[: len(request.path) - len(path)]})
         return redirect_to_login(request.get_full_path(), _login_url())
     if not is_staff(user):
         raise PermissionDenied
-    if not request.path_info.endswith(path):  # bytes that are no UTF-8
+    if not request.path_info.endswith(path):  # bytes that are not UTF-8
         raise Http404
     response = HttpResponse()
 
@@ -63,7 +63,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _environ(request: HttpRequest, path: str, user: Any) -> dict[str, Any]:
-    """The request as a WSGI environ of the mount; under ASGI Django has none."""
+    """Return the request as a WSGI environ of the mount; under ASGI Django has none."""
     body = request.body
     mount = request.path[: len(request.path) - len(path)].rstrip("/")
     return {
@@ -78,7 +78,7 @@ def _environ(request: HttpRequest, path: str, user: Any) -> dict[str, Any]:
 
 
 def _bytes(text: str) -> str:
-    """Bytes dressed as latin-1, as WSGI has them."""
+    """Return UTF-8 bytes as latin-1 text, as WSGI requires."""
     return text.encode().decode("latin-1")
 
 
@@ -99,7 +99,7 @@ def _dashboard() -> Dashboard:
 
 
 def _login_url() -> str | None:
-    """None for LOGIN_URL; the admin's own page where the project has said none."""
+    """Return None for LOGIN_URL; the admin's own page if the project has not set that."""
     return None if settings.is_overridden("LOGIN_URL") else _path("admin:login")
 
 

@@ -1,4 +1,4 @@
-"""What is said above `@task`: when it runs by itself, and how many run at once."""
+"""Decorators above `@task`: when it runs by itself, and how many run at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fusion.kernel import recurrence
 
 
 def recurring(expr: Any = None, *, every: float | str | timedelta | None = None, **options: Any) -> Callable[[Any], Any]:
-    """`fusion.recurring` above Django's `@task`: run it by a cron expression, or `every` so often, with the task's queue, priority and options
-    unless others are given here. TypeError if what stands below is no task.
+    """Run a Django `@task` by a cron expression, or `every` so often, as `fusion.recurring` does. It has the task's queue, priority and
+    options unless others are given here. TypeError if the decorated object is not a task.
 
     `@recurring("0 6 * * *", timezone="Europe/Istanbul", args=["daily"])`
     """
-    recurrence.recurring(expr, every=every)  # refuses what is said wrong
+    recurrence.recurring(expr, every=every)  # refuses invalid arguments
 
     def decorate(task: Any) -> Any:
         _check(task, "recurring")
         own = {name: value for name in OPTIONS if (value := getattr(task, name, None)) is not None}
-        for name in ("on_commit", "max_queue_length", "max_delay"):  # of calls
+        for name in ("on_commit", "max_queue_length", "max_delay"):  # these belong to calls
             own.pop(name, None)
         if (timeout := own.pop("timeout", None)) is not None:
             own["job_timeout"] = timeout
@@ -43,11 +43,11 @@ def limits_concurrency(
     on_conflict: str | None = None,
     group: str | None = None,
 ) -> Callable[[Any], Any]:
-    """Above `@task`: only `to` of the jobs with one key run at once, over all workers.
+    """Limit the jobs of a `@task` with one key to `to` at once, over all workers.
 
-    `key`: a text, or a function of the task's arguments that makes one; a model stands for its label and primary key. Without it the limit is
-    the task's as a whole. `group`: tasks with the same one share their keys; else each has its own. `duration`: how long after its start
-    others have to wait for a job; it runs on. `on_conflict`: `"block"` (the default) has it wait, `"discard"` cancels it.
+    `key`: a text, or a function that makes one from the task's arguments; a model stands for its label and primary key. Without it the limit is
+    for the whole task. `group`: tasks with the same group share their keys; else each has its own. `duration`: how long after its start a job
+    holds its slot; it runs on after that. `on_conflict`: `"block"` (the default) makes the job wait, `"discard"` cancels it.
     """
 
     further = {"limit_duration": duration, "on_conflict": on_conflict}

@@ -1,4 +1,4 @@
-"""A task of Django's with options of Fusion's."""
+"""Django tasks with options of Fusion's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fusion.contrib.django import protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(protocol.Task):
-    """A task of Django's with options of Fusion's: those of `Queue.enqueue`, of the same names and meanings, but for `timeout`.
+    """A Django task with options of Fusion's: those of `Queue.enqueue`, with the same names and meanings, except `timeout`.
 
-    Given to `@task` (from Django 6.1 on, and with the backport), and to `.using()` with any version, for this task or for a single call:
-    `send.using(timeout=5, on_commit=False).enqueue(...)`. None: what the setting says.
+    Options are given to `@task` (from Django 6.1 on, and with the backport), or with any version to `.using()`, for a task or for a single
+    call: `send.using(timeout=5, on_commit=False).enqueue(...)`. None: the setting's value.
     """
 
     #: `job_timeout`.
@@ -47,13 +47,14 @@ class Task(protocol.Task):
     on_duplicate: str | None = None
     max_delay: float | str | None = None
     max_queue_length: int | None = None
-    #: False: enqueue it at once, whatever transaction is open; True: when that is committed. None: what the backend and the settings say.
+    #: False: enqueue it at once, even in an open transaction; True: when that is committed. None: as the backend and the settings have it.
     on_commit: bool | None = None
 
     def using(self, **options: Any) -> Any:
-        """The task with other options: `priority`, `queue_name`, `run_after`, `backend`, and those above. TypeError for one that there is not."""
+        """Return the task with other options: `priority`, `queue_name`, `run_after`, `backend`, and those above. TypeError for an unknown
+        one."""
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
 
-#: The options of Fusion's that a task may have.
+#: Fusion's options that a task may have.
 OPTIONS = tuple(field.name for field in fields(Task) if field.name not in {known.name for known in fields(protocol.Task)})

@@ -1,6 +1,6 @@
-"""Rows of a database as arguments: a job has their key, and its task is given them as they are when it runs. There are no models of Fusion's here.
+"""Rows of a database as arguments: a job stores their key, and its task receives them as they are when it runs. It has no models.
 
-`fusion.kernel.json_types` loads this where values may be of Django.
+`fusion.kernel.json_types` loads this if values may be Django's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _renamed: dict[str, str] = {}
 
 
 class Locked(Generic[M]):
-    """A row that is locked while a block works on it. Made by `locked`, as an argument of a job too::
+    """A row that is locked while a block uses it. Made by `locked`; it may be an argument of a job::
 
         queue.enqueue(pay, locked(order))
 
@@ -34,7 +34,7 @@ class Locked(Generic[M]):
                 row.save()
 
     The transaction is committed when the block ends, and rolled back if it raises. DeserializationError if the row is gone. On a database
-    without such locks (SQLite) it is the transaction alone.
+    without such locks (SQLite) there is only the transaction.
     """
 
     def __init__(self, model: type[M], pk: Any, using: str) -> None:
@@ -59,13 +59,14 @@ class Locked(Generic[M]):
 
 
 def locked(instance: M) -> Locked[M]:
-    """The row of this instance, to be locked by `with`: here, or in the task that it is an argument of. SerializationError if it is not saved."""
+    """Return the row of this instance, to be locked by `with`: here, or in a task that has it as an argument. SerializationError if it is not
+    saved."""
     _, pk, using = _encode_model(instance)
     return Locked(type(instance), pk, using or "default")
 
 
 def renamed(old: str, new: str) -> None:
-    """Read jobs that were enqueued with a model of this label (`app.Model`) as of another one, once it has moved. In a module that workers load."""
+    """Read models of the label `old` (`app.Model`) in stored jobs as `new`, once the model has moved. Call it in a module that workers load."""
     _renamed[old.lower()] = new
 
 
@@ -103,7 +104,7 @@ def _row(value: Any) -> tuple[type[Model], Any, str]:
             f"a stored model needs Django's apps: call django.setup() where the task lives ({error})"
         ) from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        advice = "put its app into INSTALLED_APPS, or say fusion.contrib.django.models.renamed(old, new)"
+        advice = "put its app into INSTALLED_APPS, or call fusion.contrib.django.models.renamed(old, new)"
         raise DeserializationError(f"a stored model is not known here: {error}; {advice}") from None
     using = using or "default"
     if using not in connections.settings:

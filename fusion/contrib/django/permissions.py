@@ -1,4 +1,4 @@
-"""What Django's permissions hang on: the dashboard as a model without a table."""
+"""The dashboard as a model without a table, for Django's permissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.db import models
 
 
 class Dashboard(models.Model):
-    """Staff may look at it; to change something takes one of its permissions."""
+    """Any staff may view it; changes require one of its permissions."""
 
     class Meta:
         app_label = "fusion"

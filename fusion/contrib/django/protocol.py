@@ -1,4 +1,5 @@
-"""Where Django's task protocol is: `django.tasks` from Django 6.0 on, with 5.2 the backport `django_tasks`. Both have the same names but for one."""
+"""Where Django's task protocol is: `django.tasks` from Django 6.0 on; with 5.2 the backport `django_tasks`. Their names are the same, except
+for one."""
 
 from __future__ import annotations
 
@@ -35,5 +36,5 @@ BaseTaskBackend: Any = import_module(f"{HOME}.backends.base").BaseTaskBackend
 
 
 def signals() -> Any:
-    """The module of the protocol's signals, which can't be loaded before the apps are."""
+    """Return the module of the protocol's signals, which can't be loaded before the apps are."""
     return import_module(f"{HOME}.signals")

@@ -15,24 +15,24 @@ from fusion.jobs.fields import JobFields
 from fusion.kernel.compression import plain
 from fusion.kernel.serializers import JSONSerializer, part_call
 
-#: The key of a job's `meta` that says of which backend it is, and with what priority and time.
+#: The key of a job's `meta` that stores its backend, priority and time.
 MARK = "django_task"
-#: Ends of runs that were attempts. One that its worker gave back is none.
+#: Ends of runs that count as attempts. A run that its worker gave back does not.
 _ATTEMPTS = frozenset(("failed", "retry", "lost", "stopped", "canceled"))
 
 
 def to_priority(number: int) -> int:
-    """Django's -100..-1 is low, 0 moderate, and 1..100 is high, in its order."""
+    """Convert Django's priority: -100..-1 is low, 0 moderate, and 1..100 high, in its order."""
     return 0 if number < 0 else int(number) + 1
 
 
 def from_priority(priority: int) -> int:
-    """Django's number of a job that did not come from there, as near as may be."""
+    """Return Django's number for a job of another origin, as near as possible."""
     return -1 if priority <= 0 else min(priority - 1, 100)
 
 
 def mark_of(task: Any, alias: str) -> dict[str, Any]:
-    """What a job says of the task that it was enqueued by."""
+    """Return what a job stores about the task that enqueued it."""
     found: dict[str, Any] = {"backend": alias}
     if task.priority:
         found["priority"] = int(task.priority)
@@ -42,35 +42,35 @@ def mark_of(task: Any, alias: str) -> dict[str, Any]:
 
 
 class Record(JobFields):
-    """A job's fields, wherever they were read."""
+    """A job's fields, from any source."""
 
     def __init__(self, id: str, fields: dict[str, Any]) -> None:
         self.id, self._fields = id, fields
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Its meta; empty if it is none."""
+        """The job's meta; empty if it has none, or an invalid one."""
         return _meta(self._fields)
 
     @property
     def mark(self) -> dict[str, Any] | None:
-        """What it says of its task; None if it was not enqueued by Django's protocol."""
+        """What it stores about its task; None if it was not enqueued by Django's protocol."""
         found = self.meta.get(MARK)
         return found if isinstance(found, dict) else None
 
     def call(self) -> tuple[str, list[Any], dict[str, Any]]:
-        """Its function's name and arguments as bare JSON: nothing is imported or fetched for it. DeserializationError."""
+        """Return its function's name and arguments as plain JSON: nothing is imported or fetched for it. DeserializationError."""
         if self._text("serializer", "json") != "json":
             raise DeserializationError(f"job {self.id} is pickled")
         raw = self._fields.get("data", b"")
         return part_call(plain(raw if isinstance(raw, bytes) else str(raw).encode()))
 
     def runs(self) -> list[Attempt]:
-        """The runs that ended as attempts, as far as it is known, the oldest first."""
+        """Return the known runs that count as attempts, the oldest first."""
         return [run for run in self.attempt_history if run.outcome in _ATTEMPTS]
 
     def returned(self) -> Any:
-        """What its task returned; the bare JSON of it, if that can't be made a value here."""
+        """Return the result of its task; as plain JSON, if it can't be decoded here."""
         raw = self._fields.get("result")
         if raw is None:
             return None
@@ -94,8 +94,8 @@ def _meta(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_of(record: Record, backend: Any, *, of_any: bool = False) -> Any:
-    """The TaskResult of a job as it was read. TaskResultDoesNotExist if it is not one of this backend's, unless those `of_any` will do, or what it
-    names is no task here."""
+    """Return the TaskResult of a job. TaskResultDoesNotExist if the job does not belong to this backend, unless `of_any`, or if its function
+    is no task here."""
     mark = record.mark
     if not of_any and mark is not None and mark.get("backend") != backend.alias:
         raise protocol.TaskResultDoesNotExist(record.id)
@@ -107,7 +107,7 @@ def result_of(record: Record, backend: Any, *, of_any: bool = False) -> Any:
     status = _status(record.last_status)
     runs = record.runs()
     running = status == protocol.TaskResultStatus.RUNNING
-    # The last ten runs are kept, and of the job that runs none is told: their number is.
+    # Only the last ten runs are kept, and the running one has no entry; but the number of attempts is known.
     workers = [""] * max(record.attempts - len(runs), 0) + [run.worker for run in runs]
     if running or status == protocol.TaskResultStatus.SUCCESSFUL:
         workers.append(record.worker_name)
@@ -134,7 +134,7 @@ _ENDS = (protocol.TaskResultStatus.SUCCESSFUL, protocol.TaskResultStatus.FAILED)
 
 
 def _status(status: str) -> Any:
-    """Of a status that only a newer version knows: READY, since it is not known to have ended."""
+    """Return Django's status. An unknown status of a newer version becomes READY, since it may not have ended."""
     names = protocol.TaskResultStatus
     return {
         "started": names.RUNNING,
@@ -146,7 +146,7 @@ def _status(status: str) -> Any:
 
 
 def _errors(record: Record, runs: list[Attempt]) -> list[Any]:
-    """One for each attempt that failed; of earlier ones the last line of the traceback is kept."""
+    """Return an error for each failed attempt; for earlier ones only the last line of the traceback is kept."""
     failed = [run for run in runs if run.outcome in ("failed", "retry", "lost")]
     found = [protocol.TaskError(exception_class_path=_class_of(run.error), traceback=run.error + "\n") for run in failed]
     if found and failed[-1].outcome != "lost" and record.exc_info:
@@ -163,8 +163,8 @@ def _class_of(line: str) -> str:
 
 
 def task_at(path: str, mark: dict[str, Any], queue: str, alias: str) -> Any:
-    """The task at a dotted path, as it was enqueued. LookupError if what is there is none; ImportError. No module is loaded for it but one of an
-    installed app: whoever can write to Redis can name any."""
+    """Return the task at a dotted path, as it was enqueued. LookupError if the object there is no task; ImportError. Only modules of
+    installed apps are loaded: anyone who can write to Redis can name any module."""
     from django.apps import apps
 
     module_name, _, name = path.rpartition(".")
@@ -182,7 +182,7 @@ def task_at(path: str, mark: dict[str, Any], queue: str, alias: str) -> Any:
     wanted = {name: value for name, value in wanted.items() if getattr(found, name) != value}
     try:
         return replace(found, **wanted) if wanted else found
-    except protocol.InvalidTask:  # the backend has other queues by now: this is about what was enqueued
+    except protocol.InvalidTask:  # the backend's queues have changed since: keep the one that was enqueued to
         return found
 
 

@@ -1,4 +1,4 @@
-"""A task of Django's in the job's process: what is called for it, what it is told, and what is told of it."""
+"""A Django task in the job's process: the function to call, its context, and the signals of its runs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from fusion.kernel.importing import stands_for
 from fusion.kernel.json_types import encode
 from fusion.middleware import WorkerMiddleware, register
 
-#: What is told of the jobs that run here.
+#: The TaskResults of the jobs that run here.
 _results: WeakKeyDictionary[CurrentJob, Any] = WeakKeyDictionary()
 
 
 def stand_in() -> None:
-    """Have a Task be called by its path as a function is, and the signals tell of its runs."""
+    """Make a Task callable by its path like a function, and send signals about its runs."""
     stands_for(protocol.Task, function_of)
     register(_told)
 
 
 def function_of(task: Any) -> Any:
-    """What a worker calls for the task: a function, a coroutine function if the task's is one."""
+    """Return the function that a worker calls for the task: a coroutine function if the task's is one."""
 
     async def run_later(*args: Any, **kwargs: Any) -> Any:
         return storable(await task.func(*_context(task), *args, **kwargs))
@@ -47,7 +47,7 @@ def function_of(task: Any) -> Any:
 
 
 def storable(value: Any) -> Any:
-    """The value. TypeError if it can't be stored: the protocol has the task fail then, and its result says so."""
+    """Return the value. TypeError if it can't be stored: under the protocol the task then fails with that error."""
     try:
         encode(value, defaults.MAX_DEPTH)
     except TypeError as error:
@@ -56,7 +56,7 @@ def storable(value: Any) -> Any:
 
 
 def error_of(error: BaseException) -> Any:
-    """The TaskError of what a task raised."""
+    """Return the TaskError for an exception that a task raised."""
     kind = type(error)
     return protocol.TaskError(
         exception_class_path=f"{kind.__module__}.{kind.__qualname__}", traceback="".join(format_exception(error))
@@ -64,11 +64,11 @@ def error_of(error: BaseException) -> Any:
 
 
 class TaskSignals(WorkerMiddleware):
-    """Sends `task_started` before each run of a task, and `task_finished` when it has ended for good, unless its process was killed. The sender is
-    the class of its backend."""
+    """Sends `task_started` before each run of a task, and `task_finished` when it has ended for good, unless its process was killed. The
+    sender is the class of its backend."""
 
     def around_job(self, job: CurrentJob) -> Generator[None, Any, None] | None:
-        """TaskNotAllowed for what was enqueued as a task, and is none here."""
+        """Send the signals around the task. TaskNotAllowed if it was enqueued as a task, and is none here."""
         record = _record_of(job)
         task = _task_at(job.func_name)
         if task is not None:
@@ -87,19 +87,19 @@ class TaskSignals(WorkerMiddleware):
         _finished(job, protocol.TaskResultStatus.SUCCESSFUL, _return_value=value)
 
     def on_failure(self, job: CurrentJob, error: BaseException) -> None:
-        """FAILED, with its error."""
+        """Send `task_finished` with FAILED and the error."""
         if (result := _results.get(job)) is not None:
             result.errors.append(error_of(error))
         before = error.__traceback__
         try:
-            raise error  # receivers log what is handled
+            raise error  # receivers log the exception being handled
         except BaseException:
             _finished(job, protocol.TaskResultStatus.FAILED)
         finally:
             error.__traceback__ = before
 
     def on_stopped(self, job: CurrentJob) -> None:
-        """FAILED, without one."""
+        """Send `task_finished` with FAILED and no error."""
         _finished(job, protocol.TaskResultStatus.FAILED)
 
 
@@ -118,7 +118,7 @@ def _sender(result: Any) -> Any:
 
 
 def running_result(job: CurrentJob, task: Any) -> Any:
-    """The TaskResult of the job that runs: RUNNING, with the attempt that it is."""
+    """Return the TaskResult of the running job: RUNNING, with its attempt."""
     record = _record_of(job)
     alias = (record.mark or {}).get("backend")
     backend = protocol.task_backends[alias if alias in protocol.task_backends.settings else task.backend]

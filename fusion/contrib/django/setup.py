@@ -1,4 +1,4 @@
-"""Importing this module sets Django up, with all its apps: what modules of tasks need. It is imported where jobs run."""
+"""Importing this module sets up Django with all its apps, as modules of tasks require. It is imported where jobs run."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["FusionBackend", "Task", "from_priority", "limits_concurrency", "recu
 
 
 class FusionBackend(protocol.BaseTaskBackend):
-    """Enqueues tasks with Fusion. `OPTIONS`: `ENQUEUE_ON_COMMIT`, unless it is None in place of the setting `ON_COMMIT` of `FUSION`."""
+    """Enqueues tasks with Fusion. `OPTIONS`: `ENQUEUE_ON_COMMIT` overrides the setting `ON_COMMIT` of `FUSION`, unless it is None."""
 
     task_class = Task
     supports_defer = True
@@ -35,8 +35,8 @@ class FusionBackend(protocol.BaseTaskBackend):
         self.on_commit: bool | None = self.options.get("ENQUEUE_ON_COMMIT")
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Accept a call, and return its TaskResult, READY. With a transaction open that happens when it is committed, and the result has no
-        `enqueued_at` before. Raises InvalidTask, and what `Queue.enqueue` raises: SerializationError, which is a TypeError, QueueFull, DuplicateJob,
+        """Enqueue a call, and return its TaskResult, READY. In an open transaction the call is sent at commit; until then the result has no
+        `enqueued_at`. Raises InvalidTask, and what `Queue.enqueue` raises: SerializationError, which is a TypeError, QueueFull, DuplicateJob,
         StoreUnavailable."""
         from fusion.queue import Queue
 
@@ -57,8 +57,8 @@ class FusionBackend(protocol.BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """The result with this id as it is now. TaskResultDoesNotExist: no job of this backend has it, its `result_ttl` is over, or the
-        transaction that it was enqueued in is not committed."""
+        """Return the result with this id as it is now. TaskResultDoesNotExist: no job of this backend has it, its `result_ttl` is over, or
+        its transaction is not committed yet."""
         from fusion.exceptions import InvalidName, NoSuchJobError
         from fusion.job import Job
 
@@ -90,12 +90,12 @@ class FusionBackend(protocol.BaseTaskBackend):
 
 
 def encoded(value: Any) -> Any:
-    """The value as the bare JSON that it is stored as. SerializationError, which is a TypeError, or PayloadTooLarge."""
+    """Return the value as the plain JSON that is stored. SerializationError, which is a TypeError, or PayloadTooLarge."""
     return encode(value, defaults.MAX_DEPTH)
 
 
 def _aware(moment: datetime) -> datetime:
-    """Without USE_TZ times are naive, in the zone of TIME_ZONE."""
+    """Return an aware time. Without USE_TZ times are naive, in the zone of TIME_ZONE."""
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
 
 

@@ -1,4 +1,4 @@
-"""Backends for tests, as Django's own of these names, that take tasks and arguments as FusionBackend does. Neither needs Redis."""
+"""Backends for tests, like Django's own of these names; they accept tasks and arguments as FusionBackend does. Neither needs Redis."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _Immediate: Any = import_module(f"{protocol.HOME}.backends.immediate").Immediate
 
 
 class DummyBackend(_Dummy):
-    """Keeps what is enqueued in `results`, and runs nothing."""
+    """Stores enqueued calls in `results`, and runs nothing."""
 
     task_class = Task
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Note the call."""
+        """Store the call."""
         return super().enqueue(task, *_plain(args, kwargs))
 
 
 class ImmediateBackend(_Immediate):
-    """Runs what is enqueued at once, in this thread."""
+    """Runs enqueued calls at once, in this thread."""
 
     task_class = Task
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Run the call, with its arguments encoded and decoded as on their way to a worker."""
+        """Run the call, with its arguments encoded and decoded as for a worker."""
         return super().enqueue(task, *_plain(args, kwargs))
 
     def _execute_task(self, task_result: Any) -> None:
@@ -63,7 +63,7 @@ def _plain(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _values(plain: Any) -> Any:
-    """What a worker gets of this bare JSON."""
+    """Return the values that a worker would decode from this plain JSON."""
     return JSONSerializer().loads(json.dumps(plain).encode())
 
 

@@ -1,1 +1,1 @@
-"""Outboxes: jobs that are written as rows in the user's own transaction, and enqueued once it is committed. Guide: docs/outbox.md."""
+"""Outboxes: jobs are written as rows in the user's own transaction, and enqueued once it is committed. Guide: docs/outbox.md."""

@@ -1,9 +1,9 @@
-"""From rows to jobs: every committed row is one job, in the order of its batch's number and its id, whoever is killed and whenever.
+"""Turns rows into jobs: every committed row becomes one job, in the order of its batch's number and its id, even if processes are killed.
 
-- a batch has its number in the database before it is sent; Redis notes the number with the jobs and accepts it once, for ever;
-- whoever goes on after a crash sends the same batch under the same number, and is told that it was accepted;
-- what is refused is parked with its reason, and the others go on under the same number: of all that is sent under a number one edition is accepted,
-  and Redis says which.
+- a batch gets its number in the database before it is sent; Redis stores the number with the jobs and accepts it once, for ever;
+- after a crash the next forwarder sends the same batch under the same number, and Redis replies that it was accepted;
+- rows that are refused are parked with the reason, and the others are sent again under the same number: of all editions sent under one number
+  Redis accepts one, and reports which.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from fusion.store.write.broker import Broker
 
 log = logging.getLogger("fusion.outbox")
 
-#: Seconds after which rows that a full queue refused are tried again, and those that wait for another job; for which replicas that were late are
-#: waited for no more.
+#: Seconds after which rows that a full queue refused are tried again; after which rows that wait for another job are; for which late replicas
+#: are no longer waited for.
 _AGAIN, _SOON, _LATE = 15.0, 2.0, 15.0
-#: For so many seconds a job that waits for another is tried again: that may be a row of another queue.
+#: Seconds for which a job that waits for another is tried again: that other may be a row of another queue.
 _PATIENT = 600.0
-#: Jobs that wait for others which one call may bring.
+#: Most jobs with dependencies in one call.
 _KIN = 25
-#: What a row is refused with that can't be made a call of, whoever wrote it.
+#: Errors that mean that no call can be made of a row.
 _UNFIT = (TypeError, ValueError, ArithmeticError)
 _Ready = list[tuple[Row, NewJob, Terms]]
 
 
 class Forwarder:
-    """Brings what an outbox holds to Redis. Raises redis-py's errors and those of the database as they come: the same call again goes on where it
-    was."""
+    """Sends the rows of an outbox to Redis. Raises redis-py's errors and those of the database as they come: the same call again continues
+    where it stopped."""
 
     def __init__(self, ledger: Ledger, broker: Broker, *, keep: float, most: int = defaults.ENQUEUE_CHUNK) -> None:
-        """`keep`: for so many seconds rows stay that were accepted, to be sent again should Redis lose them. `most`: of a batch."""
+        """`keep`: seconds for which accepted rows are kept, to be sent again if Redis loses them. `most`: rows of a batch."""
         self._ledger, self._broker, self._keep, self._most = ledger, broker, keep, most
         self._unconfirmed_until = 0.0
-        #: Rows that were accepted, and that were parked, since it began.
+        #: Number of rows accepted, and of rows parked, since the start.
         self.forwarded = self.parked = 0
 
     def forward(self) -> bool:
@@ -66,8 +66,8 @@ class Forwarder:
         return more
 
     def tidy(self) -> None:
-        """Do what is to be done now and then: compare what Redis knows, send again what it has lost, forget what it has had for long, and try again
-        what was parked for a time."""
+        """Do periodic work: compare with what Redis has, send again what it has lost, delete rows accepted long ago, and retry rows that were
+        parked for a time."""
         self._ledger.try_again(time.time())
         marks = self._broker.outbox_marks(self._ledger.identity())
         for queue, number in self._ledger.last_numbers().items():
@@ -92,7 +92,7 @@ class Forwarder:
         return self._send(batch, rows)
 
     def _send(self, batch: Batch, rows: Sequence[Row]) -> bool:
-        """Send an open batch until it is accepted, and close it. False if somebody else did, or it is to wait."""
+        """Send an open batch until it is accepted, and close it. False if another forwarder did, or the batch must wait."""
         current: Batch | None = batch
         before = batch.number - 1
         while current is not None:
@@ -122,15 +122,15 @@ class Forwarder:
         return False
 
     def _enqueue(self, batch: Batch, before: int, jobs: list[NewJob], terms: Terms) -> Marked:
-        # looked at each time: tables that were emptied are another outbox
+        # read each time: tables that were emptied are another outbox
         named = OutboxBatch(self._ledger.identity(), batch.number, before, batch.stamp)
         replicas, room = terms
         if time.monotonic() < self._unconfirmed_until:
-            replicas = None  # others would wait for them, too
+            replicas = None  # other batches would wait for them, too
         try:
             marked = self._broker.enqueue_rows(batch.queue, jobs, named, replicas, room)
         except NotReplicated as error:
-            # The primary has accepted them, and nobody is there to be told: should it be lost, they are sent again as any other rows.
+            # The primary has accepted them, and no caller needs to know: if it is lost, they are sent again like other rows.
             self._unconfirmed_until = time.monotonic() + _LATE
             log.warning("queue %s, batch %d counts as forwarded: %s", batch.queue, batch.number, error)
             marked = self._broker.enqueue_rows(batch.queue, jobs, named)
@@ -145,19 +145,19 @@ class Forwarder:
 
     @staticmethod
     def _read(rows: Sequence[Row]) -> tuple[dict[int, str], _Ready]:
-        """The rows that can't be read, and why; and the others as jobs."""
+        """Return the rows that can't be read, with the reason; and the others as jobs."""
         now, unreadable, ready = time.time(), dict[int, str](), _Ready()
         for row in rows:
             try:
                 ready.append((row, *read(row, now)))
-            except Exception as error:  # whatever is written there
+            except Exception as error:  # the row may hold anything
                 unreadable[row.id] = f"the row can't be read: {type(error).__name__}: {error}"
         return unreadable, ready
 
     # -- what is refused
 
     def _refused(self, batch: Batch, ready: _Ready, error: Exception) -> tuple[Batch | None, list[Row]]:
-        """Park the rows that the error is about. Raises one that is about none: Redis is away, or set up wrongly."""
+        """Park the rows that caused the error. Raises an error that no row caused: Redis is away, or set up wrongly."""
         again = None
         if isinstance(error, QueueFull):
             fit = max(0, error.limit - error.length)
@@ -172,7 +172,7 @@ class Forwarder:
             culprits = {row.id for row, job, _ in ready if job.fields.get("batch") and str(job.fields["batch"]) in str(error)}
         elif classify(error) == "bug" if isinstance(error, RedisError) else isinstance(error, _UNFIT):
             culprits = {row.id for row, _, _ in ready[len(ready) // 2 :]}
-            if len(ready) > 1:  # which it is, turns out when they are sent by themselves
+            if len(ready) > 1:  # sending them one by one shows which it is
                 rows = [row for row, _, _ in ready if row.id not in culprits]
                 return self._ledger.take_out(batch, sorted(culprits)), rows
         else:
@@ -202,7 +202,7 @@ class Forwarder:
     # -- a Redis, or a database, that went back
 
     def _send_again(self, queue: str, known: int, last: int) -> int:
-        """Redis has lost batches: send those again whose rows are kept. Returns the number that it then knows."""
+        """Send batches that Redis has lost again, if their rows are kept. Returns the last number that Redis then has."""
         kept = [(number, ids) for number, ids in self._ledger.sent(queue, known).items() if number <= last]
         log.error(
             "queue %s: Redis has lost what it had accepted: it knows batch %d, and %d was accepted. %d batches are sent again, whose jobs may run "
@@ -215,12 +215,12 @@ class Forwarder:
             marked = self._again(queue, OutboxBatch(outbox, number, known, "0.1"), [job_of(row, now) for row in rows])
             failpoint("outbox.again")
             known = marked.number
-        if known < last:  # what there is nothing left of
+        if known < last:  # no rows of these are left
             known = self._broker.enqueue_rows(queue, [], OutboxBatch(outbox, last, known, "0.1")).number
         return known
 
     def _again(self, queue: str, batch: OutboxBatch, jobs: list[NewJob]) -> Marked:
-        """Jobs that Redis had accepted once; those that it refuses now are somebody else's by now."""
+        """Send jobs again that Redis had accepted before. Those that it refuses now belong to another by now."""
         while True:
             try:
                 return self._broker.enqueue_rows(queue, jobs, batch)
@@ -237,8 +237,8 @@ class Forwarder:
                 jobs = []
 
     def _renumbered(self, batch: Batch, marked: Marked) -> Batch | None:
-        """Redis knows this number with another content, or a later one. Mostly another forwarder was faster; else the database went back, to a backup
-        perhaps, and the batch is to have a new number."""
+        """Handle a number that Redis has with another content, or a later number. Usually another forwarder was faster. Else the database was
+        restored, from a backup perhaps, and the batch gets a new number."""
         if self._ledger.batch(batch.queue) != batch:
             return None
         log.error(
@@ -250,7 +250,7 @@ class Forwarder:
 
 
 def _alike(ready: _Ready) -> tuple[_Ready, Terms]:
-    """As many of the rows from the first on as can go in one call: on the same terms, and not too much of them."""
+    """Return as many rows from the first one as fit into one call: on the same terms, and not too many."""
     if not ready:
         return [], (None, None)
     terms, size, load = ready[0][2], 0, 0

@@ -1,7 +1,7 @@
-"""The rows of an outbox and how far they are: what is to go next, under which number, and what became of it.
+"""The rows of an outbox and their progress: which go next, under which number, and with which outcome.
 
-Of each queue one batch at most is open: it has its number in the database before anything of it is sent, and the next number is given when it is
-closed. A batch whose rows are refused one by one goes through editions: the edition that was accepted says which rows were among it.
+Each queue has at most one open batch. It gets its number in the database before any of it is sent, and the next number is given when it is
+closed. A batch whose rows are refused one by one goes through editions: the edition that was accepted determines which rows were in it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from fusion.contrib.outbox.database import BATCHED, PARKED, SENT, TAKEN_OUT, WAITING, Database
 from fusion.contrib.outbox.row import Row
 
-#: Rows that one statement changes, and numbers of rows that one brings.
+#: Rows that one statement changes, and batch numbers that one statement reads.
 _STEP, _PAGE = 500, 10_000
-#: Seconds: no row is parked for as long as that, unless for good.
+#: Seconds: a longer parking time means that the row is parked for good, or the clock has jumped.
 _FAR = 60.0
 _COLUMNS = ("id", "queue", "job_id", "body", "written_at")
 
@@ -34,29 +34,29 @@ class Batch:
 
     @property
     def stamp(self) -> str:
-        """What is noted with its number."""
+        """The stamp that is stored with its number."""
         return f"{self.token}.{self.edition}"
 
 
 class _Moved(Exception):
-    """Somebody else was first, or there is nothing to do: what was begun is rolled back."""
+    """Another forwarder was first, or there is nothing to do: the transaction is rolled back."""
 
 
 class Ledger:
-    """An outbox in a database. Every change compares what it knows with what is there: of two who go about the same one is first, and the other
-    hears False or None."""
+    """An outbox in a database. Every change first compares the known state with the stored one. If two forwarders make the same change, the
+    second one gets False or None."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def reset(self) -> None:
-        """After an error of the database."""
+        """Recover after an error of the database."""
         self._db.reset()
 
     # -- who forwards
 
     def identity(self) -> str:
-        """The outbox's own name, made by who looks first: a database that was made anew is another outbox."""
+        """Return the outbox's own name; the first reader makes it. A database that was created anew is another outbox."""
         found = self._db.select("forwarders", {"id": 1}, ("outbox",))
         if not found:
             with self._unless_there():
@@ -65,7 +65,7 @@ class Ledger:
         return str(found[0][0])
 
     def lead(self, holder: str, now: float, seconds: float) -> bool:
-        """Be the one that forwards for so long, or go on to be; False while another is."""
+        """Become the forwarder for `seconds`, or stay it; False while another is."""
         until = {"holder": holder, "held_until": now + seconds}
         with self._db.transaction():
             return bool(
@@ -74,18 +74,18 @@ class Ledger:
             )
 
     def held(self) -> tuple[str, float] | None:
-        """Who forwards, and until when by its clock; None if nobody ever did, or the tables were emptied."""
+        """Return the present forwarder, and until when it is that by its own clock; None if there never was one, or the tables were emptied."""
         found = self._db.select("forwarders", {"id": 1}, ("holder", "held_until"))
         return (str(found[0][0]), float(found[0][1])) if found else None
 
     def succeed(self, silent: tuple[str, float], holder: str, until: float) -> bool:
-        """Forward in the place of one that has not renewed what `held` tells of it, whatever the clocks say."""
+        """Take over from a forwarder that has not renewed the values of `held`, whatever the clocks show."""
         where = {"id": 1, "holder": silent[0], "held_until": silent[1]}
         with self._db.transaction():
             return bool(self._db.update("forwarders", where, {"holder": holder, "held_until": until}))
 
     def is_outage(self, error: Exception) -> bool:
-        """The database can't be reached, or refuses for now."""
+        """Return True if the error means that the database can't be reached, or refuses for now."""
         return self._db.is_outage(error)
 
     def leave(self, holder: str) -> None:
@@ -96,10 +96,10 @@ class Ledger:
     # -- what is to be sent
 
     def work(self) -> list[str]:
-        """The queues that have an open batch, or rows that wait for one."""
+        """Return the queues that have an open batch, or rows that wait for one."""
         found = {queue for (queue,) in self._db.select("queues", {"is_open": True}, ("queue",))}
         where: dict[str, Any] = {"state": WAITING}
-        while True:  # each by one look into the index
+        while True:  # one index lookup for each
             rows = self._db.select("rows", where, ("queue",), order=("queue", "id"), limit=1)
             if not rows:
                 return sorted(found)
@@ -107,7 +107,7 @@ class Ledger:
             where["queue__gt"] = rows[0][0]
 
     def batch(self, queue: str) -> Batch:
-        """How far a queue is."""
+        """Return the open or last batch of a queue."""
         found = self._db.select("queues", {"queue": queue}, ("number", "token", "edition", "is_open"))
         if not found:
             with self._unless_there():
@@ -117,11 +117,11 @@ class Ledger:
         return Batch(queue, number, token, edition, bool(is_open))
 
     def open(self, last: Batch, most: int) -> tuple[Batch, list[Row]] | None:
-        """Give committed rows, `most` of them at most, the number after the last one."""
+        """Give at most `most` committed rows the number after the last one."""
         batch = Batch(last.queue, last.number + 1, secrets.token_hex(8), 1, True)
         try:
             with self._db.transaction():
-                self._move(last, batch)  # first, so that it is a writer: SQLite has no way from reading to writing
+                self._move(last, batch)  # first, to start as a writer: SQLite can't turn a reader into one
                 where = {"state": WAITING, "queue": last.queue}
                 rows = [Row(*found) for found in self._db.select("rows", where, _COLUMNS, limit=most)]
                 if not rows:
@@ -134,7 +134,7 @@ class Ledger:
         return batch, rows
 
     def rows(self, batch: Batch) -> list[Row]:
-        """What is to be sent of an open batch, in its order."""
+        """Return the rows of an open batch that are still to be sent, in order."""
         where = {"state": BATCHED, "queue": batch.queue, "batch": batch.number}
         return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
 
@@ -154,7 +154,7 @@ class Ledger:
         return after
 
     def close(self, batch: Batch, edition: int, now: float, *, keep: bool) -> bool:
-        """The batch was accepted, as it was in this edition. `keep`: so are its rows, to be sent again should Redis lose them."""
+        """Close a batch that was accepted in this edition. `keep`: keep its rows, to be sent again if Redis loses them."""
         of_batch = {"queue": batch.queue, "batch": batch.number}
         try:
             with self._db.transaction():
@@ -173,7 +173,7 @@ class Ledger:
         return True
 
     def renumber(self, batch: Batch, number: int) -> Batch | None:
-        """Give an open batch another number: Redis knows later ones than the database."""
+        """Give an open batch another number: Redis has later ones than the database."""
         after = Batch(batch.queue, number, secrets.token_hex(8), 1, True)
         of_batch = {"queue": batch.queue, "batch": batch.number}
         try:
@@ -209,7 +209,7 @@ class Ledger:
     # -- what was sent, and what is parked
 
     def sent(self, queue: str, after: int) -> dict[int, tuple[int, int]]:
-        """The batches with higher numbers than this one that were accepted, and whose rows are kept: number -> the ids of its first and last row."""
+        """Return the accepted batches after this number whose rows are kept: number -> the ids of its first and last row."""
         where = {"state": SENT, "queue": queue, "batch__gt": after}
         found: dict[int, tuple[int, int]] = {}
         last = 0
@@ -219,17 +219,17 @@ class Ledger:
         return dict(sorted(found.items()))
 
     def rows_sent(self, queue: str, number: int, ids: tuple[int, int]) -> list[Row]:
-        """What is kept of a batch that `sent` told."""
+        """Return the kept rows of a batch that `sent` returned."""
         where = {"state": SENT, "queue": queue, "batch": number, "id__gte": ids[0], "id__lte": ids[1]}
         return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
 
     def last_numbers(self) -> dict[str, int]:
-        """By queue the number of the last batch that is closed, of those that have rows which are kept."""
+        """Return by queue the number of the last closed batch whose rows are kept."""
         found = self._db.select("queues", {"number__gt": 0}, ("queue", "number", "is_open"))
         return {queue: number - bool(is_open) for queue, number, is_open in found}
 
     def forget(self, before: float, most: int = 1000) -> int:
-        """Delete rows that were accepted before that time, so many at most."""
+        """Delete at most `most` rows that were accepted before that time."""
         ids = [found[0] for found in self._db.select("rows", {"state": SENT, "sent_at__lt": before}, ("id",), limit=most)]
         if ids:
             with self._db.transaction():
@@ -237,22 +237,22 @@ class Ledger:
         return len(ids)
 
     def try_again(self, now: float, most: int = 1000) -> int:
-        """Have rows that are parked for a time wait again, once it is over; or where only a clock that jumped has put its end."""
+        """Let rows that were parked for a time wait again, once that is over; also if only a clock that jumped has set its end."""
         over = ({"again_at__lt": now}, {"again_at__gt": now + _FAR})
         ids = [row[0] for when in over for row in self._db.select("rows", {"state": PARKED, **when}, ("id",), limit=most)]
         return self.retry(ids) if ids else 0
 
     def retry(self, ids: Sequence[int]) -> int:
-        """Have parked rows wait again; how many were parked."""
+        """Let parked rows wait again; returns how many were parked."""
         values = {"state": WAITING, "reason": "", "again_at": None}
         return self._each(ids, lambda some: self._db.update("rows", {"id__in": some, "state": PARKED}, values))
 
     def drop(self, ids: Sequence[int]) -> int:
-        """Delete parked rows; how many were parked."""
+        """Delete parked rows; returns how many were parked."""
         return self._each(ids, lambda some: self._db.delete("rows", {"id__in": some, "state": PARKED}))
 
     def _each(self, ids: Sequence[int], change: Callable[[list[int]], int]) -> int:
-        """Change rows in steps: databases take so many values in a statement, and so many locks."""
+        """Change rows in steps: databases limit the values of a statement, and the number of locks."""
         done = 0
         for first in range(0, len(ids), _STEP):
             with self._db.transaction():
@@ -260,13 +260,14 @@ class Ledger:
         return done
 
     def parked(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The parked rows, the oldest first: `id`, `queue`, `job_id`, `written_at`, `reason`, `again_at`."""
+        """Return the parked rows, the oldest first: `id`, `queue`, `job_id`, `written_at`, `reason`, `again_at`."""
         columns = ("id", "queue", "job_id", "written_at", "reason", "again_at")
         found = self._db.select("rows", {"state": PARKED}, columns, limit=limit)
         return [dict(zip(columns, row, strict=True)) for row in found]
 
     def counts(self) -> dict[str, Any]:
-        """How many rows wait, are on their way, are parked, and are kept; and since when the oldest waits (Unix seconds, None if none does)."""
+        """Return how many rows wait, are being sent, are parked, and are kept; and since when the oldest waits (Unix seconds, None if none
+        does)."""
         names = {"waiting": WAITING, "on_the_way": BATCHED, "parked": PARKED, "kept": SENT}
         found: dict[str, Any] = {name: self._db.count("rows", {"state": state}) for name, state in names.items()}
         found["on_the_way"] += self._db.count("rows", {"state": TAKEN_OUT})

@@ -1,4 +1,4 @@
-"""Which database `--database` names: an URL of SQLAlchemy's, or `django:<alias>` of the Django project that DJANGO_SETTINGS_MODULE names."""
+"""Opens the database that `--database` names: a URL of SQLAlchemy's, or `django:<alias>` of the Django project in DJANGO_SETTINGS_MODULE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DJANGO = "django"
 
 
 def opened(database: str) -> Ledger:
-    """The outbox in that database, whose tables are there. ConfigurationError, which names what to do."""
+    """Return the outbox in that database, whose tables exist. ConfigurationError names what to do."""
     of_django = database.partition(":")[0] == DJANGO
     found = _django(database) if of_django else _sqlalchemy(database)
     ledger = Ledger(found)
@@ -66,7 +66,7 @@ def _sqlalchemy(database: str) -> Any:
         raise ConfigurationError(str(error)) from error
     import sqlalchemy
 
-    quiet: dict[str, Any] = {"hide_parameters": True}  # arguments of jobs have no place in errors
+    quiet: dict[str, Any] = {"hide_parameters": True}  # arguments of jobs must not appear in errors
     try:
         engine = sqlalchemy.create_engine(database, pool_size=1, max_overflow=1, pool_pre_ping=True, **quiet)
     except (sqlalchemy.exc.ArgumentError, TypeError):

@@ -21,23 +21,23 @@ from fusion.store.write.broker import Broker
 
 log = logging.getLogger("fusion.outbox")
 
-#: Seconds for which one is the forwarder, unless it renews that; and between two looks at what was lost, and what is to be forgotten.
+#: Seconds for which a process is the forwarder unless it renews that; seconds between two checks for lost batches and old rows.
 LEASE, TIDY = 15.0, 5.0
-#: Seconds for which rows stay that were accepted.
+#: Seconds for which accepted rows are kept.
 KEEP = 600.0
-#: Seconds between two looks for rows.
+#: Seconds between two polls for rows.
 POLL = 0.25
-#: Seconds that a look may last while there is more.
+#: Most seconds that a poll may take while there is more to do.
 _LONGEST = 1.0
 
 
 class OutboxProcess(Process):
-    """Forwards the rows of one outbox. Any number may run, of which one works; should it die, another takes over within 15 s, or the setting
-    `lease` if that is less.
+    """Forwards the rows of one outbox. Any number may run, and one of them works. If that dies, another takes over within 15 s, or within the
+    setting `lease` if that is less.
 
-    - it may be killed at any instant: the next one goes on where it was, and no row becomes two jobs;
+    - it may be killed at any instant: the next one continues where it stopped, and no row becomes two jobs;
     - INT or TERM: the batch under way is finished;
-    - without Redis, or without the database, it waits, and says so once.
+    - without Redis, or without the database, it waits, and logs that once.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class OutboxProcess(Process):
         self._ledger, self._lease, self._burst = ledger, min(LEASE, settings.lease), burst
         self._forwarder = Forwarder(ledger, self._broker, keep=keep)
         self._holder = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
-        #: None: it has not asked yet.
+        #: None: unknown, it has not tried yet.
         self._leads: bool | None = None
         self._lead_until = 0.0
-        #: What another that forwards has said last, and since when.
+        #: The last state of another forwarder, and since when it has that.
         self._other: tuple[tuple[str, float] | None, float] = (None, 0.0)
         self._backoff, self._closed_until = Backoff(0.1, 5.0, jitter=True), 0.0
-        #: What is wrong with the database now, and what was since it went away.
+        #: The present error of the database, and the errors logged since the database went away.
         self._trouble, self._told = "", set[str]()
         self.timers.every(self._lease / 3, self._lead)
         self._tidy_timer = self.timers.every(TIDY, self._tidy, redis=True)
@@ -70,7 +70,7 @@ class OutboxProcess(Process):
         self._step_timer = self.timers.every(poll, self._step, redis=True)
 
     def boot(self) -> None:
-        """Look whether Redis and the database can be used."""
+        """Check that Redis and the database can be used."""
         self.link.begin(self._broker.check_writer)
         log.info("outbox forwarder %s; Redis: %s", self._holder, describe(self.connection))
 
@@ -90,7 +90,8 @@ class OutboxProcess(Process):
             self._database_back()
 
     def _try_to_lead(self, now: float) -> bool:
-        """By the clock; and in the place of one that has been silent for so long, should its clock have run ahead."""
+        """Become the forwarder if the lease has expired, or if the forwarder has been silent for the length of a lease: its clock may be
+        ahead."""
         if self._ledger.lead(self._holder, time.time(), self._lease):
             return True
         held = self._ledger.held()
@@ -124,7 +125,7 @@ class OutboxProcess(Process):
         return bool(self._leads) and now < self._lead_until and now >= self._closed_until
 
     def _guarded(self, call: object, now: float) -> bool:
-        """Run it; False if there is nothing more to do, or the database is away. RedisAway."""
+        """Run the call; False if there is nothing more to do, or the database is away. RedisAway."""
         assert callable(call)
         try:
             answer = bool(self.link.attempt(call))
@@ -144,7 +145,7 @@ class OutboxProcess(Process):
         self._backoff.reset()
 
     def _database_away(self, now: float, error: Exception) -> None:
-        """Whatever a driver raises: rows are not lost by waiting."""
+        """Handle any error of a driver by waiting: no rows are lost by that."""
         told = f"{type(error).__name__}: {' '.join(str(getattr(error, 'orig', error)).split())[:500]}"
         outage = self._ledger.is_outage(error)
         if not self._told:
@@ -162,10 +163,10 @@ class OutboxProcess(Process):
             log.debug("nor can its connection be closed: %s", worse)
 
     def due(self, now: float) -> None:
-        """Nothing but what timers do."""
+        """Do nothing: the timers do all the work."""
 
     def finished(self, now: float) -> bool:
-        """Whenever it was told to stop: no batch is under way between two rounds."""
+        """Return True as soon as a stop is requested: no batch is under way between two rounds."""
         return self.phase >= Phase.DRAINING
 
     def end(self) -> int:
@@ -173,7 +174,7 @@ class OutboxProcess(Process):
         try:
             self._ledger.leave(self._holder)
         except Exception as error:
-            log.warning("the database could not be told: %s; another forwards after %.0f s", error, self._lease)
+            log.warning("the lease in the database could not be released: %s; another forwards after %.0f s", error, self._lease)
         log.info(
             "outbox forwarder %s ended: %d rows forwarded, %d parked",
             self._holder,
@@ -183,14 +184,14 @@ class OutboxProcess(Process):
         return 0
 
     def status(self) -> tuple[str, bool]:
-        """`away` without Redis or the database, else `idle`."""
+        """Return `away` without Redis or the database, else `idle`."""
         away = bool(self.link.away_since or self._trouble)
         return "away" if away else "idle", not self.link.outdated
 
     def live(self) -> HealthReport:
-        """Its loop turns, or nobody would answer."""
+        """Report that its loop runs; else there would be no reply."""
         return HealthReport([], {"outbox": self._holder, "pid": os.getpid(), "forwards": bool(self._leads)})
 
     def ready(self) -> HealthReport:
-        """Not without Redis or the database."""
+        """Report not ready without Redis or the database."""
         return HealthReport([*self.link.trouble, *([self._trouble] if self._trouble else [])], self.live().facts)

@@ -1,4 +1,4 @@
-"""A job as a row: how it is written in the user's transaction, and what it is when it is enqueued, however much later."""
+"""A job as a row: how it is written in the user's transaction, and how it is read to be enqueued later."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from fusion.store.layout.records import NewJob, Replicas, Room
 if TYPE_CHECKING:
     from fusion.enqueue.chunk import Chunk
 
-#: Of a job that expired while it was a row: it is enqueued all the same, and expires at once, so that one can see what became of it.
+#: ttl of a job that expired while it was a row. It is enqueued all the same, and expires at once, so that its outcome can be seen.
 _OVER = 0.001
-#: On which a row is to be accepted.
+#: The terms on which a row is to be accepted.
 Terms = tuple[Replicas | None, Room | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that is to be enqueued."""
+    """A row to be enqueued."""
 
     id: int
     queue: str
     job_id: str
     body: str
-    #: Unix seconds by the clock of whoever wrote it.
+    #: Unix seconds by the clock of the process that wrote it.
     written_at: float
 
 
 def rows_of(chunks: Iterable[Chunk], now: float | None = None) -> list[dict[str, Any]]:
-    """The columns of new rows for jobs that are signed, in their order. OptionError for jobs that are accepted together in several calls, or not at
-    all: rows are accepted each by itself."""
+    """Return the columns of new rows for signed jobs, in their order. OptionError for jobs that are accepted together in several calls, or
+    not at all: each row is accepted on its own."""
     written = time.time() if now is None else now
     rows = []
     for nth, chunk in enumerate(chunks):
@@ -56,7 +56,7 @@ def rows_of(chunks: Iterable[Chunk], now: float | None = None) -> list[dict[str,
 
 
 def _is_of_batch(job: NewJob) -> bool:
-    """It has a batch that is open in Redis now, and may not be when the row comes; or it follows one."""
+    """Return True if it has a batch that is open in Redis now, and may be closed when the row is sent; or if it is a callback of one."""
     return job.fields.get("batch") is not None or "h" in str(job.fields.get("ties", ""))
 
 
@@ -83,8 +83,8 @@ def _body(job: NewJob, written: float) -> dict[str, Any]:
 
 
 def read(row: Row, now: float) -> tuple[NewJob, Terms]:
-    """The job, with what is left of its ttl at that time, and on which terms it is to be accepted. ValueError, TypeError or KeyError for a row that
-    nobody of ours wrote, InvalidName for one of a queue that can't be."""
+    """Return the job, with the remaining ttl at that time, and the terms on which it is to be accepted. ValueError, TypeError or KeyError for
+    a row that Fusion did not write, InvalidName for an invalid queue name."""
     check_queue_name(row.queue)
     body: dict[str, Any] = json.loads(row.body)
     if not isinstance(body, dict):
@@ -109,5 +109,5 @@ def _terms(body: Mapping[str, Any]) -> Terms:
 
 
 def job_of(row: Row, now: float) -> NewJob:
-    """The job alone."""
+    """Return the job alone."""
     return read(row, now)[0]

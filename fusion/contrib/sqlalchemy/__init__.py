@@ -1,4 +1,4 @@
-"""Fusion beside SQLAlchemy: jobs that are written in a session's transaction (docs/outbox.md)."""
+"""SQLAlchemy integration: jobs are written in a session's transaction (docs/outbox.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outbox in a database that SQLAlchemy speaks to."""
+"""An outbox in a database that SQLAlchemy supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPARED: dict[str, Any] = {
 
 
 class SqlalchemyDatabase:
-    """A connection of its own of an engine. SQLAlchemy's errors come as they are."""
+    """A connection of its own of an engine. Raises SQLAlchemy's errors as they come."""
 
     def __init__(self, engine: Engine, tables: OutboxTables) -> None:
         self._engine, self._tables = engine, tables
@@ -31,7 +31,7 @@ class SqlalchemyDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """As `Database.transaction`."""
+        """Do as `Database.transaction` does."""
         with self._engine.begin() as connection:
             self._current = connection
             try:
@@ -60,7 +60,7 @@ class SqlalchemyDatabase:
     def select(
         self, table: Table, where: Where, columns: Sequence[str], *, order: Sequence[str] = ("id",), limit: int | None = None
     ) -> list[tuple[Any, ...]]:
-        """As `Database.select`."""
+        """Do as `Database.select` does."""
         of = self._table(table).c
         statement = (
             select(*(of[name] for name in columns)).where(self._where(table, where)).order_by(*(of[name] for name in order))
@@ -68,19 +68,19 @@ class SqlalchemyDatabase:
         return [tuple(row) for row in self._run(statement if limit is None else statement.limit(limit))]
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        """As `Database.insert`."""
+        """Do as `Database.insert` does."""
         self._run(insert(self._table(table)), [dict(row) for row in rows])
 
     def update(self, table: Table, where: Where, values: Mapping[str, Any]) -> int:
-        """As `Database.update`."""
+        """Do as `Database.update` does."""
         return int(self._run(update(self._table(table)).where(self._where(table, where)).values(**values)).rowcount)
 
     def delete(self, table: Table, where: Where) -> int:
-        """As `Database.delete`."""
+        """Do as `Database.delete` does."""
         return int(self._run(delete(self._table(table)).where(self._where(table, where))).rowcount)
 
     def count(self, table: Table, where: Where) -> int:
-        """As `Database.count`."""
+        """Do as `Database.count` does."""
         statement = select(func.count()).select_from(self._table(table)).where(self._where(table, where))
         return int(self._run_scalar(statement))
 
@@ -88,20 +88,20 @@ class SqlalchemyDatabase:
         return next(iter(self._run(statement)))[0]
 
     def has_tables(self) -> bool:
-        """As `Database.has_tables`."""
+        """Do as `Database.has_tables` does."""
         with self._engine.connect() as connection:
             look = inspect(connection)
             tables = (self._tables.rows, self._tables.queues, self._tables.forwarders)
             return all(look.has_table(table.name, schema=table.schema) for table in tables)
 
     def is_outage(self, error: Exception) -> bool:
-        """As `Database.is_outage`."""
+        """Do as `Database.is_outage` does."""
         return isinstance(error, (OperationalError, InterfaceError))
 
     def is_conflict(self, error: Exception) -> bool:
-        """As `Database.is_conflict`."""
+        """Do as `Database.is_conflict` does."""
         return isinstance(error, IntegrityError)
 
     def reset(self) -> None:
-        """The pool is emptied: its connections may be broken."""
+        """Empty the pool: its connections may be broken."""
         self._engine.dispose()

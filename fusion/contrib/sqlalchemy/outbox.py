@@ -1,4 +1,4 @@
-"""Jobs that are written in a session's transaction."""
+"""Jobs written in a session's transaction."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from fusion.middleware import Enqueueing
 
-#: What is enqueued here and now is written by this, in that transaction.
+#: The outbox and transaction to which this context writes enqueued jobs.
 _current: ContextVar[tuple[Outbox, Any] | None] = ContextVar("fusion_outbox", default=None)
 
 
 class _Writer(ProducerMiddleware):
-    """Writes a call as rows, if there is a transaction to write it in."""
+    """Writes a call as rows, if a transaction is given."""
 
     knows_transactions = True
 
     def before_enqueue(self, enqueueing: Enqueueing) -> None:
-        """Hold it, and write it instead as soon as it is made."""
+        """Defer the call, and write its rows once all hooks have run."""
         current = _current.get()
         if current is None or enqueueing.on_commit is False:
             return
@@ -45,19 +45,19 @@ _WRITER = _Writer()
 class Outbox:
     """The outbox of a database: `outbox = Outbox(Base.metadata)`, once.
 
-    `with outbox(session): Queue("mail").enqueue(send, order.id)` writes the job in the session's transaction, and returns it with its final id;
-    it is enqueued once that is committed, and never if it is not. `on_commit=False` goes past it.
+    `with outbox(session): Queue("mail").enqueue(send, order.id)` writes the job in the session's transaction, and returns it with its final
+    id. It is enqueued once that is committed, and never if it is not. `on_commit=False` bypasses the outbox.
     """
 
     def __init__(self, metadata: MetaData | None = None, *, schema: str | None = None) -> None:
-        """The tables are made part of `metadata`, for `create_all` and Alembic."""
+        """Add the tables to `metadata`, for `create_all` and Alembic."""
         self.tables = outbox_tables(metadata, schema=schema)
         register(_WRITER)
 
     @contextmanager
     def __call__(self, transaction: Session | Connection) -> Iterator[None]:
-        """Write what this thread, or this task of asyncio, enqueues inside the block. Raises what the database does, from the call that enqueues.
-        TypeError for a session or connection of asyncio, which nobody would wait for."""
+        """Write jobs that this thread, or this asyncio task, enqueues inside the block. The enqueueing call raises errors of the database.
+        TypeError for an asyncio session or connection, which nothing would await."""
         if iscoroutinefunction(transaction.execute):
             raise TypeError(
                 "an outbox writes in a Session or a Connection; in coroutines: await session.run_sync(function), and in the function "

@@ -1,4 +1,4 @@
-"""The tables of the outbox, for a `MetaData` of yours: `fusion.contrib.outbox.database` says what is in them."""
+"""The tables of the outbox, for your own `MetaData`; `fusion.contrib.outbox.database` describes their contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OutboxTables:
 
 
 def outbox_tables(metadata: MetaData | None = None, *, schema: str | None = None) -> OutboxTables:
-    """Define the tables in that MetaData, so that `create_all` and Alembic know them. Those that it has already are returned."""
+    """Define the tables in that MetaData, so that `create_all` and Alembic know them. Existing ones are returned."""
     metadata = metadata if metadata is not None else MetaData()
     key = f"{schema}.fusion_outbox" if schema else "fusion_outbox"
     if key in metadata.tables:
@@ -53,7 +53,7 @@ def outbox_tables(metadata: MetaData | None = None, *, schema: str | None = None
         Index("fusion_outbox_state", "state", "queue", "id"),
         Index("fusion_outbox_sent", "sent_at"),
         schema=schema,
-        sqlite_autoincrement=True,  # no id twice: a job's place in its batch is its id
+        sqlite_autoincrement=True,  # ids are never reused: a job's place in its batch is its id
     )
     queues = Table(
         "fusion_outbox_queue",

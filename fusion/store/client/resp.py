@@ -1,4 +1,7 @@
-"""A Redis connection for a selectors loop: commands and replies are sent and received without blocking."""
+"""A Redis connection for a selectors loop: commands and replies are sent and received without blocking.
+
+For waiting inside Redis (BLPOP on doorbells, SUBSCRIBE) beside other sockets. redis-py makes the connection, TLS and login included.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class OutboxConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Have what this process enqueues pass by."""
+        """Register the writer for what this process enqueues."""
         from fusion.contrib.django.outbox.writer import WRITER
         from fusion.middleware import register
 

@@ -15,7 +15,7 @@ _MODELS: dict[Table, Any] = {"rows": OutboxRow, "queues": OutboxQueue, "forwarde
 
 
 class DjangoDatabase:
-    """The connection of this thread to the database of that alias. Django's errors come as they are."""
+    """The connection of this thread to the database of that alias. Raises Django's errors as they come."""
 
     def __init__(self, using: str = "default") -> None:
         self.using = using
@@ -27,48 +27,48 @@ class DjangoDatabase:
         return _MODELS[table]._base_manager.using(self.using).filter(**words)
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """One of its own, or what is under way here."""
-        reset_queries()  # with DEBUG it remembers what it did
+        """Open a transaction, or join the one that is open here."""
+        reset_queries()  # with DEBUG it would keep all queries
         found: AbstractContextManager[Any] = transaction.atomic(self.using)
         return found
 
     def select(
         self, table: Table, where: Where, columns: Sequence[str], *, order: Sequence[str] = ("id",), limit: int | None = None
     ) -> list[tuple[Any, ...]]:
-        """As `Database.select`."""
+        """Do as `Database.select` does."""
         return list(self._matching(table, where).order_by(*order).values_list(*columns)[:limit])
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        """As `Database.insert`."""
+        """Do as `Database.insert` does."""
         model = _MODELS[table]
         model._base_manager.using(self.using).bulk_create([model(**row) for row in rows])
 
     def update(self, table: Table, where: Where, values: Mapping[str, Any]) -> int:
-        """As `Database.update`."""
+        """Do as `Database.update` does."""
         return int(self._matching(table, where).update(**values))
 
     def delete(self, table: Table, where: Where) -> int:
-        """As `Database.delete`; by one statement."""
+        """Do as `Database.delete` does, in one statement."""
         matching = self._matching(table, where)
         return int(matching._raw_delete(self.using))
 
     def count(self, table: Table, where: Where) -> int:
-        """As `Database.count`."""
+        """Do as `Database.count` does."""
         return int(self._matching(table, where).count())
 
     def has_tables(self) -> bool:
-        """As `Database.has_tables`."""
+        """Do as `Database.has_tables` does."""
         there = connections[self.using].introspection.table_names()
         return all(model._meta.db_table in there for model in _MODELS.values())
 
     def is_outage(self, error: Exception) -> bool:
-        """As `Database.is_outage`."""
+        """Do as `Database.is_outage` does."""
         return isinstance(error, (OperationalError, InterfaceError))
 
     def is_conflict(self, error: Exception) -> bool:
-        """As `Database.is_conflict`."""
+        """Do as `Database.is_conflict` does."""
         return isinstance(error, IntegrityError)
 
     def reset(self) -> None:
-        """The next statement makes a new connection."""
+        """Close the connection: the next statement makes a new one."""
         connections[self.using].close()

@@ -1,4 +1,4 @@
-"""The tables of the outbox; `fusion.contrib.outbox.database` says what is in them."""
+"""The tables of the outbox; `fusion.contrib.outbox.database` describes their contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutboxRow(models.Model):
 
 
 class OutboxQueue(models.Model):
-    """How far the batches of a queue are."""
+    """The progress of the batches of a queue."""
 
     id = models.BigAutoField(primary_key=True)
     queue = models.CharField(max_length=255, unique=True)
@@ -49,7 +49,7 @@ class OutboxQueue(models.Model):
 
 
 class OutboxForwarder(models.Model):
-    """The outbox's own name, and who forwards it now: one row."""
+    """The outbox's own name, and its present forwarder: one row."""
 
     id = models.BigIntegerField(primary_key=True)
     outbox = models.CharField(max_length=32)

@@ -1,4 +1,4 @@
-"""What is enqueued in a Django project is written as rows, if `FUSION["OUTBOX"]` says so: True, or the alias of a database."""
+"""Writes enqueued jobs as rows in a Django project, if `FUSION["OUTBOX"]` is True or the alias of a database."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ if TYPE_CHECKING:
 
 
 class OutboxWriter(ProducerMiddleware):
-    """Writes each call as rows: in the transaction that is under way in this thread, or at once where there is none. `on_commit=False` goes
-    past it."""
+    """Writes each call as rows: in the open transaction of this thread, or at once if there is none. `on_commit=False` bypasses it."""
 
     knows_transactions = True
 
     def before_enqueue(self, enqueueing: Enqueueing) -> None:
-        """Hold it, and write it instead as soon as it is made."""
+        """Defer the call, and write its rows once all hooks have run."""
         using = outbox_alias()
         if using is None or enqueueing.on_commit is False:
             return
-        if enqueueing.held is not None:  # until a commit: the row does that
+        if enqueueing.held is not None:  # deferred until a commit: the row does that
             enqueueing.held.dropped = True
             enqueueing.held = None
         held = enqueueing.hold()
@@ -32,5 +31,5 @@ class OutboxWriter(ProducerMiddleware):
         held.when_made(lambda: rows.bulk_create([OutboxRow(**row) for row in rows_of(held.chunks)]))
 
 
-#: That of this process.
+#: The instance of this process.
 WRITER = OutboxWriter()

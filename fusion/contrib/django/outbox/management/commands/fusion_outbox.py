@@ -11,12 +11,13 @@ _HELP = ("-h", "--help")
 
 
 class Command(FusionCommand):
-    """`fusion outbox` with the project's settings and its database: FUSION['OUTBOX'], or the alias that `--using` names. Without a verb: run."""
+    """`fusion outbox` with the project's settings and its database: FUSION['OUTBOX'], or the alias that `--using` names. The default verb is
+    run."""
 
     name = "outbox"
 
     def words_of(self, given: Sequence[str]) -> list[str]:
-        """The verb first, and the database behind it."""
+        """Return the arguments: the verb first, then the database."""
         using, rest = _without_using(given)
         if not rest or (rest[0].startswith("-") and rest[0] not in _HELP):
             rest = ["run", *rest]
@@ -26,7 +27,7 @@ class Command(FusionCommand):
 
 
 def _without_using(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """What `--using` says, and the other words."""
+    """Return the value of `--using`, and the other words."""
     using: str | None = None
     kept: list[str] = []
     rest = iter(words)
