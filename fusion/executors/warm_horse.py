@@ -17,30 +17,32 @@ from fusion.forkserver.horse_link import Horse
 
 #: Largest packet in bytes, as the horse reads it; a frame above it goes in pieces.
 PACKET = 64 * 1024
-#: Packets read at a time: a horse that says much must not hold up the others.
+#: Packets read at a time: a horse that sends much must not delay the others.
 _READS = 32
-#: Frames of one job are told apart by their boundaries, which only Linux keeps on such a socket; elsewhere nothing is given ahead.
+#: Packet boundaries separate the frames of jobs. Only Linux keeps them on such a socket; elsewhere nothing is prefetched.
 _KIND = socket.SOCK_SEQPACKET if hasattr(socket, "MSG_CMSG_CLOEXEC") else socket.SOCK_STREAM
 
 
 class WarmHorse(Horse):
-    """`waiting` jobs are in its socket behind the one it runs. The worker keeps the horse's end of the socket too, so that it can take
-    an unread job back by reading it there: either the horse has a job or the worker does, never both.
+    """A horse that runs one job after another. `waiting`: the jobs in its socket behind the one that it runs.
+
+    The worker keeps the horse's end of the socket, too. So it can take back an unread job by reading it there: either the horse has a job
+    or the worker, never both.
     """
 
     def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
         super().__init__(server, serial, end, limit)
         self.waiting: deque[HorseRun] = deque()
         self._unsent: deque[tuple[HorseRun, bytes]] = deque()
-        #: Jobs it has run.
+        #: Number of jobs that it has run.
         self.done = 0
-        #: It gets no more jobs.
+        #: True if it gets no more jobs.
         self.doomed = False
-        #: Its job came in pieces: what is unread in the socket may be the rest of one.
+        #: True if its job was sent in pieces: unread data in the socket may be the rest of it.
         self.bulky = False
-        #: The deadline that the fork server knows: a net, no sooner than any job of this horse has used up its time.
+        #: The deadline that the fork server has, as a safety net: never before the time of each job in it is over.
         self.told = inf
-        #: When it was asked for, a monotonic time.
+        #: Monotonic time at which it was requested.
         self.born = monotonic()
         self._kept = kept
         self._owed = 0.0
@@ -48,22 +50,22 @@ class WarmHorse(Horse):
 
     @property
     def ahead(self) -> bool:
-        """True if it can be given a job while it runs another."""
+        """True if it can get a job while it runs another."""
         return self._kept is not None and not self.bulky and not self.doomed
 
     def owe(self, run: HorseRun, sign: int) -> None:
-        """Count the time a job of this horse may take, or with `sign` -1 forget it again."""
+        """Add the time that a job of this horse may take, or subtract it with `sign` -1."""
         if isinf(run.limit):
             self._endless += sign
         else:
             self._owed += sign * run.limit
 
     def done_by(self, now: float) -> float:
-        """When all jobs in it must have ended, should each take its whole time."""
+        """Return when all its jobs must have ended, if each takes its whole time."""
         return inf if self._endless else now + self._owed
 
     def push(self, run: HorseRun, *, ahead: bool = False) -> bool:
-        """Send a job, or begin to: see `wants_write`. One that goes `ahead` is sent by `send_ahead`; False if it is too large for that."""
+        """Send a job, or begin to: see `wants_write`. With `ahead`, `send_ahead` sends it later; False if it is too large for that."""
         claimed = run.claimed
         frame = pack({b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields})
         if not ahead:
@@ -77,8 +79,10 @@ class WarmHorse(Horse):
         return True
 
     def send_ahead(self) -> list[HorseRun]:
-        """Send the jobs that were pushed ahead, one after another: a horse that does one meanwhile finds the next, and need not be woken.
-        Return those for which its socket has no room: they are not in it any more."""
+        """Send the jobs that were pushed ahead, one after another, so that a running horse finds the next one without a wake-up.
+
+        Return those for which its socket has no room: the horse no longer has them.
+        """
         unsent = self._unsent
         try:
             while unsent:
@@ -94,7 +98,7 @@ class WarmHorse(Horse):
         return left
 
     def flush(self) -> None:
-        """Send what the socket takes, in packets."""
+        """Send waiting data in packets, as much as the socket takes."""
         try:
             while self._out:
                 self._out = self._out[self._socket.send(self._out[:PACKET]) :]
@@ -105,28 +109,29 @@ class WarmHorse(Horse):
         self._shut_if_done()
 
     def say(self, fields: Mapping[bytes, bytes]) -> None:
-        """Send a frame to the job that runs, at once or not at all: nothing waits in the socket before it."""
+        """Send a frame to the running job, at once or not at all. Nothing may wait in the socket before it."""
         try:
             self._socket.send(pack(fields))
         except OSError:  # it is gone
             pass
 
     def ask(self, run: HorseRun) -> None:
-        """Ask whether it runs this job: one that does reads that only afterwards."""
+        """Ask whether it still runs this job: if so, it reads the question only afterwards."""
         try:
             self._socket.send(pack({b"running": run.claimed.execution_id.encode()}))
         except OSError:  # no room, or it is gone
             pass
 
     def take_back(self) -> set[bytes]:
-        """The executions that the horse has not read; it will not find them any more. It may have read one amid this, from between them."""
+        """Read the unread jobs back from the socket; return their executions. Meanwhile the horse may have read one of those between
+        them."""
         taken = {run.claimed.execution_id.encode() for run, _ in self._unsent}
         self._unsent.clear()
         if self._kept is None or self.bulky:
             return taken
         while True:
             try:
-                # The flag of this call: O_NONBLOCK would be the horse's too.
+                # A flag of this call only: O_NONBLOCK would affect the horse, too.
                 packet = self._kept.recv(PACKET, socket.MSG_DONTWAIT)
             except OSError:
                 return taken
@@ -136,7 +141,7 @@ class WarmHorse(Horse):
                 taken.add(execution)
 
     def recall(self, head: HorseRun) -> list[HorseRun]:
-        """Take back the jobs that the horse has not read, in their order; `head` is the first one in it, before those that wait."""
+        """Take back the jobs that the horse has not read, in their order. `head`: the first job in it, before the waiting ones."""
         if not (taken := self.take_back()):
             return []
         back = [run for run in (head, *self.waiting) if run.claimed.execution_id.encode() in taken]
@@ -146,7 +151,8 @@ class WarmHorse(Horse):
         return back
 
     def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
-        """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""
+        """Receive frames as the base class does, but keep `callback` frames in order: the frames before one show which job it belongs
+        to."""
         frames: list[dict[bytes, bytes]] = []
         for _ in range(_READS):
             if self.at_eof or limit <= 0:
@@ -173,12 +179,12 @@ class WarmHorse(Horse):
             super()._take(data, frames)
 
     def grant_callback(self, frame: Mapping[bytes, bytes], now: float) -> None:
-        """The job that runs is over, and its hooks or its callback begin."""
+        """Extend the deadline, as the running job is over and its hooks or its callback begin."""
         if (deadline := self.granted(frame, now)) is not None:
             self.deadline = deadline
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
-        """Note the callbacks of a job that begins, and forget those of the one before."""
+        """Note the callbacks of a job that begins; forget those of the last job."""
         self.task_over = False
         if not CALLBACKS.isdisjoint(fields):
             super().expect_callbacks(fields)
@@ -187,8 +193,10 @@ class WarmHorse(Horse):
             self.expect_hooks(fields)
 
     def why_replace(self, frame: Mapping[bytes, bytes], jobs: int, rss: int | None) -> str:
-        """Say why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:
-        bytes that it may have held."""
+        """Return why it gets no more jobs after the one with this outcome; empty if it gets more.
+
+        `jobs`: how many it may run, 0 for any number. `rss`: the most bytes of memory that it may have held.
+        """
         if b"own" in frame:
             return "Fusion's own code failed in it"
         if left := frame.get(b"recycle"):
@@ -208,12 +216,12 @@ class WarmForkServerClient(ForkServerClient):
     """A fork server whose horses run one job after another."""
 
     def tell_deadline(self, horse: WarmHorse, deadline: float) -> None:
-        """When to kill the horse's group, should the worker not do so; `inf` for never."""
+        """Set when the fork server kills the horse's group if the worker does not; `inf` for never."""
         horse.told = deadline
         self._say(f"RUN {horse.serial} {deadline!r}")
 
     def fork(self) -> WarmHorse:
-        """Ask for a horse, on a socket whose other end is kept here too."""
+        """Request a horse, on a socket whose other end is kept here, too."""
         self._serial += 1
         ours, theirs = socket.socketpair(socket.AF_UNIX, _KIND)
         kept = None

@@ -114,7 +114,7 @@ class Channel:
                 return frame
 
     def send(self, fields: dict[bytes, bytes]) -> None:
-        """Raises OSError if the socket is gone or another file has taken its number."""
+        """Send a frame. OSError if the socket is gone or its number belongs to another file."""
         frame = pack(fields)
         with self._lock, held():
             self._check_owner()
@@ -125,7 +125,7 @@ class Channel:
                 sent += _write(self.fd, memoryview(frame)[sent : sent + _PIECE])
 
     def offer(self, fields: dict[bytes, bytes]) -> bool:
-        """Send a frame if that needs no waiting: False if it was not sent. Raises OSError as `send` does."""
+        """Send a frame if that is possible without waiting. False if it was not sent. OSError as for `send`."""
         with held():
             if os.getpid() != self._owner or not self._lock.acquire(timeout=_OFFER_LIMIT):
                 return False
@@ -150,7 +150,7 @@ class Channel:
             os.set_blocking(self.fd, True)
 
     def asked_to_end(self) -> bool:
-        """The worker will send nothing more: this process is to end when it can."""
+        """Return True if the worker sends nothing more: then this process should end when it can."""
         if os.getpid() != self._owner:
             return False
         poll = _poll()
@@ -158,8 +158,11 @@ class Channel:
         return any(event & (_POLLRDHUP | _POLLHUP) for _, event in poll.poll(0))
 
     def wait_for(self, key: bytes, value: bytes) -> bool:
-        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more: the worker ends, or this is no
-        thread or process of which it knows. Jobs that lie ahead of it stay there: the worker takes them back."""
+        """Wait for a frame of the worker in which `key` is `value`.
+
+        False if none can come any more: the worker ends, or it does not know this thread or process. Jobs in front of the frame stay in the
+        socket: the worker takes them back.
+        """
         if os.getpid() != self._owner:
             return False
         from _socket import MSG_PEEK, SO_TYPE, SOCK_STREAM, SOL_SOCKET, socket
@@ -199,12 +202,12 @@ class Channel:
 
 
 def _is_job(packet: bytes) -> bool:
-    """A packet that is not a known message of the worker."""
+    """Return True if a packet is no known message of the worker, so that it must be a job."""
     return b"stored" not in (frame := unpack(packet[4:])) and b"running" not in frame and bool(frame)
 
 
 def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
-    """Live as a horse, from just after the fork to the end of the process."""
+    """Run this process as a horse, from just after the fork to its end."""
     code = EXIT_NO_CHANNEL
     try:
         code = _live(fd, settings)
@@ -242,7 +245,7 @@ def _live(fd: int, settings: HorseSettings) -> int:
 
 
 def run_one(channel: Channel, performer: Performer) -> int:
-    """Wait for a job, run it, answer. Returns the exit code."""
+    """Wait for a job, run it and answer. Return the exit code."""
     fields = channel.receive()
     if fields is None:
         return 0
@@ -263,7 +266,7 @@ def _about(fields: dict[bytes, bytes]) -> tuple[object, ...]:
 
 
 def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
-    """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
+    """Run jobs as they come, until no more come or one leaves something behind. Return the exit code."""
     from fusion.forkserver.contamination import Leftovers
 
     leftovers = Leftovers(SAFE_FD)
@@ -298,7 +301,7 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
 
 
 def _settle(settings: HorseSettings) -> None:
-    """Get a process group of its own, adopt orphans below it, die with the fork server."""
+    """Give this process its own group, make it adopt orphans, and make it die with the fork server."""
     try:
         os.setpgid(0, 0)
     except OSError:  # the fork server did it first
@@ -327,8 +330,10 @@ def _lift(fd: int, settings: HorseSettings) -> int:
 
 
 def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
-    """Do what each process must do by itself, while it is still a spare: hooks, late imports. Returns what the worker is to know of a process in
-    which no jobs can run beside each other."""
+    """Run the hooks and late imports of each process, while it is still a spare.
+
+    Return a report for the worker if jobs can't run side by side in this process.
+    """
     if "django.db" in sys.modules:
         close_django_connections()
     if settings.after_fork is not None:
@@ -350,7 +355,7 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
 
 
 def _tell_ready(channel: Channel) -> bool:
-    """Tell the worker that what this process imports by itself is there: it sends no job before. False if it does not listen any more."""
+    """Report to the worker that this process has done its own imports; before that it sends no job. False if the worker is gone."""
     try:
         channel.send({b"kind": b"ready"})
     except OSError:
@@ -359,8 +364,8 @@ def _tell_ready(channel: Channel) -> bool:
 
 
 def rehearse(channel: Channel, run: Callable[[], object]) -> None:
-    """Run a job that does nothing if none has come for a moment: the pages that a job writes to are this process's own before one waits
-    for them."""
+    """Run a job that does nothing if none has come for a moment. So this process copies the pages that jobs write to before a real job
+    waits."""
     poll = _poll()
     poll.register(channel.fd, _POLLIN)
     if not poll.poll(_REHEARSE_AFTER) and not _would_show():
@@ -368,14 +373,14 @@ def rehearse(channel: Channel, run: Callable[[], object]) -> None:
 
 
 def _would_show() -> bool:
-    """True if something of the user's runs in here already: a thread, which could see the current job, or an alarm."""
+    """Return True if user code runs here already: a thread, which could see the rehearsed job, or an alarm."""
     return bool(
         _thread._count() or _signal.getsignal(_signal.SIGALRM) != _signal.SIG_DFL or _signal.getitimer(_signal.ITIMER_REAL)[0]
     )
 
 
 def close_django_connections() -> None:
-    """Each process opens its own: a connection shared by two mixes up their answers."""
+    """Close inherited connections, so that each process opens its own: two processes on one connection would mix up their answers."""
     try:
         sys.modules["django.db"].connections.close_all()
     except Exception:  # imported, but without settings: then there are none
@@ -383,7 +388,7 @@ def close_django_connections() -> None:
 
 
 def renew_django_connections() -> None:
-    """As between two requests: what is broken or too old is not used again."""
+    """Close connections that are broken or too old, as Django does between two requests."""
     try:
         sys.modules["django.db"].close_old_connections()
     except Exception:  # imported, but without settings
@@ -391,7 +396,7 @@ def renew_django_connections() -> None:
 
 
 def _wind_up() -> None:
-    """Flush and run atexit handlers, under a limit the kernel enforces: the outcome is out, nothing may keep this process."""
+    """Flush and run atexit handlers, with a time limit that the kernel enforces: the outcome is sent, so nothing may delay the exit."""
     _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
     _signal.setitimer(_signal.ITIMER_REAL, EXIT_LIMIT)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
@@ -405,7 +410,7 @@ def _wind_up() -> None:
 
 
 def flush_stdio() -> None:
-    """Before a fork, or both processes print what is in the buffer; before `os._exit`, or nobody does."""
+    """Flush stdout and stderr. Before a fork, or both processes print the buffer; before `os._exit`, or it is lost."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
