@@ -338,5 +338,7 @@ class Courier:
             if self._entered:
                 self._consumer.membership.leave()
         except RedisAway:
-            log.warning("Redis could not be told; what is left is delivered by others after %.0f s", self._settings.lease)
+            log.warning(
+                "could not report the end to Redis; other couriers deliver what is left after %.0f s", self._settings.lease
+            )
         log.info("courier %s ended", self.name)

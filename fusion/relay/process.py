@@ -142,7 +142,7 @@ class RelayProcess(Process):
         try:
             self._membership.leave()
         except RedisAway:
-            log.warning("Redis could not be told; others deliver what is left after %.0f s", self._listing.lease)
+            log.warning("could not report the end to Redis; other relays deliver what is left after %.0f s", self._listing.lease)
         for runner, connection in zip(self._runners, self._connections, strict=True):
             if not runner.is_alive():
                 connection.close()

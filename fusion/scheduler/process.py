@@ -107,7 +107,7 @@ class SchedulerProcess(Process):
         try:
             self._membership.leave()
         except (RedisAway, CallRefused):
-            log.warning("Redis could not be told; it takes this scheduler for dead after %.0f s", self.settings.lease)
+            log.warning("could not report the end to Redis; it takes this scheduler for dead after %.0f s", self.settings.lease)
         log.info("scheduler %s ended", self._membership.name)
         return 0
 

@@ -306,7 +306,7 @@ class Worker(Process):
             if back:
                 log.warning("%d job(s) went back to their place, their attempt unspent", back)
         except RedisAway:
-            log.error("Redis could not be told that this worker ends; its jobs are recovered when their leases run out")
+            log.error("could not report to Redis that this worker ends; its jobs are recovered when their leases run out")
             return 1
         log.info("worker %s ended", self.name)
         return 1 if cold else self.parts.burst.code

@@ -69,7 +69,7 @@ def test_one_that_waits_ends_as_any_other(workers: Workers, conn: redis.Redis) -
     says(worker, "ready for jobs")
     worker.signal(signal.SIGTERM)
     assert worker.wait(20) == 0, worker.output
-    assert "Redis could not be told" not in worker.output
+    assert "could not report to Redis" not in worker.output
 
 
 def test_a_burst_does_not_wait(workers: Workers, conn: redis.Redis) -> None:
