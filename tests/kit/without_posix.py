@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
 import sysconfig
 from functools import partial
 from importlib.abc import MetaPathFinder
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import redis  # before anything is taken away: on Windows it has other ways, as the standard library has
@@ -45,6 +47,9 @@ def main(code: str) -> None:
         for name in names.split():
             vars(module).pop(name, None)
     sysconfig.get_config_vars()  # while it finds those of this platform
+    vars(shutil)["_winapi"] = SimpleNamespace(
+        NeedCurrentDirectoryForExePath=lambda name: False
+    )  # what `which` asks there, from 3.12 on
     sys.platform = "win32"  # not os.name, by which paths choose a class that works nowhere else
     exec(code, {"redis": redis})
 
