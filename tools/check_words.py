@@ -17,7 +17,7 @@ PHRASES: dict[str, tuple[int, str]] = {
     "such a one": (0, "name the thing"),
     "so many": (14, "this many, `limit`, a number"),
     "so long": (4, "this long, a time, `seconds`"),
-    "is told": (22, "receives, gets, reads"),
+    "is told": (17, "receives, gets, reads"),
     "are told": (2, "receive, get, read"),
     "be told": (10, "receive, get, know"),
     "hears of": (1, "learns of, receives"),

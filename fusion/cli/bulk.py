@@ -168,7 +168,7 @@ def _leave(cli: Cli, operation: str, as_json: bool) -> NoReturn:
     elif desk.has_carriers(cli.connection):
         goes_on = "goes on: a worker or scheduler carries it on"
     else:
-        goes_on = "waits: no worker or scheduler lives to carry it on"
+        goes_on = "waits: no live worker or scheduler can carry it on"
     echo(f"\nOperation {operation} {goes_on}. What is done stays done.", err=True)
     echo(f"  how far it is:  {prog()} operations show {operation}", err=True)
     echo(f"  carry it on:    {prog()} operations run {operation}", err=True)
@@ -185,7 +185,7 @@ def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
     else:
         echo(f"Operation {operation} has begun; {prog()} operations show {operation} tells how far it is")
     if not alive:
-        echo(f"No worker or scheduler lives to carry it on: start one, or {prog()} operations run {operation}", err=True)
+        echo(f"No live worker or scheduler can carry it on: start one, or {prog()} operations run {operation}", err=True)
 
 
 def echo_operation(cli: Cli, found: Operation | None) -> None:

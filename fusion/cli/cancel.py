@@ -56,7 +56,7 @@ CANCEL = _Verb(
 STOP = _Verb(
     "stop",
     "stopped",
-    "is running: its worker is told; it is stopped unless it finishes or fails first",
+    "is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
     "told to stop",
     "are running and would be told to stop",
 )

@@ -167,7 +167,7 @@ def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, i
 
 
 def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
-    """One group."""
+    """Print one group."""
     from fusion.cli.failures_render import page_of
     from fusion.store.access import failure_inspector_of
 

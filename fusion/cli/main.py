@@ -89,7 +89,7 @@ class _Formatter(click.HelpFormatter):
     """Writes help with the name under which the program was called."""
 
     def getvalue(self) -> str:
-        """The text."""
+        """Return the help text."""
         return super().getvalue().replace(program.WRITTEN, prog())
 
 

@@ -161,7 +161,7 @@ def _running(snapshot: Snapshot) -> list[str]:
 
 
 def _workers_by_queue(snapshot: Snapshot) -> list[str]:
-    """RQ's `-R`."""
+    """Return the workers of each queue, like RQ's `-R`."""
     width = max(map(len, snapshot.names), default=0) + 1
     lines = []
     for name in snapshot.names:

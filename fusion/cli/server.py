@@ -182,7 +182,7 @@ def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -
         return anybody
     if not tokens:
         near = ", or let anybody on this machine in with --no-auth" if ip_address(address.partition("%")[0]).is_loopback else ""
-        raise click.UsageError(f"nobody could ask anything without a token: {make}{near}")
+        raise click.UsageError(f"without a token nobody could use the service: {make}{near}")
     found = TokenFile(os.path.expanduser(tokens))
     if not len(found):
         raise click.UsageError(f"--tokens {tokens!r} holds no token: {make}")

@@ -205,7 +205,7 @@ def _scheduled(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         if left < -_LATE:
             yield Wait(
                 "no_promoter",
-                "nobody brings what is due to its queue: no worker, scheduler or courier lives, or Redis is overloaded",
+                "due jobs do not reach their queues: no worker, scheduler or courier is alive, or Redis is overloaded",
             )
     yield from _closed_later(facts, scope)
 
@@ -232,5 +232,5 @@ def _deferred(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     elif facts.text("ties").find("h") >= 0:
         yield Wait("maker", "whoever made it to release it")
     else:
-        yield Wait("release", "nothing any more: it is about to be released, or somebody else made its record")
+        yield Wait("release", "nothing any more: it is about to be released, or another program made its record")
     yield from _closed_later(facts, scope)

@@ -58,7 +58,7 @@ WHY = {
     "duplicate": "another job has their unique key",
     "cycle": "they would wait for themselves",
     "error": "a key of theirs holds something else (see `doctor`)",
-    "altered": "changed while they were looked at; run the operation again",
+    "altered": "changed during the operation; run it again",
     "keyless": "signed, and whoever carried the operation on has no secret_keys; run it where these are set",
     "flawed": "their signature does not fit: they were altered by something that has no key",
 }

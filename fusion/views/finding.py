@@ -46,7 +46,7 @@ class MendView(View):
 class FindingView(View):
     """A finding of a check."""
 
-    level: Literal["note", "warn", "fail"] = public("`fail`: somebody has to act now; `warn`: soon; `note`: good to know.")
+    level: Literal["note", "warn", "fail"] = public("`fail`: act now; `warn`: act soon; `note`: good to know.")
     check: str = public("The check.")
     about: str = public("The queue, worker, sink ... that it is about; empty for all of them.")
     what: str = public("A sentence with the cause.")

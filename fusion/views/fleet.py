@@ -54,7 +54,7 @@ class CallbackErrorsView(View):
 
 @part
 class CallbackCountsView(View):
-    """Deliveries of callbacks."""
+    """Counts of callback deliveries."""
 
     waiting: int = public("Deliveries that wait to be made.")
     gone: int = public("Endpoints that answered 410 and get no more callbacks.")
@@ -69,7 +69,7 @@ class CallbackCountsView(View):
 
 @part
 class CronCountsView(View):
-    """All cron entries."""
+    """Counts of cron entries."""
 
     entries: int = public("How many there are.")
     paused: int = public("Of these, paused ones.")
@@ -118,7 +118,7 @@ class SnapshotView(FleetView):
 
 @view
 class SuspendedView(View):
-    """The fleet, suspended."""
+    """The result of suspending the fleet."""
 
     suspended: bool = public("True.")
     duration: int | None = public("For how long; null until it is resumed.", unit="seconds")
@@ -126,7 +126,7 @@ class SuspendedView(View):
 
 @view
 class FleetResumedView(View):
-    """The fleet, resumed."""
+    """The result of resuming the fleet."""
 
     suspended: bool = public("False.")
     was: bool = public("Whether it was suspended.")

@@ -65,12 +65,12 @@ class Api:
         return recorded(OpenApi(routes).routes(), connection)
 
     def health(self, request: Request) -> Response:
-        """200 if this process and its Redis answer."""
+        """Answer 200 if this process is alive and its Redis answers."""
         inspector_of(self._connection).now()
         return Response.view(HealthView(status="ok"))
 
     def ready(self, request: Request) -> Response:
-        """200 if this process is ready for requests: Redis answers, and the process is neither about to end nor too old for the data; else 503.
+        """Answer 200 if ready for requests: Redis answers, and this process is neither about to end nor too old for the data; else 503.
         The verdict on the fleet comes as one word and does not matter here: an unhealthy fleet needs requests just as well."""
         if self._stopping():
             raise HttpError(503, "stopping", "this process is about to end; ask another")

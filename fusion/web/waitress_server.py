@@ -138,7 +138,7 @@ class WebServer:
         self._told = float("-inf")
 
     def stopping(self) -> bool:
-        """True once the process was asked to end."""
+        """Return True once the process was asked to end."""
         return self._stops > 0
 
     def install_signals(self) -> None:

@@ -160,7 +160,7 @@ _NEW = "/operations/new?q=state:{}&action={}"
 _OVER = "/operations/"
 ROWS: tuple[Row, ...] = (
     Row(
-        "/running/stop", running, "/", "Stop", f"Stop job slow of queue sms ({TASK})?", "Job slow is told to stop",
+        "/running/stop", running, "/", "Stop", f"Stop job slow of queue sms ({TASK})?", "Job slow is being stopped",
         lambda conn: conn.hget("rq:job:slow", "cancel") == b"stop", within="slow",
     ),
     Row(

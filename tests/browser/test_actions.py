@@ -121,16 +121,16 @@ def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, worker
     page = dashboard.visit("/workers")
     main = page.locator("main")
     confirm(page, main.get_by_role("button", name="Quiet", exact=True), f"Quiet worker {name}? It takes no more jobs.")
-    assert f"Worker {name} is told to take no more jobs" in page.inner_text("[role=status]")
+    assert f"Worker {name} was ordered to take no more jobs" in page.inner_text("[role=status]")
     Queue("sms", conn).enqueue("tests.jobs.basic.noop", job_id="a")
     with page.expect_navigation():
         main.get_by_role("button", name="Unquiet", exact=True).click()  # there by itself, once the worker says so
-    assert f"Worker {name} is told to take jobs again" in page.inner_text("[role=status]")
+    assert f"Worker {name} was ordered to take jobs again" in page.inner_text("[role=status]")
     eventually(lambda: status(conn, "a") == "finished")
     main.get_by_role("link", name=name).click()
     confirm(
         page, main.get_by_role("button", name="Stop", exact=True), f"Stop worker {name}? It runs nothing now, and ends at once."
     )
-    assert f"Worker {name} is told to end" in page.inner_text("[role=status]")
+    assert f"Worker {name} was ordered to end" in page.inner_text("[role=status]")
     assert page.url.endswith("/workers"), "its own page may be gone by then"
     assert worker.wait() == 0

@@ -72,7 +72,7 @@ def test_an_operation_that_nobody_carries_on(invoke: Invoke, conn: redis.Redis) 
     told = invoke("requeue", "--query", "state:failed", "--detach")
     (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
     assert f"operations show {name}" in told.stdout
-    assert f"No worker or scheduler lives to carry it on: start one, or run_worker.py operations run {name}" in told.stderr
+    assert f"No live worker or scheduler can carry it on: start one, or run_worker.py operations run {name}" in told.stderr
     listed = invoke("operations", "list").stdout
     assert " waits " in listed and f"{this_user()} " in listed
     assert f"operations run {name}" in invoke("operations", "show", name).stdout
@@ -158,7 +158,7 @@ def test_ctrl_c_says_what_becomes_of_it(
         return
     becomes = {
         "by others": "goes on: web1.7 carries it on",
-        "by nobody": "waits: no worker or scheduler lives to carry it on",
+        "by nobody": "waits: no live worker or scheduler can carry it on",
         "by a worker": "goes on: a worker or scheduler carries it on",
     }
     assert told.stdout == ""

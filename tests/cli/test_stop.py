@@ -23,7 +23,7 @@ def test_which_were_stopped_and_which_are_told(invoke: Invoke, conn: redis.Redis
     _jobs(conn, hands)
     result = invoke("stop", "running", "waiting", "nobody", "a b", code=1)
     assert result.stdout.splitlines() == [
-        "running is running: its worker is told; it is stopped unless it finishes or fails first",
+        "running is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
         "1 jobs stopped, 1 told to stop",
     ]
     assert sorted(result.stderr.splitlines()) == [

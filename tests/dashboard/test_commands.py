@@ -64,7 +64,7 @@ def test_the_command_serves_pages_alone_and_can_only_show(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ([], "nobody could ask anything without a token"),
+        ([], "without a token nobody could use the service"),
         (["--no-auth", "--host", "0.0.0.0"], "would let anybody who reaches 0.0.0.0 in"),
         (["--embedded", "-u", "redis://localhost"], "--embedded and --url name two Redis"),
     ],

@@ -76,7 +76,7 @@ def test_an_empty_page_with_more_behind_it_says_how_to_go_on(
     store(conn, "failed", {f"job-{n}": n for n in range(1000)}, error_class="ValueError")
     monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, LOOKING * 0.6).__next__))
     page = client.get("/jobs?q=" + quote("state:failed error:KeyError"))
-    assert "None of those fits that were looked at so far" in page.text and "No job fits" not in page.text
+    assert "None of the jobs read so far matches" in page.text and "No job fits" not in page.text
     assert "Looked at the newest 602 of 1,000 failed jobs; the next page goes on." in page.text and "Look further" in page.text
     to = unescape(re.findall(r'href="([^"]*)" rel="next"', page.html)[0])
     assert "No further job fits" in client.get(to).text

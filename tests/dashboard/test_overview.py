@@ -86,7 +86,7 @@ def test_a_job_that_runs_is_stopped(client: Browser, reader: Browser, broker: Br
     assert "1 job runs" in page.text and "Stop job slow of queue q" in page.html
     assert "Stop" not in [label for _, _, label in reader.get("/").forms()]
     assert reader.send("/running/stop", job="slow").status == 403
-    assert "Job slow is told to stop" in client.press(page, "Stop").text
+    assert "Job slow is being stopped" in client.press(page, "Stop").text
     assert audited(conn, "stop") == ["token:adminer"]
 
 

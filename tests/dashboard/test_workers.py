@@ -73,8 +73,8 @@ def test_it_is_told_and_that_is_written_down(client: Browser, broker: Broker, co
     listener = conn.pubsub()
     listener.subscribe("rq:pubsub:web1.1")
     for label, said, word in (
-        ("Quiet", "is told to take no more jobs", b"quiet"),
-        ("Stop", "is told to end when its jobs have ended", b"shutdown"),
+        ("Quiet", "was ordered to take no more jobs", b"quiet"),
+        ("Stop", "was ordered to end after its running jobs", b"shutdown"),
     ):
         assert f"Worker web1.1 {said}" in client.press(client.get("/workers/web1.1"), label).text
         told = [listener.get_message(timeout=5) for _ in range(2 if word == b"quiet" else 1)][-1]

@@ -160,7 +160,7 @@ STATES: list[tuple[Callable[[redis.Redis], None], list[str], list[str]]] = [
     (_held, ["held", "held_since"], ["a worker that has its task tasks.sms.sendSMS"]),
     (_probation, ["probation"], ["it was lost 2 times, and runs alone"]),
     (_retried, ["retry"], ["its next try, in "]),
-    (_due, ["due", "no_promoter", "no_worker"], ["nobody brings what is due to its queue"]),
+    (_due, ["due", "no_promoter", "no_worker"], ["due jobs do not reach their queues"]),
     (_deferred, ["parents"], ["parent (queued)"]),
     (_started, [], []),
     (_newer, ["unknown_state"], ["a state that only a newer version of Fusion knows"]),

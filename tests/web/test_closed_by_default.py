@@ -25,9 +25,9 @@ from tests.web.harness import ServerProcess, Tokens
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "nobody could ask anything without a token"),
-        (("--host", "0.0.0.0"), "nobody could ask anything without a token"),
-        (("--host", "::"), "nobody could ask anything without a token"),
+        ((), "without a token nobody could use the service"),
+        (("--host", "0.0.0.0"), "without a token nobody could use the service"),
+        (("--host", "::"), "without a token nobody could use the service"),
         (("--host", "0.0.0.0", "--no-auth"), "--no-auth would let anybody who reaches 0.0.0.0 in"),
         (("--host", "::", "--no-auth"), "--no-auth would let anybody who reaches :: in"),
         (("--host", "", "--no-auth"), "(from flag --host) is not valid: use a text that is not empty"),

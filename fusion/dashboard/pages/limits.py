@@ -22,7 +22,7 @@ def limits(view: View) -> dict[str, Any]:
 
 
 def limit(view: View) -> dict[str, Any]:
-    """One key."""
+    """Load one key."""
     one = view.get(f"/keys/{_key(view)}/stats")
     query = term("key", one["key"])
     waiting = view.get("/jobs", query=f"state:blocked {query}", limit=_WAITING)["jobs"] if one["blocked_count"] else []

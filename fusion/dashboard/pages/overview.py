@@ -110,7 +110,7 @@ def stop(view: View) -> str:
     """Stop a running job."""
     job = view.field("job")
     told = view.post(f"/jobs/{quote(job, safe='')}/stop")
-    return f"Job {job} is told to stop; its worker ends it." if told["pending"] else f"Job {job} is stopped."
+    return f"Job {job} is being stopped by its worker." if told["pending"] else f"Job {job} is stopped."
 
 
 PAGES = (

@@ -11,9 +11,9 @@ from fusion.views.worker import WorkerView
 _PAGE = 100
 _LIGHTS = {"dead": "bad", "can't load tasks": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
 _TOLD = {
-    "quiet": "is told to take no more jobs; what it runs goes on",
-    "unquiet": "is told to take jobs again",
-    "stop": "is told to end when its jobs have ended; its supervisor, if it has one, starts another",
+    "quiet": "was ordered to take no more jobs; its running jobs go on",
+    "unquiet": "was ordered to take jobs again",
+    "stop": "was ordered to end after its running jobs; its supervisor, if it has one, starts another",
 }
 
 
@@ -24,7 +24,7 @@ def workers(view: View) -> dict[str, Any]:
 
 
 def worker(view: View) -> dict[str, Any]:
-    """One worker."""
+    """Load one worker."""
     return {"one": _shown(view.get(f"/workers/{quote(view.params['name'], safe='')}"))}
 
 

@@ -1,4 +1,4 @@
-// The dashboard's own script: themes, times, ticks, keys, questions before something is done. Without it all pages still work.
+// The dashboard's own script: themes, times, ticks, keys, confirmations before actions. Without it all pages still work.
 (() => {
   const root = document.documentElement, kept = window.localStorage;
   const find = (selector) => document.querySelector(selector), all = (selector) => [...document.querySelectorAll(selector)];

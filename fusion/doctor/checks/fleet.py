@@ -29,7 +29,9 @@ def workers(look: Look) -> Iterator[Finding]:
             what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}; a live worker gives their jobs back and removes them"
             yield Finding("note", "workers", dead[0].name, what, f"{call} info -W")
         else:
-            what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}, and no worker lives to give their jobs back"
+            what = (
+                f"{some(worker.name for worker in dead)} died up to {silent} ago{told}, and no live worker gives their jobs back"
+            )
             served = [name for name in dead[0].queues if name] or ["default"]
             yield Finding("fail", "workers", dead[0].name, what, f"{call} worker {words(*served[:5])}")
     for worker in [worker for worker in look.workers if worker.unloaded][:_NAMED]:
