@@ -11,7 +11,7 @@ from tests.kit.process import Group, ProcessUnderTest
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive
 
-STARTED = re.compile(r"^(\d+) fusion\.embedded: worker \(pid (\d+)\) is started", re.MULTILINE)
+STARTED = re.compile(r"^(\d+) fusion\.sidecar: worker \(pid (\d+)\) is started", re.MULTILINE)
 
 
 class Site(ProcessUnderTest):
