@@ -153,8 +153,9 @@ def _lines_of(path: Path, source: str) -> Iterator[Line]:
 # -- the build
 
 
-def build(name: str, read: Callable[[Path], str] = _read) -> str:
-    """Return the built text of a script. `read`: the text of a source. Raises ValueError for a source that can't be built, SyntaxError for one
+def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str], str] | None = None) -> str:
+    """Return the built text of a script. `read`: the text of a source. `change`: done to the joined text, before names
+    give way to values (for tests). Raises ValueError for a source that can't be built, SyntaxError for one
     that is no Lua."""
     head = headers(read(LUA / f"{name}.lua"))
     includes = in_order(head.get("INCLUDE", ()), lambda one: read(_path(one)))
@@ -166,6 +167,8 @@ def build(name: str, read: Callable[[Path], str] = _read) -> str:
     lines = without_unused([line for path, text in files.items() for line in _lines_of(path, text)])
     lines = made_when_called(lines, rare)
     lines = [replace(line, text=_COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
+    if change is not None:
+        lines = [Line(text) for text in change("".join(f"{line.text}\n" for line in lines)).splitlines()]
     lines = inlined(lines)
     lines = folded(with_values(lines, CONSTANTS | arguments))
     text = "".join(f"-- {kind}: {' '.join(words)}\n" for kind, words in head.items() if kind in ("KEYS", "ARGV", "FLAGS"))

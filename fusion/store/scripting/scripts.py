@@ -69,7 +69,12 @@ def _read(name: str) -> str:
 @cache
 def load(name: str) -> Source:
     """Read `lua/built/<name>.lua`."""
-    head, body = dict[str, tuple[str, ...]](), _read(name)
+    return parsed(name, _read(name))
+
+
+def parsed(name: str, body: str) -> Source:
+    """The script that a built text holds."""
+    head = dict[str, tuple[str, ...]]()
     while match := _HEADER.match(body):
         head[match[1]] = tuple(match[2].split())
         body = body[match.end() + 1 :]

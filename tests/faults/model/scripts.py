@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.limit_broker import LimitBroker
+from tools import lua_build
 
 CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys there that nobody knows
 _TIME = "local clock = redis.call('TIME')"
@@ -37,21 +39,26 @@ class Mistake:
     of_the_fence: bool = False
 
 
+@cache
+def _changed(name: str, mistakes: tuple[Mistake, ...]) -> scripts.Source:
+    def change(body: str) -> str:
+        body = body.replace(_TIME, _TEST_TIME)
+        assert "'TIME'" not in body, f"{name} reads the clock in a way of its own"
+        for mistake in mistakes:
+            if body.count(mistake.old) != 1:  # no AssertionError: that would be taken for what a walk found
+                raise LookupError(f"{mistake.name}: stands {body.count(mistake.old)} times in {name}")
+            body = body.replace(mistake.old, mistake.new)
+        return body
+
+    return scripts.parsed(name, lua_build.build(name, change=change))
+
+
 @contextmanager
 def rewritten(mistakes: Iterable[Mistake] = ()) -> Iterator[None]:
     """Scripts that are made meanwhile read the clock of the test."""
-    read = scripts.load
 
     def load(name: str) -> scripts.Source:
-        source = read(name)
-        body = source.body.replace(_TIME, _TEST_TIME)
-        assert "'TIME'" not in body, f"{name} reads the clock in a way of its own"
-        for mistake in mistakes:
-            if name in mistake.scripts:
-                if body.count(mistake.old) != 1:  # no AssertionError: that would be taken for what a walk found
-                    raise LookupError(f"{mistake.name}: stands {body.count(mistake.old)} times in {name}")
-                body = body.replace(mistake.old, mistake.new)
-        return replace(source, body=body)
+        return _changed(name, tuple(mistake for mistake in mistakes if name in mistake.scripts))
 
     with patch.object(scripts, "load", load), patch.object(host, "load", load):
         yield

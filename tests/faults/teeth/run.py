@@ -35,7 +35,7 @@ _COPIED = (
 )
 _LANES = 3  # most of the time is spent waiting
 #: Seconds for the tests of one mutant; each has its own limit besides.
-_LIMIT = 240
+_LIMIT = 420
 #: What is no verdict of a test: it only ran out of time.
 _NO_VERDICT = "Failed: Timeout"
 
