@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from fusion.store.client.classify import without_place
 from fusion.store.scripting import scripts
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
@@ -218,6 +219,24 @@ def test_every_line_leads_to_its_source() -> None:
             changed = re.search(r"\brare\b", line) or re.search(r"^[A-Z]|\b[KA]_|_key\(", source)
             assert line.split()[0] == source.split()[0] or changed, (line, source)
         assert same > 0.6 * len(lines), (name, same, len(lines))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "WRONGTYPE no list script: c64d47b1c117015b685b0f5175558658ff454375, on @user_script:2.",  # Redis 7
+        "WRONGTYPE no list script: on @user_script:2.",  # Valkey
+        "user_script:2: WRONGTYPE no list script: c64d47b1c117015b685b0f5175558658ff454375, on @user_script:2.",  # raised by Lua
+        "user_script:2: WRONGTYPE no list script: on @user_script:2.",
+        "@user_script: 2: WRONGTYPE no list",  # Redis 6
+        "@user_script:2: WRONGTYPE no list",
+    ],
+)
+def test_the_errors_of_all_servers_lead_to_the_source(error: str) -> None:
+    text = "--@include/lib/keys.lua:37\nredis.call('LPUSH')\n"
+    assert scripts.with_source(error, text) == "WRONGTYPE no list (fusion/store/lua/include/lib/keys.lua:37)"
+    assert without_place(scripts.with_source(error, text)) == "WRONGTYPE no list"
+    assert scripts.with_source("OOM no room", text) == "OOM no room"
 
 
 def test_an_error_names_the_line_of_the_source(conn: redis.Redis) -> None:

@@ -1,4 +1,4 @@
-"""A client as Fusion uses it, whoever made it: it replies in bytes, sends UTF-8, and a call that is cut short does not harm a later one."""
+"""Adapts any redis-py client to Fusion: replies are bytes, texts are sent as UTF-8, and a call that is cut short harms no later one."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def reply_code(error: BaseException) -> str:
     return code if code.isupper() else ""
 
 
-_PLACE = re.compile(r"\.? script: [0-9a-f]{40}, on @\S+$| \(fusion/store/lua/\S+\)$")
+_PLACE = re.compile(r"\.? script: (?:[0-9a-f]{40}, )?on @\S+$| \(fusion/store/lua/\S+\)$")
 _FULL = "is full and takes no more: raise its maxmemory, or make room there"
 _NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: look at its log and at the room on its disk"}
 

@@ -10,7 +10,7 @@ from fusion.kernel.rates import Rate
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What bounds a concurrency key. `max_concurrent`: jobs that may run at once, None for any number; `rate`: how many may start in a time.
+    """The bounds of a concurrency key. `max_concurrent`: jobs that may run at once, None for any number; `rate`: how many may start in a time.
 
     `pinned`, `rate_pinned`: a person set it; else it is what the last enqueue said. `paused_until`: Unix seconds, infinite for no end, 0 if it
     is not paused. `held_back_until`: a task holds it back until then (`rate_limited`), Unix seconds, 0 if none does. What ended by itself counts

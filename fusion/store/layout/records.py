@@ -27,7 +27,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a job met whose unique key another had: that one's id. `skipped`: it was not accepted, and `fields` are the other's. Else it took
+    """The id of the job that had the unique key of a new one. `skipped`: it was not accepted, and `fields` are the other's. Else it took
     the other's place, and `status` is its own."""
 
     other: str
@@ -66,7 +66,7 @@ class OutboxBatch:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What is noted of an outbox's batches of one queue: the number accepted last, and its stamp. `kind`: `ok`, it was accepted now; `done`,
+    """The mark of an outbox's batches of one queue: the number accepted last, and its stamp. `kind`: `ok`, it was accepted now; `done`,
     it or a later one was accepted before; `gap`, the one before it was not, and nothing is accepted now."""
 
     kind: str
@@ -160,7 +160,7 @@ class LogLine:
 
 @dataclass(slots=True)
 class Report:
-    """What a running job says of itself; empty: nothing new. `progress`, `cursor`: JSON; `said`: the progress as its event tells it, without
+    """The news of a running job; empty: nothing new. `progress`, `cursor`: JSON; `said`: the progress as its event tells it, without
     which there is no event. Not to be changed, see `NewJob`."""
 
     job_id: str

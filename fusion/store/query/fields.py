@@ -50,7 +50,7 @@ Test = Callable[[str, Row, datetime], bool]
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a term comes to: the stored fields that it reads, and the test."""
+    """The meaning of a term: the stored fields that it reads, and the test."""
 
     reads: frozenset[str]
     test: Test

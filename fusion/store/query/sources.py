@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known about the data: all `queues`, those whose jobs wait in a key of their own (`fifos`), and the sets of blocked jobs
+    """Facts about the data: all `queues`, those whose jobs wait in a key of their own (`fifos`), and the sets of blocked jobs
     (`waits`)."""
 
     queues: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ _FIRST = {"started": "longest running"} | dict.fromkeys(ENDED, "newest")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """How far the search of a state got. `total`: jobs in it. `cut`: jobs behind the limit are not examined. `goes_on`: the page ran out of
+    """The progress of the search of a state. `total`: jobs in it. `cut`: jobs behind the limit are not examined. `goes_on`: the page ran out of
     time, and the next one continues."""
 
     state: str

@@ -24,7 +24,7 @@ __all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "Keyless", "QueueInfo",
 
 @dataclass(frozen=True, slots=True)
 class CallbackErrors:
-    """How many Python callbacks ever raised; the job of the last one, and when."""
+    """The number of Python callbacks that ever raised; the job of the last one, and when."""
 
     count: int
     job_id: str

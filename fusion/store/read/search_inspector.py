@@ -47,7 +47,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many jobs match, of how many examined. `complete`: none was left out."""
+    """The number of jobs that match, and of those examined. `complete`: none was left out."""
 
     matched: int
     looked: int

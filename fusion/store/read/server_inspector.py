@@ -56,7 +56,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class CommandTime:
-    """What a command has cost since the counters began: `seconds` in all; `p99` in seconds, None if this server does not keep it."""
+    """The cost of a command since the counters began: `seconds` in all; `p99` in seconds, None if this server does not keep it."""
 
     name: str
     calls: int

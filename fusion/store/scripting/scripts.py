@@ -26,8 +26,8 @@ _BUILT = resources.files("fusion.store") / "lua" / "built"
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS): (.*)$", re.MULTILINE)
 #: The prefix and a text behind it become one literal.
 _VALUE = re.compile(rf"\bP \.\. '([^'\"\n]*)'|\b(?:{'|'.join(FleetConstants().literals())})\b")
-#: Where in a script an error came up, as Redis 7 and Redis 6 say it.
-_PLACE = re.compile(r" script: \w+, on @user_script:(\d+)\.$|@?user_script:(\d+): ")
+#: The line of a script in an error of Redis 7 or Valkey (at the end), of Lua itself, and of Redis 6.
+_PLACE = re.compile(r" script: (?:\w+, )?on @user_script:(\d+)\.$|@?user_script: ?(\d+): ")
 _MARK = re.compile(r"--@(?:([^:]*):(\d+))?")
 
 
@@ -91,6 +91,12 @@ def source_of(text: str, line: int) -> str:
     return "built"
 
 
+def with_source(error: str, text: str) -> str:
+    """Return the text of an error with the line of the source at its end, if it names a line of this script."""
+    places = ["".join(found) for found in _PLACE.findall(error)]
+    return f"{_PLACE.sub('', error)} (fusion/store/lua/{source_of(text, int(places[-1]))})" if places else error
+
+
 class Script:
     """One script bound to a connection. A call is one round trip once the server knows the script."""
 
@@ -124,14 +130,11 @@ class Script:
         return answer
 
     def refusal(self, error: ResponseError) -> Exception:
-        """What to raise for an error reply: itself, naming the line of the source in place of that of the sent text; or SchemaMismatch if it
-        says that this process is too old for the data."""
-        text = str(error)
-        if text.startswith(schema.REFUSAL):
-            return schema.mismatch(text)
-        if places := _PLACE.findall(text):
-            where = source_of(self.text, int(max(places[-1])))
-            error.args = (f"{_PLACE.sub('', text)} (fusion/store/lua/{where})",)
+        """Return what to raise for an error reply: the error, with the line of the source in place of that of the sent text; or
+        SchemaMismatch if this process is too old for the data."""
+        if str(error).startswith(schema.REFUSAL):
+            return schema.mismatch(str(error))
+        error.args = (with_source(str(error), self.text),)
         return error
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
