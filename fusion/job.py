@@ -306,7 +306,7 @@ class Job(JobFields):
 
     def reschedule(self, when: datetime | timedelta | float | str) -> datetime:
         """Change the time that it waits for, and return the new one. `when` is an aware datetime, or a delay from now by the server's clock
-        (a timedelta, seconds, "5m"). A time in the past means now. Only for a job that waits for a time, be it a retry's; InvalidJobOperation
+        (a timedelta, seconds, "5m"). A time in the past means now. Only for a job that waits for a time, or for its retry; InvalidJobOperation
         for any other, NoSuchJobError if it is gone, ValueError or TypeError for a time that `Queue.enqueue_at` would refuse."""
         if isinstance(when, date):  # a datetime is one
             due = to_unix(when, "reschedule")

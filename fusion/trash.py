@@ -22,7 +22,7 @@ _CHUNK = 50
 
 
 class Thrown(NamedTuple):
-    """How many jobs were deleted, how many of them can be restored, and whether jobs are left for lack of time."""
+    """The numbers of deleted jobs and of those that can be restored, and whether jobs are left for lack of time."""
 
     deleted: int
     kept: int
@@ -30,7 +30,7 @@ class Thrown(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """How many jobs were restored, and for each other job, by id, the reason: `missing` (it is not in the trash, or no longer), `taken` (a
+    """The number of restored jobs, and for each other job, by id, the reason: `missing` (it is not in the trash, or no longer), `taken` (a
     job of this id lives), `duplicate <id>` (that job has its unique key), `full` (its queue takes no more), `expired` (its ttl is over),
     `error: ...`."""
 

@@ -170,7 +170,7 @@ class Look:
 
     @cached_property
     def circle(self) -> list[str]:
-        """A circle of jobs, each of which waits for the next; empty if there is none."""
+        """Jobs that wait for each other in a circle; empty without one."""
         return inspector_of(self._connection).circle(self.queue_names[:QUEUES], DEFERRED)
 
     def failed_recently(self) -> list[Failure]:

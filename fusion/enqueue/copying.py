@@ -45,7 +45,7 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What differs from the original; None: unchanged. Masked arguments that come back as they were shown stand for the original's values."""
+    """The changes to the original; None: unchanged. Masked arguments that come back as they were shown stand for the original's values."""
 
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None

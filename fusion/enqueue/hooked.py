@@ -109,7 +109,7 @@ class Outgoing:
 
 
 class Enqueueing:
-    """What one call is about to write: `jobs`, for `queue`. A call for several queues (a chain) has the first queue here, and each job its
+    """The jobs that one call is about to write: `jobs`, for `queue`. A call for several queues (a chain) has the first queue here, and each job its
     own. `on_commit` is the call's option, None if it was not given."""
 
     def __init__(

@@ -25,7 +25,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is known of a group so far. `jobs`: each with the time when it failed, the newest last."""
+    """The facts of a group so far. `jobs`: each with the time when it failed, the newest last."""
 
     error_class: str
     frame: str

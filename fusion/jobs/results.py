@@ -12,7 +12,7 @@ from fusion.jobs.attempts import Attempt
 
 
 class ResultType(str, Enum):
-    """How a run ended. RQ has the first four. The others are runs that were canceled, lost with their worker or process, or given back by
+    """The end of a run. RQ has the first four. The others are runs that were canceled, lost with their worker or process, or given back by
     their worker; they do not count as an attempt."""
 
     SUCCESSFUL = "successful"
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def return_value(self) -> Any:
-        """What the task returned; None if the run did not finish, or its result was dropped. Raises the errors of `Job.result`."""
+        """The value that the task returned; None if the run did not finish, or its result was dropped. Raises the errors of `Job.result`."""
         return self._load() if self._load is not None else None
 
 

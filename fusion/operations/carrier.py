@@ -50,7 +50,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Known:
-    """What a carrier remembers of an operation between two parts."""
+    """The facts that a carrier keeps about an operation between two parts."""
 
     query: Query
     cutoff: datetime

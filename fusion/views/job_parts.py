@@ -378,6 +378,7 @@ class JobCallbackView(View):
 
 
 def callbacks_of(sheet: Sheet, with_details: bool) -> list[JobCallbackView]:
+    """Return the callbacks of a job: first those in Python, then those to URLs, each with its delivery if one was sent."""
     found = [
         JobCallbackView(on=event, function=_function(raw), url=None, delivery=None)
         for event in ("success", "failure", "stopped")

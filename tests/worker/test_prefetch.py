@@ -20,7 +20,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, losses_of, runs_of, status_of
-from tests.kit.workers import WorkerProcess, Workers
+from tests.kit.workers import CROWDED, WorkerProcess, Workers
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +69,9 @@ def test_many_short_jobs_cost_few_round_trips(workers: Workers, conn: redis.Redi
     jobs = at_once(conn, *[("pid",)] * 400)
     finished(conn, *jobs)
     assert conn.info("commandstats")["cmdstat_evalsha"]["calls"] < len(jobs)
-    assert sum(int(field(conn, job.id, "deliveries")) for job in jobs) < 1.5 * len(jobs)
+    deliveries = [int(field(conn, job.id, "deliveries")) for job in jobs]
+    assert sum(deliveries) < 1.5 * len(jobs)
+    assert CROWDED or max(deliveries) <= 3, "threads share their process with the one that looks after them"
     assert any(marked(conn, job) for job in jobs)
 
 

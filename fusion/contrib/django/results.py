@@ -14,6 +14,7 @@ from fusion.jobs.attempts import Attempt
 from fusion.jobs.fields import JobFields
 from fusion.kernel.compression import plain
 from fusion.kernel.serializers import JSONSerializer, part_call
+from fusion.kernel.states import ENDED
 
 #: The key of a job's `meta` that stores its backend, priority and time.
 MARK = "django_task"
@@ -136,13 +137,8 @@ _ENDS = (protocol.TaskResultStatus.SUCCESSFUL, protocol.TaskResultStatus.FAILED)
 def _status(status: str) -> Any:
     """Return Django's status. An unknown status of a newer version becomes READY, since it may not have ended."""
     names = protocol.TaskResultStatus
-    return {
-        "started": names.RUNNING,
-        "finished": names.SUCCESSFUL,
-        "failed": names.FAILED,
-        "stopped": names.FAILED,
-        "canceled": names.FAILED,
-    }.get(status, names.READY)
+    known = dict.fromkeys(ENDED, names.FAILED) | {"started": names.RUNNING, "finished": names.SUCCESSFUL}
+    return known.get(status, names.READY)
 
 
 def _errors(record: Record, runs: list[Attempt]) -> list[Any]:

@@ -6,12 +6,13 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, View
+from fusion.kernel.states import ENDED
 from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
 
 _PAGE, _MEMBERS = 100, 200
 #: The outcomes of members, in the order of the bar.
-STATES = ("finished", "failed", "stopped", "canceled", "deleted", "open")
+STATES = (*reversed(ENDED), "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
 KINDS = {**LIGHTS_OF_JOBS, "deleted": "warn"}
 
