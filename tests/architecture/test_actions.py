@@ -18,7 +18,7 @@ def test_every_action_is_pressed_and_no_other() -> None:
     assert pressed - ACTIONS == set(), "rows of actions that there are no more"
 
 
-def test_what_is_pressed_elsewhere_is_there() -> None:
+def test_every_button_that_another_test_presses_exists() -> None:
     for action, (where, words) in ELSEWHERE.items():
         module, _, test = where.partition("::")
         tree = ast.parse((ROOT / "tests" / "browser" / module).read_text())

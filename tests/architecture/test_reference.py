@@ -17,7 +17,7 @@ def _reference() -> ModuleType:
     return module
 
 
-def test_what_is_made_of_the_code_is_up_to_date() -> None:
+def test_generated_documents_are_up_to_date() -> None:
     made = dict(_reference().documents())
     stale = [str(path.relative_to(ROOT)) for path, content in made.items() if path.read_text() != content]
     assert made

@@ -76,7 +76,7 @@ def test_contenders_work_in_turns() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("key", ["fusion", "fusion-pool"])
-def test_who_is_held_does_nothing(key: str) -> None:
+def test_a_held_contestant_does_no_work(key: str) -> None:
     with Contestant(key, Conditions()) as one:
         one.hold()
         one.fill_up(500)
@@ -91,6 +91,6 @@ def test_who_is_held_does_nothing(key: str) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_contender_whose_workers_end_is_told() -> None:
+def test_a_contender_whose_workers_end_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="its workers ended with"), Contestant("fusion", Conditions(flags=("--no-such-flag",))):
         pass

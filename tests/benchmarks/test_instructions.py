@@ -58,7 +58,7 @@ def test_the_bound(commands: int, instructions: int | None, over: bool) -> None:
     assert command.is_over(Call("s", commands, instructions)) == over
 
 
-def test_it_says_which_cases_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list", "--only", "prune"]) == 0
     assert "prune a worker with 3000 jobs" in capsys.readouterr().out
     with pytest.raises(SystemExit):

@@ -291,9 +291,9 @@ ROWS: tuple[Row, ...] = (
 
 #: Those that other tests of this folder press: the test, and the words on the button.
 ELSEWHERE: dict[str, tuple[str, str]] = {
-    "/workers/{name}/quiet": ("test_actions.py::test_a_worker_does_as_it_is_told", "Quiet"),
-    "/workers/{name}/unquiet": ("test_actions.py::test_a_worker_does_as_it_is_told", "Unquiet"),
-    "/workers/{name}/stop": ("test_actions.py::test_a_worker_does_as_it_is_told", "Stop"),
+    "/workers/{name}/quiet": ("test_actions.py::test_a_worker_obeys_the_buttons_of_its_page", "Quiet"),
+    "/workers/{name}/unquiet": ("test_actions.py::test_a_worker_obeys_the_buttons_of_its_page", "Unquiet"),
+    "/workers/{name}/stop": ("test_actions.py::test_a_worker_obeys_the_buttons_of_its_page", "Stop"),
     "/scheduled/move": ("test_kept.py::test_a_scheduled_job_is_moved_run_and_canceled", "Move selected"),
     "/scheduled/cancel": ("test_kept.py::test_a_scheduled_job_is_moved_run_and_canceled", "Cancel selected"),
     "/scheduled/run": ("test_kept.py::test_a_scheduled_job_is_moved_run_and_canceled", "Run selected now"),

@@ -54,7 +54,7 @@ def confirm(page: Page, pressed: Locator, asks: str) -> None:
 
 
 @pytest.mark.parametrize("row", list(rows()))
-def test_it_is_asked_done_and_told(dashboard: House, conn: redis.Redis, row: Row) -> None:
+def test_each_action_is_confirmed_performed_and_reported(dashboard: House, conn: redis.Redis, row: Row) -> None:
     row.stage(conn)
     page = (
         dashboard.visit(row.page) if not row.logged else dashboard.visit(row.page, status=404 if "restore" in row.action else 200)
@@ -99,7 +99,7 @@ def test_nothing_is_asked_while_nothing_is_ticked(dashboard: House, conn: redis.
     assert page.inner_text(".said.wrong") == "Select the jobs to delete first." and conn.exists("rq:job:f0")
 
 
-def test_what_is_named_like_a_placeholder_is_asked_about_all_the_same(dashboard: House, conn: redis.Redis) -> None:
+def test_a_key_named_like_a_placeholder_gets_its_confirmation(dashboard: House, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue("tests.jobs.basic.noop", concurrency_key="{n}", max_concurrent=1)
     page = dashboard.visit("/limits")
     page.locator("main").get_by_role("button", name="Pause", exact=True).click()
@@ -115,7 +115,7 @@ def test_enter_opens_the_row_to_which_j_went(dashboard: House, conn: redis.Redis
     assert page.url.endswith("/jobs/f0")
 
 
-def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, workers: Workers) -> None:
+def test_a_worker_obeys_the_buttons_of_its_page(dashboard: House, conn: redis.Redis, workers: Workers) -> None:
     worker = workers.start("sms")
     (name,) = [key.decode().removeprefix("rq:worker:") for key in conn.smembers("rq:workers")]
     page = dashboard.visit("/workers")

@@ -165,13 +165,13 @@ def test_without_javascript_a_button_does_it_at_once(dashboard: House, conn: red
     assert page.url.endswith("/queues") and conn.exists("rq:paused:sms")
 
 
-def test_who_may_only_look_has_nothing_to_press(dashboard: House, conn: redis.Redis) -> None:
+def test_a_reader_sees_no_buttons(dashboard: House, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(basic.noop)
     page = dashboard.visit("/queues", "reader")
     assert page.locator("main button").count() == 0
 
 
-def test_a_page_that_is_not_there_says_so(dashboard: House) -> None:
+def test_an_unknown_page_is_a_404_with_links(dashboard: House) -> None:
     page = dashboard.visit("/nothing", status=404)
     dashboard.person.met("status of 404")
     assert page.get_by_role("link").count() > 0

@@ -117,7 +117,7 @@ def test_a_key_is_bounded_and_its_slot_released_and_a_batch_is_canceled(
     assert "Batch mails is canceled with 2" in press(page, "Cancel", "the 2 jobs in it that did not end?", javascript)
 
 
-def test_who_may_only_look_is_offered_nothing(staged: House) -> None:
+def test_a_reader_is_offered_no_actions(staged: House) -> None:
     page = staged.visit("/scheduled", "reader", javascript=False)
     for path in (
         "/scheduled",

@@ -96,7 +96,7 @@ def test_a_breach_is_noticed_without_javascript_too(person: Person, path: str) -
     person.troubles.clear()  # and that it was asked for at all
 
 
-def test_what_was_to_come_must_come(person: Person) -> None:
+def test_an_expected_failure_must_occur(person: Person) -> None:
     person.open("/sound")
     with pytest.raises(AssertionError, match="nothing like"):
         person.met("404")

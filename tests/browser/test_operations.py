@@ -129,7 +129,7 @@ def test_a_group_is_set_aside_as_a_whole_and_the_reason_is_asked_for(dashboard: 
     assert conn.hget("rq:job:f0", "quarantined")
 
 
-def test_who_may_only_look_is_offered_nothing(dashboard: House, conn: redis.Redis) -> None:
+def test_a_reader_is_offered_no_actions(dashboard: House, conn: redis.Redis) -> None:
     failed(conn, 1)
     page = dashboard.visit("/failures", "reader")
     page.locator("main tbody a").first.click()

@@ -99,7 +99,7 @@ def test_people_who_see_or_move_otherwise_can_use_it_and_nothing_sticks_out_on_a
 
 
 @every_page
-def test_who_may_see_one_queue_finds_nothing_of_another(staged: House, path: str) -> None:
+def test_a_token_for_one_queue_shows_nothing_of_another(staged: House, path: str) -> None:
     context = staged.enter("sms")
     for headers in ({}, {"HX-Request": "true"}):
         answer = context.request.get(path, headers=headers)

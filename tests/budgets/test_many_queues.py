@@ -67,7 +67,7 @@ def test_no_script_is_slow(broker: Broker, conn: redis.Redis, state: str, monkey
     )
 
 
-def test_what_the_dead_held_is_found_among_all_names(broker: Broker, conn: redis.Redis, names: None) -> None:
+def test_jobs_of_a_dead_worker_are_found_among_all_queues(broker: Broker, conn: redis.Redis, names: None) -> None:
     put(broker, NAMES[77], "a")
     Hand(broker, NAMES[77]).take()
     may_reap(conn)

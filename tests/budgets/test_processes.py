@@ -130,7 +130,7 @@ def test_processes_at_rest(workers: Workers, conn: redis.Redis, monitor: Monitor
         pytest.param(("--horses", "1"), id="warm processes"),
     ],
 )
-def test_what_a_horse_has_cost_when_its_task_begins(workers: Workers, conn: redis.Redis, flags: tuple[str, ...]) -> None:
+def test_the_cost_of_a_horse_before_its_task_begins(workers: Workers, conn: redis.Redis, flags: tuple[str, ...]) -> None:
     queue = Queue("sms", conn)
     jobs = [queue.enqueue("tests.jobs.costs.own") for _ in range(10)]
     workers.burst("sms", *flags, env={"FUSION_TASKS": "tests.jobs.costs"})
@@ -198,7 +198,7 @@ def test_a_fork_server_gives_back_what_imports_have_freed() -> None:
     ],
     ids=["fusion", "Queue", "fork server", "settings", "results of types that JSON lacks"],
 )  # fmt: skip
-def test_what_an_import_brings_along(code: str, unwanted: set[str]) -> None:
+def test_the_modules_that_an_import_loads(code: str, unwanted: set[str]) -> None:
     script = f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
     loaded = set(done.stdout.split())

@@ -74,7 +74,7 @@ def test_values_from_files(tmp_path: Path) -> None:
         (["https://example.com/?a=b"], "can't be a keyword; for a text write it as JSON"),
     ],
 )
-def test_what_is_wrong_is_named(arguments: list[str], message: str) -> None:
+def test_a_wrong_argument_is_named(arguments: list[str], message: str) -> None:
     with pytest.raises(click.UsageError, match=re.escape(message)):
         parse(arguments)
 

@@ -139,7 +139,7 @@ def test_each_of_them_leaves_an_entry(conn: redis.Redis, fail: Fail, monkeypatch
     assert reasons["pause"] == reasons["limit_pause"] == reasons["quarantine"] == "why"
 
 
-def test_what_only_looks_or_is_typed_wrong_stands_nowhere(invoke: Invoke, conn: redis.Redis) -> None:
+def test_reads_and_usage_errors_leave_no_audit_entry(invoke: Invoke, conn: redis.Redis) -> None:
     put(Broker(conn), "sms", "j1")
     invoke("cancel", "--queue", "sms", "--dry-run")
     invoke("empty", "sms", "--dry-run")
@@ -149,7 +149,7 @@ def test_what_only_looks_or_is_typed_wrong_stands_nowhere(invoke: Invoke, conn: 
     assert not conn.exists("rq:audit")
 
 
-def test_who_says_no_and_who_is_unknown_are_told_apart(invoke: Invoke, conn: redis.Redis) -> None:
+def test_the_audit_distinguishes_a_refusal_from_an_unknown_name(invoke: Invoke, conn: redis.Redis) -> None:
     invoke("pause", "nobody", code=1)
     invoke("cron", "run", "nothing", code=1)
     assert [(entry.action, entry.outcome) for entry in _entries(conn)] == [
@@ -158,7 +158,7 @@ def test_who_says_no_and_who_is_unknown_are_told_apart(invoke: Invoke, conn: red
     ]
 
 
-def test_what_it_shows(invoke: Invoke, conn: redis.Redis) -> None:
+def test_the_audit_shows_escaped_texts_without_secrets(invoke: Invoke, conn: redis.Redis) -> None:
     with audited(
         conn, "token:bil\x1b[31mling", "pause", "sms\u202e", ("sms",), reason="line\nline", url="https://x/?token=geheim"
     ):

@@ -100,7 +100,7 @@ def test_health_goes_by_the_workers_that_can_be_read(invoke: Invoke, conn: redis
         ("callbacks list", "rq:callbacks:gone", "a sorted set", "No callbacks"),
     ],
 )
-def test_what_lists_shows_the_rest_and_ends_with_the_key(
+def test_a_list_with_a_broken_key_shows_the_rest_and_names_the_key(
     invoke: Invoke, conn: redis.Redis, hands: Hands, command: str, key: str, kind: str, rest: str
 ) -> None:
     world(conn, hands)

@@ -59,7 +59,7 @@ def ends(conn: redis.Redis, told: Told, courier: FakeHands) -> dict[str, str]:
     return ids
 
 
-def test_list_shows_what_became_of_each(invoke: Invoke, ends: dict[str, str]) -> None:
+def test_callbacks_list_shows_the_state_of_each_delivery(invoke: Invoke, ends: dict[str, str]) -> None:
     shown = invoke("callbacks", "list").output
     lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("cb-")}
     assert set(lines) == set(ends.values())
@@ -92,7 +92,7 @@ def test_list_by_status_as_json(invoke: Invoke, ends: dict[str, str], status: st
     assert [document[name] for name in ("schema", "more", "dropped", "refused", "gone")] == [1, False, 0, 0, 0]
 
 
-def test_list_is_bounded_and_says_so(invoke: Invoke, ends: dict[str, str]) -> None:
+def test_callbacks_list_is_bounded_and_says_that_there_are_more(invoke: Invoke, ends: dict[str, str]) -> None:
     shown = invoke("callbacks", "list", "--limit", "2").output
     assert shown.count("cb-") == 2
     assert "There are more" in shown
@@ -105,7 +105,7 @@ def test_list_of_nothing_and_among_jobs_alone(invoke: Invoke, conn: redis.Redis,
     assert invoke("callbacks", "list", "--status", "failed").output == "No callbacks are failed\n"
 
 
-def test_list_tells_what_is_wrong(invoke: Invoke, conn: redis.Redis, told: Told) -> None:
+def test_callbacks_list_names_gone_endpoints_and_broken_keys(invoke: Invoke, conn: redis.Redis, told: Told) -> None:
     Broker(conn).endpoint_gone(URL)
     conn.set(f"rq:queue:{CALLBACKS}", "broken")
     assert told("j") == []
@@ -182,5 +182,5 @@ def test_retry_wants_exactly_one_choice(invoke: Invoke, conn: redis.Redis, args:
         ("", "-"),
     ],
 )
-def test_of_a_url_the_host_is_shown(url: str, shown: str) -> None:
+def test_only_the_host_of_a_url_is_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown

@@ -68,7 +68,7 @@ def test_which_are_meant(invoke: Invoke, conn: redis.Redis, jobs: list[str], fla
     assert Job.fetch("run-1", conn).get_status() == "started"
 
 
-def test_one_that_runs_is_told(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
+def test_a_running_job_is_canceled_when_its_run_ends(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
     said = invoke("cancel", "--key", "u1", code=3).stdout.splitlines()
     assert said == [
         "run-1 is running: it is canceled when this run ends, unless that finishes or fails",
@@ -100,7 +100,7 @@ def test_nobody_is_admitted_for_one_that_goes_as_well(invoke: Invoke, conn: redi
     assert not [event for event in events if event.get(b"reason") == b"admitted"]
 
 
-def test_what_is_not_fusions_is_left_alone(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
+def test_cancel_leaves_jobs_of_other_programs_alone(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
     conn.hset("rq:job:theirs", mapping={"status": "queued", "origin": "sms", "data": "x", "created_at": "2020-01-01T00:00:00Z"})
     conn.zadd("rq:queue:sms", {"theirs": 1, "not there": 1})
     invoke("cancel", "--queue", "sms", code=3)
@@ -118,10 +118,10 @@ def test_what_is_not_fusions_is_left_alone(invoke: Invoke, conn: redis.Redis, jo
         (["--older-than", "long"], "'long': use seconds"),
     ],
 )
-def test_what_says_nothing_is_refused(invoke: Invoke, args: list[str], message: str) -> None:
+def test_cancel_without_a_choice_is_refused(invoke: Invoke, args: list[str], message: str) -> None:
     assert message in invoke("cancel", *args, code=2).stderr
 
 
-def test_an_unknown_queue_is_told(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
+def test_cancel_names_an_unknown_queue(invoke: Invoke, conn: redis.Redis, jobs: list[str]) -> None:
     result = invoke("cancel", "--queue", "smss")
     assert (result.stdout, result.stderr) == ("0 jobs canceled\n", "no queue smss is known; did you mean sms?\n")

@@ -133,7 +133,7 @@ def test_a_tick_that_nobody_has_come_to_lies_in_the_past(invoke: Invoke, conn: r
     assert re.search(r"every 1h  \S+ \S+ \+0000 \d\d s ago  ", invoke("cron", "list").stdout)
 
 
-def test_errors_are_told_in_full_below_the_table(
+def test_full_errors_are_listed_below_the_table(
     invoke: Invoke, scheduler: Scheduler, conn: redis.Redis, hourly: Hourly, alive: None
 ) -> None:
     hourly("damaged")

@@ -146,7 +146,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: sig
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="what may be killed is found in /proc")
-def test_whoever_kills_what_in_a_demo_with_chaos_every_job_ends_once(tmp_path: Path) -> None:
+def test_every_job_of_a_demo_with_chaos_ends_once_whatever_is_killed(tmp_path: Path) -> None:
     """The demo kills some of each kind, and a reader a worker, the supervisor and Redis: of each the account knows who did it."""
     with running(tmp_path, "--chaos", "--recipients", "150") as demo:
         for kind in ("worker", "Redis", "supervisor"):
@@ -219,7 +219,7 @@ def test_interrupted_in_the_middle_of_chaos_it_leaves_nothing(tmp_path: Path) ->
 @pytest.mark.long
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("number", [signal.SIGINT, soak_case(signal.SIGTERM)])
-def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_demo_kept_open_shows_its_results_and_ends_on_ctrl_c(tmp_path: Path, number: signal.Signals) -> None:
     """Each command works as it is printed, and there is something to see: jobs that fail, wait for their time, run."""
     with running(tmp_path, "--keep", "--recipients", "30") as demo:
         eventually(lambda: "until Ctrl-C" in demo.err or demo.process.poll() is not None, 90, why="it stays open")
@@ -266,7 +266,7 @@ def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp
         (["--chaos"], "darwin", 1, "which Linux alone has; leave the flag out here"),
     ],
 )
-def test_wrong_options_are_told_at_once(
+def test_wrong_options_are_refused_at_once(
     flags: list[str], platform: str, code: int, says: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(COMMANDS, "demo", ("tools.demo.demo:demo", ""))

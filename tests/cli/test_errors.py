@@ -55,7 +55,7 @@ def test_verbose_adds_the_traceback(invoke: Invoke) -> None:
     assert lines[-1].startswith("Error: Redis at redis://127.0.0.1:1")
 
 
-def test_a_user_without_rights_is_told_which(invoke: Invoke, conn: redis.Redis, redis_url: str) -> None:
+def test_a_user_without_rights_learns_which_are_missing(invoke: Invoke, conn: redis.Redis, redis_url: str) -> None:
     conn.acl_setuser("watcher", enabled=True, nopass=True, keys=["*"], commands=["+ping"])
     try:
         message = one_line(invoke("info", "-u", redis_url.replace("unix://", "unix://watcher:x@"), code=1).stderr)

@@ -156,7 +156,7 @@ def _faults_of(name: str, stdout: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", [EVIL.partition("\n")[0], "\u202e\u2066", "\udcff"])
-def test_a_name_that_nobody_has_is_told_as_it_can_be_shown(conn: redis.Redis, redis_url: str, text: str) -> None:
+def test_an_unknown_name_is_printed_safely(conn: redis.Redis, redis_url: str, text: str) -> None:
     for name in ("job show", "tree", "batch show", "limit show", "failures", "queue show", "cron history", "jobs"):
         result = CliRunner().invoke(cli, [*name.split(), text], prog_name="run_worker.py")
         assert result.exception is None or isinstance(result.exception, SystemExit), (name, result.exception)

@@ -23,7 +23,7 @@ def test_one_word_is_for_all_and_others_for_their_queues() -> None:
 
 
 @pytest.mark.parametrize("values", [["pool", "thread"], ["green"], ["sms=green"], ["s*=asyncio"]])
-def test_what_is_none_is_told(values: list[str]) -> None:
+def test_an_invalid_executor_is_refused(values: list[str]) -> None:
     with pytest.raises(click.UsageError, match="--executor"):
         read(values)
 
@@ -57,7 +57,7 @@ def test_queues_stand_with_those_of_their_executor() -> None:
     ("served", "fix"),
     [(["mail"], "add --customq sms"), (["sms", "s*"], "s[*] stands for it too"), (["sms", "*"], "run another worker for sms")],
 )
-def test_a_queue_that_cant_be_told_from_others(served: list[str], fix: str) -> None:
+def test_an_ambiguous_queue_is_refused(served: list[str], fix: str) -> None:
     with pytest.raises(click.UsageError, match=fix):
         groups(read(["sms=asyncio"]), Settings(), served)
 
@@ -90,7 +90,7 @@ def test_threads_need_the_global_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("free_threaded")
 @pytest.mark.parametrize("arguments", ["worker --executor thread", "start --customq sms --executor sms=thread"])
-def test_a_worker_says_so_in_one_line(arguments: str) -> None:
+def test_an_executor_that_cannot_run_is_one_error_line(arguments: str) -> None:
     ended = CliRunner().invoke(cli, arguments.split())
     assert (ended.exit_code, ended.output.count("\n")) == (1, 1), ended.output
     assert "set PYTHON_GIL=1" in ended.output

@@ -33,7 +33,7 @@ def failed(conn: redis.Redis) -> Broker:
     return broker
 
 
-def test_the_groups_tell_what_a_look_at_all_jobs_does(invoke: Invoke, conn: redis.Redis, failed: Broker) -> None:
+def test_failure_groups_agree_with_a_scan_of_all_jobs(invoke: Invoke, conn: redis.Redis, failed: Broker) -> None:
     FailedQueue(conn).quarantine(["j0"], "bug")
     by_jobs = invoke("failures").stdout.splitlines()
     told = json.loads(invoke("failures", "--json").stdout)

@@ -17,7 +17,7 @@ from tests.cli.terminal import terminal
 from tests.kit.hands import Hand, put
 
 
-def test_held_jobs_are_told(invoke: Invoke, conn: redis.Redis) -> None:
+def test_failures_and_info_report_held_jobs(invoke: Invoke, conn: redis.Redis) -> None:
     """By `failures`, as they are about to fail, and by `info`: how many, of which task, and the flag that mends it."""
     hand = Hand(Broker(conn), "sms")
     for job_id in ("a", "b"):
@@ -159,7 +159,7 @@ def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) 
     "command",
     ["failures", "failures --json", "requeue --all", "requeue --all --json", "requeue --all --dry-run", "quarantine --reason r"],
 )
-def test_a_choice_of_a_queue_that_nobody_knows_says_so(
+def test_an_unknown_queue_is_named_when_jobs_are_chosen(
     invoke: Invoke, conn: redis.Redis, request: pytest.FixtureRequest, command: str, also_failed: bool
 ) -> None:
     if also_failed:
@@ -225,7 +225,7 @@ def test_quarantine_and_what_it_keeps_back(invoke: Invoke, failed: list[str], co
     assert "3 jobs requeued" in invoke("requeue", "--all", "--include-quarantined").stdout
 
 
-def test_quarantine_tells_what_it_could_not_do(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+def test_quarantine_reports_jobs_that_it_could_not_set_aside(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
     waiting = Queue("pn", conn).enqueue("tasks.pn.sendPN", job_id="waiting").id
     conn.set("rq:job:broken", "no hash")
     result = invoke("quarantine", waiting, "nobody", "broken", "sms-1", "--reason", "r", code=1)

@@ -34,7 +34,7 @@ def test_one_worker_of_this_host_is_enough(invoke: Invoke, conn: redis.Redis, ha
     assert invoke("health", "--max-age", "62").stdout == "web1.1: alive, started\n"
 
 
-def test_one_that_can_not_load_its_tasks_is_not_well(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+def test_a_worker_that_cannot_load_its_tasks_is_unhealthy(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     here(hands, conn, "web1.1")
     conn.hset("rq:worker:web1.1", "unloaded", "shop: ModuleNotFoundError: No module named 'x'")
     said = "web1.1: can't load tasks: shop: ModuleNotFoundError: No module named 'x'"
@@ -70,7 +70,7 @@ def test_quiet_needs_a_name_or_all(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("quiet", "--all").stdout == "quiet: 0 worker(s) told\n"
 
 
-def test_quiet_tells_who_did_not_hear(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+def test_quiet_names_workers_that_it_could_not_reach(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     hands("sms", name="web1.1").register()
     result = invoke("quiet", "web1.1", "web9.9", code=1)
     assert result.stdout == "quiet: 0 worker(s) told\n"
@@ -87,7 +87,7 @@ def test_a_listening_worker_gets_the_command(invoke: Invoke, conn: redis.Redis, 
         assert message is not None and json.loads(message["data"]) == {"command": "quiet"}
 
 
-def test_what_info_shows_of_them(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+def test_info_shows_quiet_and_throttled_workers(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     for name in ("web1.1", "web1.2", "web1.3"):
         hands("sms", name=name).register().turn()
     conn.hset("rq:worker:web1.1", "quiet", "1")

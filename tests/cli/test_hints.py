@@ -33,7 +33,7 @@ from tests.kit.hands import put
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_was_meant(invoke: Invoke, args: tuple[str, ...], message: str) -> None:
+def test_a_mistyped_command_gets_a_hint(invoke: Invoke, args: tuple[str, ...], message: str) -> None:
     assert message in invoke(*args, code=2).stderr
 
 

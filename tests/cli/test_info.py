@@ -209,7 +209,7 @@ def test_schedulers_are_shown(invoke: Invoke, conn: redis.Redis, alive: None) ->
     assert one == {"name": "web1.7", "alive": True, "hostname": "web1", "pid": 7, "app": "shop", "version": "1.4"}
 
 
-def test_a_dead_scheduler_is_said_so(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+def test_info_shows_a_dead_scheduler(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
     conn.hincrby("rq:scheduler:process:web1.7", "beat_ms", -31_000)
     said = invoke("info").stdout
     assert re.search(r"^web1\.7 +dead ", said, re.MULTILINE)

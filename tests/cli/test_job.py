@@ -70,13 +70,13 @@ def test_it_fits_a_terminal(conn: redis.Redis, hands: Hands, monkeypatch: pytest
     assert max(cells(line) for line in said) < columns, [line for line in said if cells(line) >= columns]
 
 
-def test_one_that_is_not_there(invoke: Invoke, conn: redis.Redis) -> None:
+def test_job_show_of_an_unknown_job(invoke: Invoke, conn: redis.Redis) -> None:
     assert "no job 'nobody'" in invoke("job", "show", "nobody", code=1).stderr
     assert "use 1 to 128" in invoke("job", "show", "a b", code=2).stderr
     assert "no job 'nobody'" in invoke("job", "copy", "nobody", code=1).stderr
 
 
-def test_one_that_is_in_the_trash(invoke: Invoke, conn: redis.Redis) -> None:
+def test_job_show_of_a_job_in_the_trash(invoke: Invoke, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(SMS, job_id="a")
     Job("a", {}, conn).delete()
     said = invoke("job", "show", "a", code=1).stderr

@@ -59,7 +59,7 @@ def test_the_options_that_python_has_are_flags_too(invoke: Invoke, conn: redis.R
     assert (json.loads(stored[b"meta"]), stored[b"on_lost"], stored[b"isolate"]) == ({"order": [4711]}, b"fail", b"1")
 
 
-def test_an_enqueue_that_no_replica_has_is_told_so(invoke: Invoke, conn: redis.Redis) -> None:
+def test_enqueue_reports_that_no_replica_acknowledged(invoke: Invoke, conn: redis.Redis) -> None:
     flags = ("--durability", "replicated", "--replicas", "2", "--replicas-timeout", "0.05", "--job-id", "j")
     assert "0 of 2 replicas acknowledged within 0.05 s" in invoke("enqueue", SMS, *flags, code=1).stderr
     assert Job.fetch("j", conn).get_status() == "queued", "it is on the primary"
@@ -120,12 +120,12 @@ def test_pickle_on_request(invoke: Invoke, conn: redis.Redis, monkeypatch: pytes
         ([SMS, "--callback-url", "ftp://x"], "--callback-url: use a URL like https://"),
     ],
 )
-def test_what_enqueue_refuses(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:
+def test_enqueue_refuses_wrong_arguments(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:
     assert message in invoke("enqueue", *args, code=2).stderr
     assert conn.keys("rq:job:*") == []
 
 
-def test_what_json_cannot_carry_is_named(invoke: Invoke, conn: redis.Redis) -> None:
+def test_an_argument_that_is_not_json_is_named(invoke: Invoke, conn: redis.Redis) -> None:
     message = invoke("enqueue", SMS, "fine", ":NaN", code=2).stderr
     assert "argument 2: 'NaN' is not JSON that can be sent" in message
     assert "argument 2 of tasks.sms.sendSMS" in invoke("enqueue", SMS, "fine", "%1e400", code=1).stderr
@@ -141,7 +141,7 @@ def test_an_id_that_is_taken(invoke: Invoke, conn: redis.Redis) -> None:
     assert "job id 'x' is taken and is queued" in invoke("enqueue", SMS, "--job-id", "x", code=1).stderr
 
 
-def test_what_is_discarded_is_not_called_enqueued(invoke: Invoke, conn: redis.Redis) -> None:
+def test_a_discarded_job_is_not_reported_as_enqueued(invoke: Invoke, conn: redis.Redis) -> None:
     key = ("--concurrency-key", "user:1", "--on-conflict", "discard")
     assert invoke("enqueue", SMS, *key).stdout.startswith("Enqueued")
     assert "Discarded tasks.sms.sendSMS()" in (said := invoke("enqueue", SMS, *key).stdout)
@@ -321,7 +321,7 @@ def test_a_script_for_rq_empties_as_it_did(invoke: Invoke, conn: redis.Redis, na
     assert Trash(conn).restore(jobs).restored == 2
 
 
-def test_empty_of_an_unknown_queue_says_so(invoke: Invoke, conn: redis.Redis) -> None:
+def test_empty_names_an_unknown_queue(invoke: Invoke, conn: redis.Redis) -> None:
     for _ in range(2):
         Queue("campaigns", conn).enqueue(SMS)
     sentence = "no queue campaings is known; did you mean campaigns?\n"

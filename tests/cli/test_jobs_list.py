@@ -103,7 +103,7 @@ def test_nothing_found_says_what_was_searched(invoke: Invoke, some: list[str], m
     assert json.loads(invoke("jobs", "error:KeyError", "--json").stdout)["note"] == "searched the newest 1 of 2 failed jobs"
 
 
-def test_it_goes_on_by_itself_until_the_page_is_full(
+def test_a_search_continues_until_the_page_is_full(
     invoke: Invoke, conn: redis.Redis, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(230):
@@ -135,7 +135,7 @@ def test_wrong_arguments_name_the_fix(invoke: Invoke, redis_url: str, args: list
     assert names in invoke("jobs", *args, code=2).stderr
 
 
-def test_what_strangers_wrote_comes_out_clean(invoke: Invoke, conn: redis.Redis) -> None:
+def test_texts_of_strangers_are_printed_without_control_characters(invoke: Invoke, conn: redis.Redis) -> None:
     evil = b"\x1b[31m\xe2\x80\xae=cmd|\xff\r\nEVIL"
     conn.hset(
         "rq:job:x",

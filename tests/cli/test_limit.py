@@ -62,7 +62,7 @@ def test_looking(invoke: Invoke, conn: redis.Redis, worker: FakeHands) -> None:
     assert everything(conn) == before
 
 
-def test_there_are_none(invoke: Invoke, conn: redis.Redis) -> None:
+def test_limit_commands_without_any_key(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("limit", "list").stdout == "No concurrency keys\n"
     assert invoke("limit", "list", "--stuck").stdout == "No key is stuck\n"
     assert invoke("limit", "show", "nobody", code=1).stderr == (
@@ -138,6 +138,6 @@ def test_release(invoke: Invoke, conn: redis.Redis, worker: FakeHands) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_is_refused(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:
+def test_limit_refuses_wrong_arguments(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:
     assert message in invoke("limit", *args, code=2).stderr
     assert not conn.keys("rq:limit*")

@@ -28,7 +28,7 @@ def test_help_lists_every_command(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "redis"])
-def test_what_help_says_of_a_command_is_its_own_first_line(name: str) -> None:
+def test_the_list_of_commands_shows_the_first_line_of_each_help(name: str) -> None:
     assert (load(name).help or "").split("\n")[0] == COMMANDS[name][1]
 
 
@@ -60,7 +60,7 @@ def test_a_command_like_no_other_gets_the_list(invoke: Invoke) -> None:
     )
 
 
-def test_an_option_before_the_command_is_told_where_to_go(invoke: Invoke) -> None:
+def test_an_option_before_the_command_gets_a_hint(invoke: Invoke) -> None:
     assert "options come after the command" in invoke("-u", "redis://localhost", "info", code=2).stderr
 
 

@@ -54,11 +54,11 @@ def test_a_query_is_counted_asked_about_and_done(invoke: Invoke, conn: redis.Red
         (["reprioritise", "x", "--priority", "999"], "use high, moderate, low"),
     ],
 )
-def test_what_can_not_be_done_is_refused_with_the_fix(invoke: Invoke, args: list[str], message: str) -> None:
+def test_an_impossible_operation_is_refused_with_the_fix(invoke: Invoke, args: list[str], message: str) -> None:
     assert message in invoke(*args, code=2).stderr
 
 
-def test_what_was_left_out_is_told(invoke: Invoke, conn: redis.Redis) -> None:
+def test_refused_jobs_are_reported(invoke: Invoke, conn: redis.Redis) -> None:
     failed(conn, 3)
     conn.hdel("rq:job:f1", "data")
     told = invoke("requeue", "--query", "state:failed", code=1)
@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_it_to_others(conn: redis.Redis, redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("carried", ["by others", "by nobody", "by a worker", "to its end", "canceled"])
-def test_ctrl_c_says_what_becomes_of_it(
+def test_ctrl_c_explains_how_the_operation_goes_on(
     invoke: Invoke, conn: redis.Redis, hands: Hands, monkeypatch: pytest.MonkeyPatch, carried: str
 ) -> None:
     """Who carries it on, how to look at it and to cancel it; what came of it if it was over by then."""

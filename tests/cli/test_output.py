@@ -118,7 +118,7 @@ def test_a_usage_error_that_quotes_a_file_shows_it_visibly(redis_url: str) -> No
     assert [one for one in (*BAD, FORGED) if one in said] == []
 
 
-def test_what_we_colour_stays_coloured_and_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_colours_survive_escaping_and_line_breaks_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     text = styled("red", fg="red") + "\nnext \x1b[2J"
     assert shown(shown(text)) == styled("red", fg="red") + " next \\x1b[2J"
     assert drawn(shown(text)) == click.style("red", fg="red") + " next \\x1b[2J"

@@ -27,7 +27,7 @@ def shown(invoke: Invoke, *queues: str) -> list[dict[str, Any]]:
     return [{name: one[name] for name in ("name", *NONE)} for one in found]
 
 
-def test_what_is_set_is_shown_and_taken_back(invoke: Invoke, used: redis.Redis) -> None:
+def test_limits_of_a_queue_are_set_shown_and_removed(invoke: Invoke, used: redis.Redis) -> None:
     assert "Nothing is set" in invoke("queue", "show").stdout
     told = invoke("queue", "set", "sms", "--limit", "20", "--rate", "100/60s", "--burst", "5", "--max-wait", "5m").stdout
     assert told == "sms: limit 20, rate 100/60s, burst 5, max wait 300 s\n"
@@ -76,7 +76,7 @@ def test_a_full_queue_is_named_with_what_to_do(invoke: Invoke, used: redis.Redis
         (("--max-length", "0"), "max_length"),
     ],
 )
-def test_what_is_no_bound_is_refused(invoke: Invoke, used: redis.Redis, args: tuple[str, ...], told: str) -> None:
+def test_queue_set_refuses_invalid_limits(invoke: Invoke, used: redis.Redis, args: tuple[str, ...], told: str) -> None:
     assert told in invoke("queue", "set", "sms", *args, code=2).stderr
     assert not used.exists("rq:gates")
 

@@ -74,7 +74,7 @@ def test_the_whole_of_it() -> None:
     )
 
 
-def test_what_needs_a_person_has_a_colour() -> None:
+def test_figures_that_need_attention_are_coloured() -> None:
     old, older = (replace(SMS, name=name, oldest=AT - timedelta(minutes=age)) for name, age in (("a", 6), ("b", 31)))
     text = render.text(snapshot(SMS, old, older, flows={"sms": Flow(1, 1, 1)}, totals=Totals(7, 0, False)))
     assert styled("6 min", "yellow") in text
@@ -108,7 +108,7 @@ def test_only_what_was_asked_for() -> None:
     assert "QUEUE " not in plain(snapshot(queues=None, names=("sms",)))
 
 
-def test_what_waits_in_an_inbox_counts() -> None:
+def test_jobs_in_an_inbox_count_as_waiting() -> None:
     line = plain(snapshot(replace(PN, name="scheduler", inbox=8))).splitlines()[1]
     assert line.split()[1:5] == ["0", "8", "0", "8"]
 

@@ -57,7 +57,7 @@ def test_local_time_is_shown_with_its_offset(conn: redis.Redis) -> None:
     assert line.startswith("2040-07-01 17:30:00 +0530  in ")
 
 
-def test_a_dry_run_tells_the_time_and_needs_no_redis(invoke: Invoke) -> None:
+def test_a_dry_run_prints_the_time_and_needs_no_redis(invoke: Invoke) -> None:
     said = json.loads(invoke("enqueue", SMS, "--schedule-at", NEW_YEAR.isoformat(), "--dry-run").stdout)
     assert (said["due"], "delay" in said) == ("2039-12-31T18:30:00.000000Z", False)
     said = json.loads(invoke("enqueue", SMS, "--schedule-in", "5m", "--dry-run").stdout)
@@ -116,7 +116,7 @@ def waiting(conn: redis.Redis, hands: Hands) -> Broker:
     return broker
 
 
-def test_what_waits_for_a_time_and_why(invoke: Invoke, conn: redis.Redis, waiting: Broker) -> None:
+def test_scheduled_lists_jobs_with_their_reasons(invoke: Invoke, conn: redis.Redis, waiting: Broker) -> None:
     conn.zadd(SCHEDULED, {"a-gone": 1, "a-broken": 2})
     conn.set("rq:job:a-broken", "no hash")
     lines = invoke("scheduled").stdout.splitlines()
@@ -247,7 +247,7 @@ def test_reschedule_to_a_time(invoke: Invoke, conn: redis.Redis, waiting: Broker
         (["queued", "5m"], 1, "Error: job queued is queued; only a scheduled one"),
     ],
 )
-def test_what_reschedule_refuses(invoke: Invoke, conn: redis.Redis, args: list[str], code: int, message: str) -> None:
+def test_reschedule_refuses_wrong_arguments(invoke: Invoke, conn: redis.Redis, args: list[str], code: int, message: str) -> None:
     Queue("sms", conn).enqueue_at(NEW_YEAR, SMS, job_id="x")
     Queue("sms", conn).enqueue(SMS, job_id="queued")
     assert message in " ".join(invoke("reschedule", *args, code=code).stderr.split())

@@ -88,7 +88,7 @@ def test_a_key(invoke: Invoke, conn: redis.Redis) -> None:
     ],
 )
 @pytest.mark.usefixtures("seen")
-def test_what_is_wrong_is_said(invoke: Invoke, args: tuple[str, ...], said: str) -> None:
+def test_stats_refuses_wrong_arguments(invoke: Invoke, args: tuple[str, ...], said: str) -> None:
     found = invoke("stats", *args, code=2)
     assert said in found.output + found.stderr
 

@@ -19,7 +19,7 @@ def _jobs(conn: redis.Redis, hands: Hands) -> None:
     assert [job.id for job in hands("sms", name="w.1").register().turn(slots=1)] == ["running"]
 
 
-def test_which_were_stopped_and_which_are_told(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+def test_stop_lists_stopped_jobs_and_notified_ones(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     _jobs(conn, hands)
     result = invoke("stop", "running", "waiting", "nobody", "a b", code=1)
     assert result.stdout.splitlines() == [

@@ -19,7 +19,7 @@ def _jobs(invoke: Invoke, *words: str) -> list[str]:
     return sorted(job["id"] for job in json.loads(invoke("trash", "list", "--json", *words).stdout)["jobs"])
 
 
-def test_what_was_emptied_comes_back(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+def test_an_emptied_queue_is_restored_from_the_trash(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
     fail("email", 2)
     put(Broker(conn), "sms", "a", "b", "c")
     said = invoke("empty", "sms", "--yes")
@@ -55,7 +55,9 @@ def test_for_good(invoke: Invoke, conn: redis.Redis) -> None:
     assert Trash(conn).count == 0
 
 
-def test_what_is_not_kept_is_said(invoke: Invoke, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_jobs_that_the_trash_cannot_keep_are_reported(
+    invoke: Invoke, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over 80 % of its maxmemory Redis keeps nothing that somebody deletes."""
     put(Broker(conn), "sms", "a", "b")
     used = conn.info("memory")["used_memory"]

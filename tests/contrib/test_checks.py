@@ -29,7 +29,9 @@ def test_a_project_as_it_should_be_has_no_findings(redis_url: str, shop: Path) -
         ({"TASKS": ["tests.contrib.nowhere"]}, "fusion.E002", "No module named 'tests.contrib.nowhere'"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_fix(redis_url: str, shop: Path, said: dict[str, Any], check: str, told: str) -> None:
+def test_django_checks_name_the_fault_and_its_fix(
+    redis_url: str, shop: Path, said: dict[str, Any], check: str, told: str
+) -> None:
     errors = found(**said)
     assert [*errors] == [check]
     assert told in errors[check]

@@ -60,7 +60,7 @@ def test_a_worker_has_the_tasks_of_all_apps_and_connections_of_its_own(
     assert "unapplied" not in worker.output
 
 
-def test_what_looks_and_changes_has_the_flags_of_the_command_line(redis_url: str, shop: Path) -> None:
+def test_manage_commands_have_the_flags_of_the_command_line(redis_url: str, shop: Path) -> None:
     Queue("mail").enqueue(SHIP, 1)
     shown = manage("fusion_info", "--json")
     assert [queue["name"] for queue in json.loads(shown.stdout)["queues"]] == ["mail"], shown.stderr

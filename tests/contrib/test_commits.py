@@ -87,7 +87,7 @@ def test_on_the_event_loop_no_transaction_is_open(queue: Queue, atomic: Any) -> 
         assert async_to_sync(enqueue)().id in queue.get_job_ids()
 
 
-def test_what_is_rolled_back_is_forgotten_with_its_savepoint(queue: Queue, atomic: Any) -> None:
+def test_jobs_of_a_rolled_back_savepoint_are_dropped(queue: Queue, atomic: Any) -> None:
     rolled_back(atomic, lambda: queue.enqueue(SHIP, 1))
     with atomic():
         first = queue.enqueue(SHIP, 1)
@@ -261,7 +261,7 @@ def test_a_task_is_ready_at_once_and_there_at_the_commit(queue: Queue, atomic: A
         signal.disconnect(note)
 
 
-def test_what_is_refused_is_raised_after_the_commit(queue: Queue, atomic: Any, failures: list[Any], shop: Path) -> None:
+def test_a_refused_enqueue_raises_after_the_commit(queue: Queue, atomic: Any, failures: list[Any], shop: Path) -> None:
     from tests.contrib.shop.orders.models import Customer
 
     queue.set_max_length(1)

@@ -38,7 +38,7 @@ def paused(conn: redis.Redis) -> bool:
     return bool(conn.exists("rq:paused:mail"))
 
 
-def test_who_is_not_staff_gets_nowhere(client: Any, conn: redis.Redis) -> None:
+def test_users_who_are_not_staff_are_sent_to_the_login(client: Any, conn: redis.Redis) -> None:
     from django.test import override_settings
 
     Queue("mail", conn).enqueue(basic.noop)
@@ -112,7 +112,7 @@ def test_it_is_served_under_asgi(client: Any, conn: redis.Redis) -> None:
     assert (done.status_code, paused(conn)) == (303, True)
 
 
-def test_the_admin_tells_how_many_jobs_there_are_and_leads_to_it(
+def test_the_admin_shows_the_number_of_jobs_and_links_to_the_dashboard(
     client: Any, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fusion.contrib.django import admin

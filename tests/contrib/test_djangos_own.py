@@ -114,11 +114,11 @@ def test_backends_for_tests_are_as_djangos(own_tests: Any) -> None:
 
 
 @pytest.mark.parametrize("own_tests", [REAL], indirect=True)
-def test_what_is_enqueued_is_as_with_djangos(own_tests: Any, conn: Any) -> None:
+def test_enqueueing_passes_djangos_own_tests(own_tests: Any, conn: Any) -> None:
     check(own_tests("test_dummy_backend", "test_tasks", "test_custom_backend"), 50, UNANSWERED_UNSERVED)
 
 
 @pytest.mark.parametrize("own_tests", [SERVED], indirect=True)
-def test_what_runs_is_as_with_djangos(own_tests: Any, workers: Workers, conn: Any) -> None:
+def test_running_passes_djangos_own_tests(own_tests: Any, workers: Workers, conn: Any) -> None:
     workers.start("default", "--tasks", "djangos_set_up,tasks.tasks", ready=False).wait_ready(60)
     check(own_tests("test_immediate_backend"), 18, UNANSWERED_SERVED)

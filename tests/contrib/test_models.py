@@ -101,7 +101,7 @@ def test_models_of_every_kind(made: dict[str, Any]) -> None:
         SERIALIZER.dumps(made["Line"](order=3))
 
 
-def test_what_can_not_go(shop: Path) -> None:
+def test_unsaved_rows_and_querysets_cannot_be_enqueued(shop: Path) -> None:
     from tests.contrib.shop.orders.models import Order
 
     with pytest.raises(SerializationError, match=r"this orders\.Order is not saved yet; save it before enqueueing"):
@@ -111,7 +111,7 @@ def test_what_can_not_go(shop: Path) -> None:
             SERIALIZER.dumps(rows)
 
 
-def test_what_is_gone_or_elsewhere_is_said_so(shop: Path) -> None:
+def test_a_missing_or_moved_model_is_named(shop: Path) -> None:
     from fusion.contrib.django.models import _renamed, renamed
     from tests.contrib.shop.orders.models import Order
 

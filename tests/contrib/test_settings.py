@@ -94,7 +94,7 @@ def test_the_tasks_are_those_of_all_apps_unless_some_are_named(shop: Path) -> No
         ({"OUTBOX": 7}, "use True, False or the alias of a database"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_its_name(shop: Path, said: dict[str, Any], told: str) -> None:
+def test_an_invalid_django_setting_is_named(shop: Path, said: dict[str, Any], told: str) -> None:
     from django.test import override_settings
 
     with override_settings(FUSION=said), pytest.raises(ConfigurationError) as error:

@@ -81,7 +81,7 @@ def test_a_task_for_later_waits_for_its_time(tasks: Any, protocol: Any) -> None:
         tasks.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
 
 
-def test_the_types_of_fusion_are_told_as_tagged_json(tasks: Any) -> None:
+def test_results_show_types_of_fusion_as_tagged_json(tasks: Any) -> None:
     moment = datetime(2030, 1, 1, tzinfo=timezone.utc)
     result = tasks.day_after.enqueue(moment)
     tagged = {"__fusion__": ["datetime", ["2030-01-01T00:00:00+00:00", None, 0]]}
@@ -91,7 +91,7 @@ def test_the_types_of_fusion_are_told_as_tagged_json(tasks: Any) -> None:
         tasks.add.enqueue(object())
 
 
-def test_what_is_no_result_of_this_backend_does_not_exist(tasks: Any, protocol: Any) -> None:
+def test_a_job_of_another_backend_has_no_result(tasks: Any, protocol: Any) -> None:
     backend = protocol.task_backends["default"]
     plain = Queue("default").enqueue(f"{TASKS}.helper")
     unknown = Queue("default").enqueue("tests.contrib.never_loaded.run")
@@ -183,7 +183,7 @@ def test_recurring_declares_an_entry_with_what_the_task_says(tasks: Any) -> None
     assert '"django_task":{"backend":"default","priority":-5}' in entry.job.fields["meta"]
 
 
-def test_only_so_many_of_a_key_run_at_once(tasks: Any) -> None:
+def test_a_decorated_task_limits_its_concurrency(tasks: Any) -> None:
     job = Job.fetch(tasks.remind.enqueue("ada").id)
     assert job.concurrency_key == "invoices/ada"
     assert job._text("max_concurrent") == "2" and job._text("limit_duration") == "300000"

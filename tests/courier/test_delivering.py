@@ -30,7 +30,7 @@ def url_of(receiver: Receiver, host: str = "127.0.0.1", path: str = "/hook?token
 # -- what goes out
 
 
-def test_an_end_is_told_once_signed_and_thin(world: World, receiver: Start) -> None:
+def test_the_end_of_a_job_is_delivered_once_signed_and_small(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)
     (job,) = world.end(url_of(server), log_tag="SMS_OTP")
@@ -218,7 +218,7 @@ def test_plain_http_and_other_ports_are_refused_by_the_couriers_own_settings(wor
     assert server.connections == 0
 
 
-def test_what_is_no_delivery_fails_with_a_reason(world: World) -> None:
+def test_a_malformed_delivery_fails_with_a_reason(world: World) -> None:
     world.conn.sadd("rq:queues", f"rq:queue:{CALLBACKS}")
     for number, data in enumerate((b"junk", b'["f", null, [], {}]', b'["f", null, [], {"url": "https://x/", "ended_at": "?"}]')):
         delivery = f"cb-1700000000000000-{number}"
@@ -271,7 +271,7 @@ def test_an_outcome_that_a_broken_key_refused_is_kept_and_offered_again(world: W
     world.check(jobs)
 
 
-def test_it_is_shown_among_the_workers_and_is_none_of_them(world: World) -> None:
+def test_a_courier_is_listed_but_is_not_a_worker(world: World) -> None:
     courier = world.courier(allowing())
     eventually(lambda: registered(world.conn) == [courier.name])
     assert courier.name.endswith(".courier")

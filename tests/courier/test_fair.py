@@ -31,9 +31,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.long
-def test_what_stands_behind_2000_for_a_host_that_hangs_waits_for_none_of_them(
-    world: World, receiver: Start, turns: list[float]
-) -> None:
+def test_deliveries_do_not_wait_behind_2000_for_a_hanging_host(world: World, receiver: Start, turns: list[float]) -> None:
     slow, fast = Endpoint(), Endpoint()
     slow.gate.clear()
     stuck, server = receiver(slow), receiver(fast)
@@ -46,7 +44,7 @@ def test_what_stands_behind_2000_for_a_host_that_hangs_waits_for_none_of_them(
     slow.gate.set()
 
 
-def test_what_was_put_off_comes_back_behind_what_waits(world: World, receiver: Start) -> None:
+def test_a_postponed_delivery_returns_behind_waiting_ones(world: World, receiver: Start) -> None:
     slow = Endpoint()
     slow.gate.clear()
     stuck = receiver(slow)

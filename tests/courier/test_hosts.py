@@ -65,7 +65,7 @@ def test_a_host_that_hangs_delays_no_other(world: World, receiver: Start) -> Non
     assert slow.most == 2
 
 
-def test_what_is_put_off_is_tried_by_nobody_meanwhile_and_needs_nothing(world: World, receiver: Start) -> None:
+def test_a_postponed_delivery_is_not_tried_and_costs_nothing(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     endpoint.gate.clear()
     server = receiver(endpoint)
@@ -123,7 +123,7 @@ def test_the_delay_grows_with_those_put_off_but_not_without_end(hosts: HostLimit
     assert delays[-1] == 300.0
 
 
-def test_the_delay_grows_with_the_time_that_nothing_was_heard(hosts: HostLimits) -> None:
+def test_the_delay_grows_with_the_time_without_an_answer(hosts: HostLimits) -> None:
     for _ in range(4):
         hosts.wait("a", 0.0)
     hosts.begin("a", 0.0)
@@ -132,7 +132,7 @@ def test_the_delay_grows_with_the_time_that_nothing_was_heard(hosts: HostLimits)
     assert hosts.wait("a", 100.0) > 1.0
 
 
-def test_what_is_given_back_makes_room(hosts: HostLimits) -> None:
+def test_a_finished_request_frees_a_place_for_its_host(hosts: HostLimits) -> None:
     assert [hosts.wait("a", 0.0) for _ in range(4)] == [0.0] * 4
     hosts.leave("a")
     assert hosts.wait("a", 0.0) == 0

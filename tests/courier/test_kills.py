@@ -36,7 +36,7 @@ def url_of(receiver: Receiver) -> str:
 @claim("P11")
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver: Start) -> None:
+def test_every_end_is_delivered_under_one_id_over_twenty_kills(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)
     settings, ran = allowing(server, lease=0.5, reap_interval=0.1), random.Random(7)
@@ -128,7 +128,7 @@ def test_a_courier_that_froze_longer_than_its_lease_is_not_believed(world: World
 
 
 @pytest.mark.long
-def test_what_takes_longer_than_the_lease_stays_the_couriers(world: World, receiver: Start) -> None:
+def test_a_delivery_longer_than_the_lease_stays_with_its_courier(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     endpoint.gate.clear()
     server = receiver(endpoint)
@@ -173,7 +173,7 @@ def private(server_binary: ServerBinary, tmp_path_factory: pytest.TempPathFactor
     shutil.rmtree(home, ignore_errors=True)
 
 
-def test_a_redis_that_dies_between_the_post_and_its_end_hears_of_it_when_it_is_back(
+def test_a_delivery_is_committed_after_redis_died_during_the_post(
     private: PrivateRedis, world: World, receiver: Start, tmp_path: Path
 ) -> None:
     endpoint = Endpoint()

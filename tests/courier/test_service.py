@@ -63,7 +63,7 @@ def test_one_killed_in_the_act_is_replaced_and_the_id_stays(world: World, receiv
 
 
 @pytest.mark.long
-def test_a_worker_told_to_leaves_them_to_others(world: World, receiver: Start, workers: Workers) -> None:
+def test_a_worker_without_a_relay_leaves_callbacks_to_others(world: World, receiver: Start, workers: Workers) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)
     worker = workers.start("q", "--no-relay", env=env_of(allowing(server)))

@@ -30,7 +30,7 @@ def plant(conn: redis.Redis, delivery: str = FORGED, seal: str = "", **message: 
 
 
 @pytest.mark.parametrize("job", ["", "lives"])
-def test_what_was_planted_is_neither_signed_nor_sent(world: World, receiver: Start, conn: redis.Redis, job: str) -> None:
+def test_a_forged_delivery_is_neither_signed_nor_sent(world: World, receiver: Start, conn: redis.Redis, job: str) -> None:
     """Of a job that never was, and of one that has not ended, with a url of its own."""
     endpoint = Endpoint()
     server = receiver(endpoint)
@@ -68,7 +68,7 @@ def test_a_sealed_one_is_sent_though_the_job_is_gone_by_then(world: World, recei
     assert len(endpoint.posts) == 1
 
 
-def test_what_a_version_of_before_accepted_goes_by_the_jobs_record(world: World, receiver: Start, conn: redis.Redis) -> None:
+def test_a_delivery_of_an_older_version_is_checked_against_the_job(world: World, receiver: Start, conn: redis.Redis) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)
     world.end(f"http://127.0.0.1:{server.port}/hook")

@@ -77,7 +77,7 @@ def test_without_a_session_nothing_is_shown_or_done(app: DashboardApp, conn: red
     assert not data(conn)
 
 
-def test_a_wrong_token_is_told_and_the_eleventh_within_a_minute_waits(app: DashboardApp, tokens: Tokens) -> None:
+def test_a_wrong_token_is_refused_and_the_eleventh_within_a_minute_waits(app: DashboardApp, tokens: Tokens) -> None:
     browser = Browser(app)
     for _ in range(ATTEMPTS):
         told = browser.send("/login", token="fusion_wrong")
@@ -99,7 +99,7 @@ def test_redis_knows_a_session_and_its_token_by_their_hashes_alone(app: Dashboar
     assert 12 * 3600 - 60 < conn.ttl(key) <= 12 * 3600
 
 
-def test_whoever_writes_to_redis_makes_no_session(app: DashboardApp, tokens: Tokens, conn: redis.Redis) -> None:
+def test_a_session_written_into_redis_by_hand_is_refused(app: DashboardApp, tokens: Tokens, conn: redis.Redis) -> None:
     def key_of(secret: str) -> str:
         return f"rq:session:{hashlib.sha256(secret.encode()).hexdigest()}"
 
@@ -171,7 +171,7 @@ def test_the_cookie_is_for_this_mount_alone(conn: redis.Redis, tokens: Tokens) -
     assert {"Secure", "Path=/"} < set(cookie.split("; "))
 
 
-def test_of_two_mounts_of_one_host_each_has_its_own_session(app: DashboardApp, tokens: Tokens) -> None:
+def test_two_mounts_on_one_host_have_separate_sessions(app: DashboardApp, tokens: Tokens) -> None:
     inner = Browser(app).log_in(tokens.by_scope["read"]).cookies["fusion_session"]
     given = {
         "cookie": f'other={{"a":1}}; fusion_session={inner}; fusion_session=of-the-outer'
@@ -238,7 +238,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("given", FOREIGN.values(), ids=FOREIGN)
-def test_what_no_page_of_this_service_sent_changes_nothing(
+def test_a_request_from_a_foreign_page_changes_nothing(
     client: Browser, conn: redis.Redis, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     Queue("sms", conn).enqueue("tests.jobs.basic.noop")
@@ -298,7 +298,7 @@ def test_no_form_offers_what_who_looks_may_not_do(app: DashboardApp, tokens: Tok
                 assert not any(re.fullmatch(re.sub(r"\{\w+\}", ".+", one.path), path) for one in weaker), (page.path, path)
 
 
-def test_who_sees_some_queues_meets_no_other_on_any_page(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
+def test_a_token_for_some_queues_sees_no_other_queue_on_any_page(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
     settle(conn, OWN, "ours")
     strangers(conn)
     somebody, before = restricted(OWN), data(conn)

@@ -69,5 +69,5 @@ def test_the_command_serves_pages_alone_and_can_only_show(
         (["--embedded", "-u", "redis://localhost"], "--embedded and --url name two Redis"),
     ],
 )
-def test_it_is_closed_unless_told_otherwise(invoke: Invoke, args: list[str], told: str) -> None:
+def test_the_dashboard_needs_tokens_unless_they_are_switched_off(invoke: Invoke, args: list[str], told: str) -> None:
     assert told in invoke("dashboard", *args, code=2).output

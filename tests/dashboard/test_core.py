@@ -59,7 +59,7 @@ def test_static_files_are_kept_for_ever_under_names_that_change(app: DashboardAp
     assert Browser(app).get("/static/app.000000000000.css").status == 404
 
 
-def test_what_is_ours_stays_small() -> None:
+def test_own_styles_and_scripts_stay_small() -> None:
     sizes = {one.name: len(one.body) for one in files().values()}
     assert sizes["app.css"] < 20_000 and sizes["app.js"] < 5_000
 
@@ -70,7 +70,7 @@ def test_pages_are_compressed_for_who_takes_it(client: Browser) -> None:
     assert "content-encoding" not in client.get("/queues").headers
 
 
-def test_an_unknown_page_is_told_as_a_page(client: Browser) -> None:
+def test_an_unknown_page_is_answered_as_a_page(client: Browser) -> None:
     told = client.get("/nothing")
     assert told.status == 404 and "text/html" in told.headers["content-type"]
 

@@ -81,7 +81,7 @@ def test_jobs_are_found_for_that_as_well(private_redis: PrivateRedis) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_that_does_not_grow_with_the_jobs_and_no_command_is_slow(private_redis: PrivateRedis) -> None:
+def test_pages_cost_the_same_with_a_million_jobs(private_redis: PrivateRedis) -> None:
     conn = private_redis.conn
     furnish(conn, 1_000_000, 200_000)
     admin = guarded.admin_client(private_redis.url)

@@ -64,7 +64,9 @@ def of_theirs(conn: redis.Redis) -> dict[str, Any]:
     return {key: found[key] for key in found if MARKER in key or "failed" in key or "trash" in key}
 
 
-def test_who_sees_one_queue_finds_nothing_of_another(conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_for_one_queue_finds_nothing_of_another(
+    conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search_inspector, "LOOKING", 60.0)  # a search that stops early says how far it came
     stage(conn)
     (token, line), (all_of_it, its_line) = new_token("some", ["admin"], ["sms", "sms-*"]), new_token("all", ["admin"])
@@ -131,7 +133,7 @@ class Parsed(HTMLParser):
         self.seen.append(data)
 
 
-def test_what_strangers_wrote_is_text_and_what_is_secret_stays_so(
+def test_pages_escape_texts_of_strangers_and_hide_secrets(
     client: Browser, conn: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -19,7 +19,7 @@ GROUP = group_id("builtins.ValueError", "tests.jobs.basic:boom")
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
 
-def test_groups_are_told_with_their_trend_and_an_example(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_failure_groups_show_their_trend_and_an_example(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("one")
     fail("two")
     failed(conn, "mail", "m1", kind="app.Refused")
@@ -30,7 +30,7 @@ def test_groups_are_told_with_their_trend_and_an_example(client: Browser, conn: 
     assert "app.Refused" in client.get("/export/csv/failures").html
 
 
-def test_without_failures_it_says_so(client: Browser) -> None:
+def test_a_page_without_failures(client: Browser) -> None:
     assert "Nothing has failed" in client.get("/failures").text
     assert client.get(f"/failures/{GROUP}").status == 404
 
@@ -79,7 +79,7 @@ def test_groups_are_of_the_queues_that_a_person_may_see(
     assert browser.get(f"/failures/{group_id('app.Refused', 'app.orders:send')}").status == 404
 
 
-def test_what_strangers_wrote_is_escaped(client: Browser, conn: redis.Redis) -> None:
+def test_failure_pages_escape_texts_of_strangers(client: Browser, conn: redis.Redis) -> None:
     failed(conn, "sms", "s1", kind=f"app.{HOSTILE}", reason=HOSTILE)
     Broker(conn).clean()
     pages = [client.get("/failures"), client.get("/failures/" + group_id(f"app.{HOSTILE}", "app.orders:send"))]

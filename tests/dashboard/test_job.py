@@ -46,7 +46,7 @@ def test_it_shows_the_error_the_way_and_the_masked_arguments(client: Browser, fa
     assert "/failures/" in page.html
 
 
-def test_who_may_only_look_learns_nothing_of_what_it_is_about(reader: Browser, fail: Fail) -> None:
+def test_a_reader_does_not_see_the_arguments_of_a_job(reader: Browser, fail: Fail) -> None:
     fail(
         "broken",
         "tests.jobs.basic.boom",
@@ -80,7 +80,7 @@ def test_why_it_waits_and_what_waits_for_it(client: Browser, conn: redis.Redis) 
     assert "Why it waits" in page.text and "1 before first" in page.text and "1 after third" in page.text
 
 
-def test_a_running_job_shows_its_run_and_is_told_to_stop(client: Browser, conn: redis.Redis) -> None:
+def test_a_running_job_shows_its_run_and_can_be_stopped(client: Browser, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(NOOP, job_id="runs", job_timeout=90)
     hand = Hand(Broker(conn), "sms", name="busy.1")
     hand.take()
@@ -174,7 +174,7 @@ def test_a_form_that_was_sent_twice_makes_one_copy(copier: Browser, conn: redis.
         ({"queue": "a b"}, "queue"),
     ],
 )
-def test_what_is_wrong_with_a_copy_is_told_beside_what_was_entered(
+def test_a_refused_copy_shows_the_error_beside_the_entered_values(
     copier: Browser, conn: redis.Redis, fields: dict[str, str], told: str
 ) -> None:
     _ended(conn, args=["x"])

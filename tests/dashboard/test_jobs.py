@@ -31,7 +31,7 @@ def _audited(conn: redis.Redis) -> list[tuple[str, str, str]]:
     return [tuple(fields.get(name, b"").decode() for name in (b"action", b"target", b"who")) for fields in entries]  # type: ignore[misc]
 
 
-def test_it_shows_what_the_query_means_and_offers_to_do_it(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_the_jobs_page_explains_its_query_and_offers_actions(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("broken", log_tag="SMS_OTP")
     Queue("mail", conn).enqueue(NOOP, job_id="waits", priority="high")
     page = client.get("/jobs")
@@ -82,23 +82,23 @@ def test_an_empty_page_with_more_behind_it_says_how_to_go_on(
     assert "No further job fits" in client.get(to).text
 
 
-def test_what_is_done_to_selected_jobs_is_asked_first_with_how_many_of_what(client: Browser, fail: Fail) -> None:
+def test_actions_on_selected_jobs_are_confirmed_with_their_number(client: Browser, fail: Fail) -> None:
     fail("one")
     asked = re.findall('data-confirm="([^"]*)"', client.get("/jobs?q=state:failed").html)
     assert len(asked) == 6 and all("({n} of state:failed)" in one for one in asked)
 
 
-def test_without_jobs_it_says_so(client: Browser) -> None:
+def test_a_page_without_jobs(client: Browser) -> None:
     assert "There are no jobs." in client.get("/jobs").text
 
 
-def test_what_is_wrong_with_a_query_is_told_at_its_field(client: Browser) -> None:
+def test_the_error_of_a_query_is_shown_at_its_field(client: Browser) -> None:
     page = client.get("/jobs?q=sttate:failed")
     assert page.status == 200 and "did you mean 'state'" in page.text
     assert 'aria-invalid="true" aria-describedby="wrong"' in page.html and 'value="sttate:failed"' in page.html
 
 
-def test_what_strangers_wrote_is_escaped_everywhere(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_all_job_pages_escape_texts_of_strangers(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("broken", log_tag=HOSTILE, description=HOSTILE, reason=f"ValueError: {HOSTILE}")
     conn.hset("rq:job:broken", mapping={"error_class": HOSTILE, "error_frame": HOSTILE, "worker_name": HOSTILE})
     for page in (client.get("/jobs"), client.get("/jobs?q=" + quote(HOSTILE[:-1])), client.get("/jobs/broken")):
@@ -128,7 +128,7 @@ def test_something_is_done_to_each_selected_job(
     assert [entry for entry in _audited(conn) if entry[0]] == [(do, job_id, "token:adminer") for job_id in ids]
 
 
-def test_what_was_refused_is_told_with_its_reason(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_refused_jobs_are_listed_with_their_reasons(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("one")
     Queue("sms", conn).enqueue(NOOP, job_id="waits")
     said = client.post("/jobs", do="requeue", id=["one", "waits", "gone"], back="/jobs")
@@ -142,7 +142,7 @@ def test_a_form_that_says_nothing_changes_nothing(client: Browser, fields: dict[
     assert told in client.post("/jobs", back="/jobs", **fields).text
 
 
-def test_who_may_only_look_has_no_buttons_and_is_refused(reader: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_a_reader_has_no_buttons_and_its_requests_are_refused(reader: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("one")
     page = reader.get("/jobs?q=state:failed")
     assert "one" in page.text and "Requeue" not in page.text and "checkbox" not in page.html

@@ -27,14 +27,14 @@ def changes(conn: redis.Redis) -> list[tuple[str, str, str, str]]:
     return [(one.who, one.action, one.target, one.outcome) for one in AuditInspector(conn).entries()]
 
 
-def test_where_there_is_nothing_it_says_so(client: Browser) -> None:
+def test_kept_pages_say_that_they_are_empty(client: Browser) -> None:
     said = ("No job waits", "no cron entries", "no batches", "no limit is set", "Nobody has changed", "The trash is empty")
     for path, words in zip(PAGES, said, strict=True):
         shown = client.get(path)
         assert shown.status == 200 and words in shown.text, path
 
 
-def test_who_sees_some_queues_finds_nothing_of_others(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
+def test_a_token_for_some_queues_finds_nothing_of_others(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
     settle(conn, OWN, "ours")
     strangers(conn)
     somebody = restricted(OWN)
@@ -47,7 +47,7 @@ def test_who_sees_some_queues_finds_nothing_of_others(restricted: Callable[..., 
     assert (somebody.get(f"/cron/{MARKER}-entry").status, somebody.get("/cron/ours-entry").status) == (404, 200)
 
 
-def test_what_strangers_wrote_is_text(client: Browser, conn: redis.Redis) -> None:
+def test_kept_pages_escape_texts_of_strangers(client: Browser, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(TASK, job_id="later", enqueue_in=60, description=HOSTILE)
     conn.hset("rq:job:later", mapping={"func": HOSTILE, "origin": HOSTILE})
     begin(Broker(conn), "b", name=HOSTILE)
@@ -113,7 +113,7 @@ def test_a_cron_entry_in_words_with_its_next_times_and_its_history(client: Brows
     assert [entry.id for entry in Scheduler(conn).entries()] == ["often", "report"]
 
 
-def test_who_may_only_read_does_nothing_with_cron_entries(reader: Browser, conn: redis.Redis) -> None:
+def test_a_reader_cannot_change_cron_entries(reader: Browser, conn: redis.Redis) -> None:
     Scheduler(conn).cron("0 9 * * *", TASK, id="report", queue="sms")
     assert not [form for form in reader.get("/cron/report").forms() if "/cron/" in form[0]]
     for verb in ("run", "pause", "resume"):

@@ -43,7 +43,7 @@ def test_before_it_begins_it_says_how_many_and_of_what(client: Browser, conn: re
     ("query", "told"),
     [("sttate:failed", "did you mean 'state'"), ("", "needs a query"), ("state:queued", "does nothing to jobs")],
 )
-def test_what_can_not_be_begun_is_told_with_the_fix(client: Browser, conn: redis.Redis, query: str, told: str) -> None:
+def test_an_operation_that_cannot_begin_names_the_fix(client: Browser, conn: redis.Redis, query: str, told: str) -> None:
     assert told in client.get(_new("requeue", query)).text
     assert told in client.post("/operations", action="requeue", q=query, back="/operations").text
     assert not _begun(conn)
@@ -71,7 +71,7 @@ def test_it_is_begun_once_and_its_progress_is_shown(client: Browser, conn: redis
     assert Job.fetch("one", conn).get_status() == "queued"
 
 
-def test_what_an_action_needs_besides_is_asked_for(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_a_page_asks_for_the_reason_that_an_action_needs(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("one")
     would = client.get(_new("quarantine", "state:failed"))
     refused = client.press(would, "Quarantine 1 failed job of queue sms", reason=" ")
@@ -85,7 +85,7 @@ def test_what_an_action_needs_besides_is_asked_for(client: Browser, conn: redis.
     assert conn.hget("rq:job:one", "quarantined") and conn.hget("rq:job:waits", "priority") == b"2"
 
 
-def test_what_is_deleted_is_in_the_trash_unless_it_was_for_good(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_deleted_jobs_are_in_the_trash_unless_purged(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     for job_id, purge in (("one", {}), ("two", {"purge": "1"})):
         fail(job_id)
         page = client.press(client.get(_new("delete", f"id:{job_id}")), "Delete 1 failed job of queue sms", **purge)
@@ -94,7 +94,7 @@ def test_what_is_deleted_is_in_the_trash_unless_it_was_for_good(client: Browser,
     assert conn.exists("rq:trash:job:one") and not conn.exists("rq:trash:job:two", "rq:job:one", "rq:job:two")
 
 
-def test_one_that_runs_is_canceled(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+def test_a_running_operation_is_canceled(client: Browser, conn: redis.Redis, fail: Fail) -> None:
     fail("one")
     page = client.press(client.get(_new("requeue", "state:failed")), "Requeue 1 failed job of queue sms")
     assert "It is canceled" in client.press(page, "Cancel").text
@@ -111,7 +111,7 @@ def test_selected_jobs_are_set_aside_by_an_operation_on_just_these(client: Brows
     assert [bool(conn.hget(f"rq:job:{job_id}", "quarantined")) for job_id in ("one", "two", "three")] == [True, True, False]
 
 
-def test_who_may_not_is_refused(
+def test_an_operation_without_the_scope_is_refused(
     app: DashboardApp, client: Browser, reader: Browser, restricted: Callable[..., Browser], conn: redis.Redis, fail: Fail
 ) -> None:
     fail("one")

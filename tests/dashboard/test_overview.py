@@ -41,7 +41,7 @@ def test_a_fleet_without_anything_is_healthy(client: Browser) -> None:
     assert "healthy" in page.text and "Nothing needs a person" in page.text and "No job runs" in page.text
 
 
-def test_it_names_the_cause_and_the_command_to_copy(client: Browser, broker: Broker) -> None:
+def test_the_overview_names_the_cause_and_the_command(client: Browser, broker: Broker) -> None:
     put(broker, "sms", "a")
     page = client.get("/")
     assert "unhealthy" in page.text and "sms: 1 job waits (0 end a minute): no live worker serves it" in page.text
@@ -58,7 +58,7 @@ def test_it_names_the_cause_and_the_command_to_copy(client: Browser, broker: Bro
         ("upgrade Redis to 6.2 or newer, or Valkey", ""),
     ],
 )
-def test_what_is_copied_is_the_command_alone(line: str, copied: str) -> None:
+def test_the_copy_button_copies_only_the_command(line: str, copied: str) -> None:
     assert findings.command(line) == copied
 
 
@@ -162,7 +162,7 @@ def test_hostile_names_are_shown_and_run_nothing(client: Browser, conn: redis.Re
     assert "<script>alert" not in page.html and "\u202e" not in page.html and "alert(1)" in page.text
 
 
-def test_who_may_see_some_queues_sees_nothing_of_the_others(restricted: Callable[..., Browser], broker: Broker) -> None:
+def test_a_token_for_some_queues_sees_nothing_of_the_others(restricted: Callable[..., Browser], broker: Broker) -> None:
     hands = worker(broker, "zebra", state="busy")
     put(broker, "zebra", "zebra-runs", "zebra-waits")
     put(broker, "sms", "ours")
@@ -171,7 +171,7 @@ def test_who_may_see_some_queues_sees_nothing_of_the_others(restricted: Callable
     assert page.status == 200 and "zebra" not in page.html and "1 queue of this token" in page.text and "sms" in page.text
 
 
-def test_it_is_small_and_unchanged_it_is_nothing(app: DashboardApp, client: Browser, broker: Broker, conn: redis.Redis) -> None:
+def test_an_unchanged_overview_is_not_sent_again(app: DashboardApp, client: Browser, broker: Broker, conn: redis.Redis) -> None:
     hands = worker(broker, *(f"queue-of-department-{n}" for n in range(30)), state="busy")
     for n in range(30):
         put(broker, f"queue-of-department-{n}", *(f"job-{n}-{m}" for m in range(3)))

@@ -94,7 +94,7 @@ def test_emptying_says_how_many_and_the_trash_keeps_them(client: Browser, broker
     assert conn.zcard("rq:queue:sms") == 0 and conn.exists("rq:trash")
 
 
-def test_of_one_job_it_is_asked_and_told_in_the_singular(client: Browser, broker: Broker) -> None:
+def test_questions_and_messages_about_one_job_are_in_the_singular(client: Browser, broker: Broker) -> None:
     put(broker, "sms", "one")
     page = client.get("/queues/sms")
     assert "Delete the 1 job that waits in queue sms? The trash keeps it for an hour." in page.html
@@ -102,7 +102,7 @@ def test_of_one_job_it_is_asked_and_told_in_the_singular(client: Browser, broker
     assert "1 job that waited is deleted. The trash keeps it for an hour." in client.press(page, "Empty").text
 
 
-def test_who_may_only_look_has_no_buttons(reader: Browser, broker: Broker, conn: redis.Redis) -> None:
+def test_a_reader_has_no_buttons(reader: Browser, broker: Broker, conn: redis.Redis) -> None:
     put(broker, "sms", "a")
     for path in ("/queues", "/queues/sms"):
         assert not {"Pause", "Resume", "Empty"} & {label for _, _, label in reader.get(path).forms()}
@@ -119,7 +119,7 @@ def test_hostile_names_are_shown_and_lead_to_their_page(client: Browser, conn: r
         assert page.status == 200 and "<script>alert" not in page.html and "\u202e" not in page.html and "alert(1)" in page.text
 
 
-def test_who_may_see_some_queues_sees_nothing_of_the_others(restricted: Callable[..., Browser], broker: Broker) -> None:
+def test_a_token_for_some_queues_sees_nothing_of_the_others(restricted: Callable[..., Browser], broker: Broker) -> None:
     put(broker, "sms", "ours")
     put(broker, "zebra", "theirs")
     browser = restricted("sms")
@@ -129,7 +129,7 @@ def test_who_may_see_some_queues_sees_nothing_of_the_others(restricted: Callable
     assert browser.post("/queues/zebra/empty").text.replace("zebra", "nobody") == browser.post("/queues/nobody/empty").text
 
 
-def test_what_ended_is_told_without_the_minute_that_is_not_over() -> None:
+def test_the_history_leaves_out_the_current_minute() -> None:
     rows = [{"at": f"2030-01-01T00:0{minute}:00Z"} for minute in range(3)]
     last = 1893456000 + 120
     assert whole(rows, 60, last + 59.0) == rows[:2] and whole(rows, 60, last + 60.0) == rows

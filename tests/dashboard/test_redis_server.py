@@ -36,7 +36,7 @@ def test_a_policy_that_loses_jobs_is_a_warning_with_its_command(private_redis: P
     assert 'data-copy="redis-cli -s ' in page.html
 
 
-def test_who_may_see_some_queues_does_not_see_it(restricted: Callable[..., Browser]) -> None:
+def test_a_token_for_some_queues_does_not_see_the_redis_page(restricted: Callable[..., Browser]) -> None:
     somebody = restricted("sms")
     assert somebody.get("/redis").status == 403
     assert 'href="/redis"' not in somebody.get("/queues").html

@@ -68,7 +68,7 @@ def test_hostile_texts_are_escaped(client: Browser, outage: list[SinkEvent], con
     assert "<script>alert" not in page.html and "\u202e" not in page.html and "alert(1)" in page.text
 
 
-def test_who_may_see_some_queues_sees_their_callbacks_alone(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
+def test_a_token_for_some_queues_sees_only_their_callbacks(restricted: Callable[..., Browser], conn: redis.Redis) -> None:
     settle(conn, "sms", "ours")
     strangers(conn)
     browser = restricted("sms")

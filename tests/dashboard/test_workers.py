@@ -68,7 +68,7 @@ def test_a_dead_one_and_a_quiet_one_say_so(client: Browser, broker: Broker, conn
     assert [label for _, _, label in page.forms() if label in ("Quiet", "Unquiet", "Stop")] == ["Unquiet", "Stop"]
 
 
-def test_it_is_told_and_that_is_written_down(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+def test_a_command_reaches_its_worker_and_the_audit(client: Browser, broker: Broker, conn: redis.Redis) -> None:
     Hand(broker, "a", name="web1.1")
     listener = conn.pubsub()
     listener.subscribe("rq:pubsub:web1.1")
@@ -82,12 +82,12 @@ def test_it_is_told_and_that_is_written_down(client: Browser, broker: Broker, co
     assert audited(conn, "quiet") == audited(conn, "worker_stop") == ["token:adminer"]
 
 
-def test_one_that_does_not_listen_is_told_of(client: Browser, broker: Broker) -> None:
+def test_a_worker_that_does_not_listen_is_reported(client: Browser, broker: Broker) -> None:
     Hand(broker, "a", name="web1.1")
     assert "can't receive commands just now" in client.press(client.get("/workers"), "Quiet").text
 
 
-def test_who_may_only_look_tells_nobody(reader: Browser, broker: Broker) -> None:
+def test_a_reader_cannot_command_workers(reader: Browser, broker: Broker) -> None:
     Hand(broker, "a", name="web1.1")
     assert not {"Quiet", "Stop"} & {label for _, _, label in reader.get("/workers").forms()}
     assert [reader.send(f"/workers/web1.1/{verb}").status for verb in ("quiet", "unquiet", "stop")] == [403] * 3
@@ -103,7 +103,7 @@ def test_hostile_names_are_escaped(client: Browser, broker: Broker, conn: redis.
         assert page.status == 200 and "<script>alert" not in page.html and "\u202e" not in page.html and "alert(1)" in page.text
 
 
-def test_who_may_see_some_queues_sees_their_workers_alone(restricted: Callable[..., Browser], broker: Broker) -> None:
+def test_a_token_for_some_queues_sees_only_their_workers(restricted: Callable[..., Browser], broker: Broker) -> None:
     Hand(broker, "sms", name="ours.1")
     Hand(broker, "zebra", name="zebra.1")
     browser = restricted("sms")

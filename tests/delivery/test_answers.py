@@ -141,7 +141,7 @@ class _Counted(socket.socket):
     [HEAD + b"\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffff\r\n"],
     ids=["close", "length", "chunked"],
 )
-def test_of_an_endless_text_64_kib_are_read(receiver: Start, first: bytes) -> None:
+def test_at_most_64_kib_of_an_endless_answer_are_read(receiver: Start, first: bytes) -> None:
     server = receiver(pouring(first, b"x" * 65536))
     policy = server.policy()
     _Counted.taken = 0
@@ -192,7 +192,7 @@ def test_endless_headers_are_a_failure(receiver: Start, first: bytes, block: byt
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_a_failure(receiver: Start, answer: bytes) -> None:
+def test_an_answer_that_is_not_http_is_a_failure(receiver: Start, answer: bytes) -> None:
     with pytest.raises(DeliveryFailed, match="no answer of"):
         send(receiver(answering(answer)))
 
@@ -277,7 +277,7 @@ print(peak() - before)
     assert int(run.stdout) < 20 * 1024  # KiB
 
 
-def test_what_a_receiver_sends_back_of_our_secrets_is_not_kept(receiver: Start) -> None:
+def test_secrets_that_a_receiver_echoes_are_not_stored(receiver: Start) -> None:
     def echo(channel: socket.socket, server: Receiver) -> None:
         request = server.read(channel)
         channel.sendall(b"HTTP/1.1 500 Oops\r\n\r\nyou sent:\r\n" + request + b"\x1b[2J \xe2\x80\xae end")
@@ -294,7 +294,7 @@ def test_what_a_receiver_sends_back_of_our_secrets_is_not_kept(receiver: Start) 
     assert answer.excerpt.isprintable()
 
 
-def test_no_failure_tells_a_secret(receiver: Start) -> None:
+def test_no_failure_shows_a_secret(receiver: Start) -> None:
     answers = [answering(b"nonsense"), answering(HEAD), resetting, silent]
     for handle in answers:
         with pytest.raises(DeliveryFailed) as failed:

@@ -56,7 +56,7 @@ def test_the_same_job_gives_the_same_bytes() -> None:
         (": S3CR3T", None),
     ],
 )
-def test_of_an_error_only_the_class_is_sent(error: str, sent: str | None) -> None:
+def test_a_callback_sends_only_the_class_of_an_error(error: str, sent: str | None) -> None:
     body = message(job_id="j", queue="q", status="failed", ended_at=ENDED, error=error)
     assert json.loads(body)["data"]["error"] == sent
     assert b"S3CR3T" not in body

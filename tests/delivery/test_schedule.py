@@ -31,7 +31,7 @@ def test_410_ends_it_at_any_try(tries: int) -> None:
 
 
 @pytest.mark.parametrize("error", [DeliveryRefused("bad header"), AddressRefused("10.0.0.1 is private")])
-def test_what_was_refused_is_given_up_at_once(error: DeliveryRefused) -> None:
+def test_a_refused_delivery_is_given_up_at_once(error: DeliveryRefused) -> None:
     assert verdict(error, 1) == Verdict("given_up", 0.0, str(error))
 
 

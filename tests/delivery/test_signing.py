@@ -176,7 +176,7 @@ def test_a_secret_has_24_to_64_bytes(length: int) -> None:
         (),
     ],
 )
-def test_what_is_no_secret_is_refused_and_not_shown(secret: str) -> None:
+def test_an_invalid_secret_is_refused_and_not_shown(secret: str) -> None:
     for call in (lambda: sign(ID, BODY, secret), lambda: verify(sign(ID, BODY, SECRET), BODY, secret)):
         with pytest.raises(ConfigurationError, match="secret") as refused:
             call()

@@ -27,7 +27,7 @@ def faults(document: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in Draft7Validator(SCHEMA).iter_errors(document)]
 
 
-def test_it_is_what_the_specification_says() -> None:
+def test_the_compose_file_follows_the_specification() -> None:
     Draft7Validator.check_schema(SCHEMA)
     assert faults(FOUND) == []
 
@@ -53,13 +53,13 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
         _set("service", {}),
     ],
 )
-def test_the_schema_tells_a_wrong_file_apart(change: Callable[[Any], None]) -> None:
+def test_the_schema_refuses_a_wrong_file(change: Callable[[Any], None]) -> None:
     document = copy.deepcopy(FOUND)
     change(document)
     assert faults(document) != []
 
 
-def test_what_is_named_is_there() -> None:
+def test_everything_that_the_compose_file_names_exists() -> None:
     """Secrets, volumes, networks, files, and services that others wait for."""
     for name, service in SERVICES.items():
         assert set(service.get("secrets", [])) <= set(FOUND["secrets"]), name
@@ -125,7 +125,7 @@ def test_its_head_says_how_it_is_started() -> None:
 
 
 class TestSecrets:
-    def test_they_are_made_once_and_of_the_token_the_hash_alone_is_kept(self, tmp_path: Path) -> None:
+    def test_secrets_are_made_once_and_only_the_hash_of_the_token_is_kept(self, tmp_path: Path) -> None:
         outside = Outside(tmp_path, {})
         said = outside.make_secrets()
         token = said.splitlines()[-1]
@@ -154,7 +154,7 @@ class TestSecrets:
         modes = {path.name: path.stat().st_mode & 0o777 for path in [tmp_path / "secrets", *(tmp_path / "secrets").iterdir()]}
         assert modes == {"secrets": 0o700, "redis_password": 0o644, "server_tokens": 0o644}
 
-    def test_they_are_never_committed(self) -> None:
+    def test_secrets_are_never_committed(self) -> None:
         ignored = subprocess.run(["git", "check-ignore", "secrets/redis_password"], cwd=ROOT, capture_output=True, check=False)
         if ignored.returncode == 128:
             pytest.skip("no git repository here")

@@ -101,7 +101,7 @@ def town(tmp_path: Path, server_binary: ServerBinary, monkeypatch: pytest.Monkey
 
 @pytest.mark.long
 @pytest.mark.timeout(200)
-def test_they_find_each_other_and_a_job_runs(town: Town) -> None:
+def test_the_services_find_each_other_and_a_job_runs(town: Town) -> None:
     if has_client := shutil.which("redis-cli") is not None:
         assert not town.outside.is_healthy("redis")
     store = town.redis_up()

@@ -170,7 +170,7 @@ def test_the_worker_for_jobs_on_probation_is_not_blamed(doctor: Doctor, broker: 
     assert found and "no live worker serves it" in found.what
 
 
-def test_what_ended_counts_also_where_nothing_waits_any_more(doctor: Doctor, broker: Broker) -> None:
+def test_ended_jobs_count_in_queues_without_waiting_jobs(doctor: Doctor, broker: Broker) -> None:
     put(broker, "q", "a")
     broker.delete(["a"])
     broker.note_history("web1.1", 1, {("queue", "q"): [(1, "1:completed", 40)]})
@@ -215,7 +215,7 @@ def test_names_that_strangers_chose_are_quoted_for_the_shell(doctor: Doctor) -> 
     assert found and found.fix == "run_worker.py worker '$(reboot); x'"
 
 
-def test_broken_keys_are_told_and_hide_nothing_else(doctor: Doctor, broker: Broker) -> None:
+def test_doctor_reports_broken_keys_and_everything_else(doctor: Doctor, broker: Broker) -> None:
     put(broker, "q", "a")
     for key in (
         "rq:waits",
@@ -233,7 +233,7 @@ def test_broken_keys_are_told_and_hide_nothing_else(doctor: Doctor, broker: Brok
     assert not [one for one in doctor.all() if "could not be made" in one.what]
 
 
-def test_stock_rq_on_the_prefix_is_told(doctor: Doctor) -> None:
+def test_doctor_reports_stock_rq_on_the_prefix(doctor: Doctor) -> None:
     doctor.conn.sadd("rq:workers", "rq:worker:theirs")
     doctor.conn.hset("rq:worker:theirs", mapping={"birth": "2026-01-01T00:00:00Z", "queues": "q"})
     doctor.conn.sadd("rq:queues", "rq:queue:old")
@@ -242,7 +242,7 @@ def test_stock_rq_on_the_prefix_is_told(doctor: Doctor) -> None:
     assert "run_worker.py worker old --adopt-rq old" in doctor.of("foreign")[1].fix
 
 
-def test_workers_of_several_versions_are_told(doctor: Doctor) -> None:
+def test_doctor_reports_workers_of_several_versions(doctor: Doctor) -> None:
     for name, version in (("web1.1", "0.1.0"), ("web1.2", "0.2.0")):
         worker(doctor.conn, "sms", name=name)
         doctor.conn.hset(f"rq:worker:{name}", "version", version)
@@ -263,7 +263,7 @@ def test_a_dead_worker_and_an_overdue_job_with_nobody_to_see(doctor: Doctor) -> 
     assert [one.level for one in doctor.of("workers")] == ["note"]
 
 
-def test_a_user_who_may_too_little_is_told_which_rights(doctor: Doctor) -> None:
+def test_doctor_names_the_rights_that_a_user_lacks(doctor: Doctor) -> None:
     admin = guarded.admin_client(doctor.url)
     if admin.info()["redis_version"] < "7":
         pytest.skip("Redis 6.2 can't tell what a user may do")
@@ -289,7 +289,7 @@ def test_a_user_who_may_too_little_is_told_which_rights(doctor: Doctor) -> None:
     assert len(_USED) > 40
 
 
-def test_what_a_verdict_costs_does_not_grow(doctor: Doctor) -> None:
+def test_the_cost_of_a_verdict_does_not_grow_with_the_data(doctor: Doctor) -> None:
     def cost() -> int:
         with wire(doctor.conn) as sent:
             verdict(Look(doctor.conn, get_settings()))
@@ -334,5 +334,5 @@ def test_warnings_end_with_3_only_if_strict(invoke: Invoke, broker: Broker) -> N
     invoke("doctor", "--strict", code=3)
 
 
-def test_without_redis_it_can_not_be_told(invoke: Invoke) -> None:
+def test_doctor_without_redis_is_an_error(invoke: Invoke) -> None:
     assert invoke("doctor", "--url", "unix:///tmp/nothing-there.sock", code=1).stderr.startswith("Error: ")

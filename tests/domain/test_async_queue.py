@@ -178,7 +178,7 @@ def test_a_wrong_option_is_named_and_nothing_is_written(conn: redis.Redis, optio
 
 
 @pytest.mark.parametrize(("func", "args", "kwargs", "error", "message"), WRONG_CALLS, ids=[row[4] for row in WRONG_CALLS])
-def test_what_can_not_be_sent_is_named(
+def test_an_unserializable_argument_is_named(
     conn: redis.Redis, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises((SerializationError, PayloadTooLarge)) as caught:
@@ -188,7 +188,7 @@ def test_what_can_not_be_sent_is_named(
     assert conn.dbsize() == 0
 
 
-def test_what_else_is_refused(conn: redis.Redis) -> None:
+def test_an_async_queue_refuses_duplicates(conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(basic.noop, job_id="taken")
     with pytest.raises(DuplicateJob, match="is queued"):
         enqueued(lambda queue: queue.enqueue(basic.noop, job_id="taken"))
@@ -248,7 +248,7 @@ def test_a_connection_that_is_given_stays_the_callers(conn: redis.Redis, redis_u
 
 
 @pytest.mark.long
-def test_trouble_is_told_as_by_queue(private_redis: PrivateRedis) -> None:
+def test_an_async_queue_raises_the_errors_of_a_queue(private_redis: PrivateRedis) -> None:
     for url in ("redis://127.0.0.1:1", "rediss://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/mymaster"):
         found = []
         use_settings(Settings.load(redis_url=url))

@@ -89,9 +89,7 @@ def test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_
         Batch(id="b", connection=conn).open()
 
 
-def test_what_a_dead_opener_brings_too_late_is_refused_where_the_next_one_promised_none_of_its_kind(
-    conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_callback_of_a_dead_opener_is_refused(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Batch(id="b", queue="q", on_success=NOOP, connection=conn)
     slow._nonce = "n"
     slow._open()
@@ -187,7 +185,7 @@ def test_a_cancel_reaches_the_batches_inside(conn: redis.Redis, hand: Hand) -> N
     assert batch_faults(conn) == []
 
 
-def test_what_is_refused(conn: redis.Redis) -> None:
+def test_invalid_batches_are_refused(conn: redis.Redis) -> None:
     for bad in ("no spaces", "", "x" * 129, 5):
         with pytest.raises(OptionError):
             Batch(id=bad)  # type: ignore[arg-type]

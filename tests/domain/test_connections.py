@@ -57,7 +57,7 @@ def test_with_connection(conn: redis.Redis, other: redis.Redis) -> None:
         pop_connection()
 
 
-def test_what_is_given_wins_over_what_is_current(conn: redis.Redis, other: redis.Redis) -> None:
+def test_a_given_connection_wins_over_the_current_one(conn: redis.Redis, other: redis.Redis) -> None:
     with Connection(other):
         job = Queue("sms", connection=conn).enqueue(basic.noop)
         assert Job.fetch(job.id, connection=conn) == job

@@ -91,7 +91,7 @@ def test_another_queue_and_priority(conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("state", ["queued", "scheduled", "deferred", "started", "blocked", "zombie"])
-def test_what_has_not_ended_is_not_copied(conn: redis.Redis, state: str) -> None:
+def test_a_job_that_has_not_ended_is_not_copied(conn: redis.Redis, state: str) -> None:
     Queue("sms", conn).enqueue(TASK, job_id="a")
     conn.hset("rq:job:a", "status", state)
     before = everything(conn)

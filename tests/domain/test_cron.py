@@ -93,7 +93,7 @@ def test_an_entry_that_code_declares_is_not_changed_at_run_time(scheduler: Sched
         (lambda s: s.every(60, TASK, args=(object(),)), "object"),
     ],
 )
-def test_a_mistake_is_told_at_once_and_nothing_is_stored(
+def test_a_mistake_is_refused_at_once_and_nothing_is_stored(
     scheduler: Scheduler, conn: redis.Redis, make: Callable[[Scheduler], str], message: str
 ) -> None:
     with pytest.raises((ValueError, SerializationError), match=message):
@@ -104,7 +104,7 @@ def test_a_mistake_is_told_at_once_and_nothing_is_stored(
 # -- ticks
 
 
-def test_a_tick_becomes_one_job_with_all_that_was_said(scheduler: Scheduler, conn: redis.Redis, hourly: Hourly) -> None:
+def test_a_tick_becomes_one_job_with_all_options_of_its_entry(scheduler: Scheduler, conn: redis.Redis, hourly: Hourly) -> None:
     hourly(queue="sms", args=({"to": "x"},), kwargs={"n": 1}, priority=2, job_timeout="5m", ttl="10m", log_tag="SMS_OTP")
     assert look(conn, "e", ticks=1) == ("ok", 1, 0)
     (decision,) = scheduler.history("e")
@@ -121,7 +121,7 @@ def test_a_tick_becomes_one_job_with_all_that_was_said(scheduler: Scheduler, con
     ("options", "enqueued", "missed"),
     [({}, 1, 4), ({"misfire": "all"}, 5, 0), ({"misfire": "skip", "misfire_grace": 5}, 0, 5)],
 )
-def test_what_nobody_ran_in_time_is_counted(
+def test_missed_ticks_are_counted(
     scheduler: Scheduler, conn: redis.Redis, hourly: Hourly, options: dict[str, Any], enqueued: int, missed: int
 ) -> None:
     hourly(**options)

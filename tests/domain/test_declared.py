@@ -134,7 +134,7 @@ def test_a_module_that_there_is_not_has_no_trace(declare: Declare) -> None:
     assert (found.broken, found.traces) == ({"nowhere": "ModuleNotFoundError: No module named 'nowhere'"}, {"nowhere": ""})
 
 
-def test_what_a_broken_module_had_declared_before_counts(declare: Declare) -> None:
+def test_entries_declared_before_a_module_broke_count(declare: Declare) -> None:
     found = declare({"bad": RECURRING + "\n    1 / 0\n"})
     assert sorted(found.entries) == ["bad-sweep", "often"]
     assert list(found.broken) == ["bad"]

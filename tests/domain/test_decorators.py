@@ -67,7 +67,7 @@ def test_the_mark_is_what_workers_go_by() -> None:
     assert resolve("tests.domain.test_decorators.total", ["tasks"]) is total
 
 
-def test_forgotten_brackets_are_told_at_once() -> None:
+def test_forgotten_brackets_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"@job\(\)"):
 
         @job  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ def failed(conn: redis.Redis, queue: str, *ids: str, **options: object) -> list[
     return list(ids)
 
 
-def test_what_is_in_it(conn: redis.Redis) -> None:
+def test_a_failed_queue_lists_its_jobs(conn: redis.Redis) -> None:
     assert (len(FailedQueue()), FailedQueue().get_job_ids(), FailedQueue().get_jobs()) == (0, [], [])
     failed(conn, "sms", "c", "b", "a")
     assert FailedQueue().count == 3
@@ -80,7 +80,7 @@ def test_keep_place_goes_before_those_that_came_later(conn: redis.Redis) -> None
     assert Queue("sms").get_job_ids() == ["old", later.id]
 
 
-def test_what_can_not_be_requeued_is_told_and_stays(conn: redis.Redis) -> None:
+def test_jobs_that_cannot_be_requeued_are_reported_and_stay(conn: redis.Redis) -> None:
     conn.rpush("rq:queue:scheduler", "nobody")
     hand = Hand(broker_of(conn), "scheduler", name="hand")
     assert hand.claim() == []

@@ -68,7 +68,7 @@ def test_both_kinds_of_queue_are_paused_alike(conn: redis.Redis) -> None:
         ("set_max_wait", ["soon"], "max_wait"), ("set_max_wait", [0], "max_wait"), ("set_max_wait", [-1], "max_wait"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_and_nothing_is_set(conn: redis.Redis, method: str, args: list[Any], name: str) -> None:
+def test_an_invalid_limit_is_named_and_nothing_is_set(conn: redis.Redis, method: str, args: list[Any], name: str) -> None:
     with pytest.raises(OptionError) as caught:
         getattr(Queue("q"), method)(*args)
     assert caught.value.name == name
@@ -99,7 +99,7 @@ def test_a_setting_that_is_wrong(text: str, why: str | None) -> None:
         Settings.load(env={"FUSION_QUEUE_GATES": text})
 
 
-def test_a_task_that_is_told_to_stay_away() -> None:
+def test_rate_limited_raises_with_delay_and_reason() -> None:
     job = CurrentJob({b"id": b"a"})
     with pytest.raises(RateLimited, match="429") as caught:
         job.rate_limited("30s", "429")

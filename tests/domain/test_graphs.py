@@ -173,7 +173,7 @@ def test_a_chain_over_several_queues_is_refused_whole(conn: redis.Redis, broker:
     assert of_kin(conn) == set()
 
 
-def test_of_several_that_enqueue_the_same_ids_at_once_one_does_and_the_others_are_told_so(
+def test_one_of_several_producers_of_the_same_ids_succeeds_and_the_others_get_duplicate_errors(
     conn: redis.Redis, broker: Broker
 ) -> None:
     def rival(number: int, who: int) -> str:
@@ -206,7 +206,7 @@ def test_a_parent_that_fails_while_a_graph_is_still_coming(conn: redis.Redis, br
     assert of_kin(conn) == set()
 
 
-def test_a_dependency_says_what_becomes_of_its_job(conn: redis.Redis, broker: Broker) -> None:
+def test_a_dependency_decides_what_happens_to_its_job(conn: redis.Redis, broker: Broker) -> None:
     queue = Queue("q")
     a, b = queue.enqueue(TASK, job_id="a"), queue.enqueue(TASK, job_id="b")
     queue.enqueue(TASK, job_id="before")

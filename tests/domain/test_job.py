@@ -21,7 +21,7 @@ from tests.kit.hands import Hand, wire
 ENDED = ("finished", "failed")
 
 
-def test_there_is_no_such_job(conn: redis.Redis) -> None:
+def test_fetching_an_unknown_job_is_an_error(conn: redis.Redis) -> None:
     with pytest.raises(NoSuchJobError, match="no job 'nobody'"):
         Job.fetch("nobody")
     assert Job.exists("nobody") is False
@@ -172,7 +172,7 @@ def test_waiting_ends_with_the_job_or_with_time(bench: Bench) -> None:
     assert (failed.result, failed.exc_info, failed.reason) == (None, "Traceback", "ValueError: boom")
 
 
-def test_what_waits_for_a_retry_has_not_ended(bench: Bench) -> None:
+def test_a_job_that_waits_for_a_retry_has_not_ended(bench: Bench) -> None:
     job = bench.job("scheduled")
     with pytest.raises(TimeoutError, match="is scheduled"):
         job.wait(0)

@@ -35,7 +35,7 @@ def tangle(size: int) -> list[JobData]:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("shape", "size"), [(diamond, soaked(5_000, 10_000)), (tangle, soaked(3_000, 5_000))])
-def test_of_twenty_calls_nineteen_are_short(
+def test_nineteen_of_twenty_calls_are_short(
     conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, shape: Callable[[int], list[JobData]], size: int
 ) -> None:
     least: dict[str, list[float]] = {}

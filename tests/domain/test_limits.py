@@ -113,7 +113,7 @@ def test_max_depth(conn: redis.Redis, road: str, over: int) -> None:
     "value", [float("nan"), float("inf"), -float("inf"), {"a": [float("nan")]}, 10**5000], ids=lambda v: str(type(v))
 )
 @pytest.mark.parametrize("road", [road for road in ROADS if road not in ("HTTP", "command line")])
-def test_what_json_has_no_word_for(conn: redis.Redis, road: str, value: Any) -> None:
+def test_values_without_a_json_form_are_refused(conn: redis.Redis, road: str, value: Any) -> None:
     with pytest.raises(SerializationError):
         ROADS[road](conn, value)
     with pytest.raises(SerializationError, match="meta"):
@@ -173,7 +173,7 @@ def test_an_integer_as_long_as_may_be(conn: redis.Redis, digits: int, monkeypatc
     ],
     ids=lambda trap: " ".join(f"{name} {value[:20]}" for name, value in trap.items()),
 )
-def test_json_traps_in_a_stored_cron_entry_are_told_before_a_tick(trap: dict[str, str]) -> None:
+def test_json_traps_in_a_stored_cron_entry_are_reported_before_a_tick(trap: dict[str, str]) -> None:
     entry = Entry.make(TASK, Plan.interval(3600), Settings(), id="e", misfire_grace=5)
     plan, spec = entry.plan.to_json(), json.loads(entry.spec())
     assert Entry.of("e", plan, json.dumps(spec)).spec() == entry.spec()

@@ -46,7 +46,7 @@ def left(conn: redis.Redis) -> set[str]:
     return of_kin(conn) | {raw.decode() for raw in conn.scan_iter("rq:job:*:parents")}
 
 
-def test_one_that_is_put_back_waits_for_all_that_have_not_ended(
+def test_a_requeued_job_waits_for_all_parents_that_have_not_ended(
     conn: redis.Redis, broker: Broker, hand: Hand, names: list[str]
 ) -> None:
     end(broker, hand, 50, failing=[7])
@@ -91,9 +91,7 @@ def test_one_whose_parents_have_all_ended_runs_when_it_is_put_back(
 
 
 @pytest.mark.parametrize("when", ["waiting", "failed", "put back", "put back, and walked", "finished"])
-def test_one_that_is_deleted_leaves_all_of_them(
-    conn: redis.Redis, broker: Broker, hand: Hand, names: list[str], when: str
-) -> None:
+def test_a_deleted_job_leaves_all_its_parents(conn: redis.Redis, broker: Broker, hand: Hand, names: list[str], when: str) -> None:
     end(broker, hand, COUNT if when == "finished" else 150, failing=[] if when in ("waiting", "finished") else [120])
     assert status_of(conn, "c") == {"waiting": "deferred", "finished": "queued"}.get(when, "failed")
     if when == "finished":

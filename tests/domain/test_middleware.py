@@ -122,7 +122,7 @@ def test_every_way_goes_through_it_once_a_call_the_first_outermost(
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-def test_what_is_held_is_written_when_it_is_sent_under_the_ids_that_were_told(
+def test_a_deferred_enqueue_is_written_under_its_promised_ids(
     conn: redis.Redis, registered: Callable[..., Any], way: str
 ) -> None:
     count, call = WAYS[way]
@@ -181,7 +181,7 @@ def test_a_hook_that_raises_refuses_the_call_and_is_named(conn: redis.Redis, reg
     assert (sent, seen) == ([], [])
 
 
-def test_what_is_raised_after_an_enqueue_is_logged_and_changes_nothing(
+def test_an_error_after_an_enqueue_is_logged_and_changes_nothing(
     conn: redis.Redis, registered: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     class Raises(ProducerMiddleware):
@@ -197,7 +197,7 @@ def test_what_is_raised_after_an_enqueue_is_logged_and_changes_nothing(
     assert "LookupError: too late" in caplog.text and "after_enqueue of" in caplog.text
 
 
-def test_a_repeated_call_is_told_of_once(
+def test_hooks_see_a_repeated_call_once(
     conn: redis.Redis, registered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -248,7 +248,7 @@ def test_held_calls_are_sent_together_each_with_its_own_error(conn: redis.Redis,
     assert Job.fetch(waits.id, conn).get_status() == "deferred" and not Job.exists(full.id, conn)
 
 
-def test_what_is_held_is_not_tried_once_redis_is_away(registered: Callable[..., Any]) -> None:
+def test_deferred_enqueues_stop_at_the_first_outage(registered: Callable[..., Any]) -> None:
     holds = registered(Holds())
     away = redis.Redis(port=1, socket_connect_timeout=0.1)
     queue = Queue("r", away)

@@ -104,7 +104,7 @@ def test_old_rqs_timeout_is_led_to_its_name(conn: redis.Redis) -> None:
         job()(takes_two).delay(job_timeout=5)
 
 
-def test_a_timeout_for_a_function_that_can_not_be_seen_goes_to_the_task_and_that_is_told(conn: redis.Redis) -> None:
+def test_a_timeout_for_an_unknown_function_goes_to_the_task_with_a_warning(conn: redis.Redis) -> None:
     with pytest.warns(UserWarning, match="timeout= goes to the task; the job's own limit is job_timeout=") as told:
         made = Queue("sms").enqueue("nowhere.at.all", timeout=5)
     assert [one.filename for one in told] == [__file__], "the line that enqueues"
@@ -120,7 +120,7 @@ def test_a_timeout_for_a_function_that_can_not_be_seen_goes_to_the_task_and_that
 @pytest.mark.parametrize(
     "func", [takes_them, wraps, "tests.domain.test_option_names.takes_them"], ids=["function", "wrapped", "path"]
 )
-def test_a_task_that_really_has_such_a_parameter_gets_it(conn: redis.Redis, road: str, func: Any) -> None:
+def test_a_task_with_a_parameter_named_like_an_option_gets_it(conn: redis.Redis, road: str, func: Any) -> None:
     given = {"pace": 1, "timeout": 2, "priorty": 3, "job_timout": 4}
     if road == "delay" and isinstance(func, str):
         func = takes_them

@@ -26,7 +26,7 @@ def test_a_child_reads_what_its_parents_returned_in_the_order_in_which_they_were
     assert [job.result for job in Job.fetch(child.id).dependencies] == [2, 1]
 
 
-def test_many_parents_are_all_told(conn: redis.Redis) -> None:
+def test_all_of_many_parents_know_their_child(conn: redis.Redis) -> None:
     queue = Queue("q")
     parents = queue.enqueue_many([Queue.prepare_data(TASK) for _ in range(230)])
     child = queue.enqueue(TASK, depends_on=parents)
@@ -39,7 +39,7 @@ def test_a_parent_that_nobody_knows_is_what_rq_raises(conn: redis.Redis) -> None
 
 
 @pytest.mark.parametrize("wrong", [7, {"a": object()}, "not an id!", [None]])
-def test_what_is_no_job_is_refused(wrong: object) -> None:
+def test_depends_on_refuses_values_that_are_not_jobs(wrong: object) -> None:
     with pytest.raises(OptionError):
         Queue("q").enqueue(TASK, depends_on=wrong)
 

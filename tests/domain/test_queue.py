@@ -49,7 +49,7 @@ def test_an_enqueue_is_one_command_and_its_job_needs_no_reading(conn: redis.Redi
     assert abs(job.created_at - dt.datetime.now(dt.timezone.utc)) < dt.timedelta(seconds=30)
 
 
-def test_what_a_job_hash_holds(conn: redis.Redis) -> None:
+def test_the_hash_of_a_job_holds_its_options(conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(
         basic.noop,
         job_timeout="1m",
@@ -161,7 +161,7 @@ WRONG_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], type[Exception], s
 
 
 @pytest.mark.parametrize(("func", "args", "kwargs", "error", "message"), WRONG_CALLS, ids=[row[4] for row in WRONG_CALLS])
-def test_what_can_not_be_sent_is_named_and_nothing_is_written(
+def test_an_unserializable_argument_is_named_and_nothing_is_written(
     conn: redis.Redis, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:

@@ -59,7 +59,7 @@ def test_pickle_that_is_not_allowed_names_the_setting(conn: redis.Redis, kind: t
 
 @BOTH
 @pytest.mark.parametrize("wrong", ["yaml", "JSON", "rq.serializers.JSONSerializer", dict, object()])
-def test_what_is_no_serializer_is_told_by_a_sentence(kind: type[Any], wrong: Any) -> None:
+def test_an_unknown_serializer_is_refused_with_the_known_ones(kind: type[Any], wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"use 'json' or 'pickle', or none for the setting serializer \(FUSION_SERIALIZER\)"):
         kind("sms", serializer=wrong)
     with pytest.raises(ValueError, match="use 'json' or 'pickle'"):

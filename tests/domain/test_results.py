@@ -65,7 +65,7 @@ def test_each_way_to_end(conn: redis.Redis, hand: Hand, end: Callable[..., objec
     assert kind in {str(result.type) for result in Job.fetch("a", conn).results()} or str(first.type) == "released"
 
 
-def test_they_are_capped(conn: redis.Redis, hand: Hand) -> None:
+def test_results_are_capped(conn: redis.Redis, hand: Hand) -> None:
     for number in range(14):
         hand.tell(hand.take(), "retry", reason=f"E: {number}", delay=0.0)
     hand.tell(hand.take(), fields={"result": "1"})

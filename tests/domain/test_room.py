@@ -72,7 +72,7 @@ def test_one_too_many_raises(made: Made, conn: redis.Redis) -> None:
     made(lambda queue: queue.enqueue(basic.noop))
 
 
-def test_of_the_call_alone(made: Made, conn: redis.Redis) -> None:
+def test_options_of_one_call_bound_a_queue(made: Made, conn: redis.Redis) -> None:
     made(lambda queue: queue.enqueue(basic.noop, max_queue_length=1))
     for call in (
         lambda queue: queue.enqueue(basic.noop, max_queue_length=1),
@@ -85,7 +85,7 @@ def test_of_the_call_alone(made: Made, conn: redis.Redis) -> None:
     made(lambda queue: queue.enqueue(basic.noop))
 
 
-def test_of_the_setting(made: Made, conn: redis.Redis) -> None:
+def test_settings_bound_a_queue(made: Made, conn: redis.Redis) -> None:
     use_settings(Settings.load(max_queue_length=1, queue_timeout=60))
     job = made(lambda queue: queue.enqueue(basic.noop))
     with pytest.raises(QueueFull):
@@ -146,7 +146,7 @@ def test_an_enqueue_whose_answer_is_lost_is_not_refused_for_itself(made: Made, c
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "9", 1.5, 10**10])
-def test_what_is_no_length(made: Made, conn: redis.Redis, wrong: Any) -> None:
+def test_an_invalid_max_queue_length_is_refused(made: Made, conn: redis.Redis, wrong: Any) -> None:
     with pytest.raises(OptionError, match=r"max_queue_length=.*use a whole number from 1"):
         made(lambda queue: queue.enqueue(basic.noop, max_queue_length=wrong))
     with pytest.raises(OptionError, match=r"max_queue_length=.*use a whole number from 1"):
@@ -157,7 +157,7 @@ def test_what_is_no_length(made: Made, conn: redis.Redis, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "soon", "0s"])
-def test_what_is_no_time(made: Made, conn: redis.Redis, wrong: Any) -> None:
+def test_an_invalid_queue_timeout_is_refused(made: Made, conn: redis.Redis, wrong: Any) -> None:
     with pytest.raises(OptionError, match="timeout"):
         made(lambda queue: queue.set_timeout(wrong))
 
@@ -207,7 +207,7 @@ def test_jobs_for_a_time_need_no_room(made: Made, conn: redis.Redis) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_of_a_generator_each_chunk_asks_for_itself_and_what_was_taken_is_told(made: Made, conn: redis.Redis) -> None:
+def test_each_chunk_of_a_generator_needs_room_and_the_error_lists_accepted_jobs(made: Made, conn: redis.Redis) -> None:
     Queue("q").set_max_length(7)
     datas = [data(f"a{i}") for i in range(9)]
     with pytest.raises(QueueFull) as told:
@@ -221,7 +221,7 @@ def test_of_a_generator_each_chunk_asks_for_itself_and_what_was_taken_is_told(ma
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_what_another_takes_meanwhile_is_missed_by_a_later_chunk(conn: redis.Redis) -> None:
+def test_a_later_chunk_finds_room_taken_by_another_producer(conn: redis.Redis) -> None:
     Queue("q").set_max_length(9)
     taken = []
 
@@ -291,7 +291,7 @@ def test_a_spread_wants_jobs_without_a_time(made: Made, conn: redis.Redis) -> No
 
 
 @pytest.mark.parametrize("wrong", [0, -5, "often", "0s", 10**10])
-def test_what_is_no_spread(made: Made, conn: redis.Redis, wrong: Any) -> None:
+def test_an_invalid_spread_is_refused(made: Made, conn: redis.Redis, wrong: Any) -> None:
     with pytest.raises(OptionError, match="spread"):
         made(lambda queue: queue.enqueue_many([data("a")], spread=wrong))
 
@@ -339,7 +339,7 @@ def test_a_pause_for_a_while_with_a_reason(conn: redis.Redis) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"duration": 0}, {"duration": "soon"}, {"reason": "a\nb"}, {"reason": "x" * 501}, {"by": "a\nb"}, {"reason": 5}]
 )
-def test_what_is_no_pause(conn: redis.Redis, wrong: dict[str, Any]) -> None:
+def test_an_invalid_pause_is_refused(conn: redis.Redis, wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         Queue("q").pause(**wrong)
     assert not conn.exists("rq:paused:q")

@@ -85,7 +85,7 @@ def test_a_time_in_the_past_is_now(conn: redis.Redis, when: Any) -> None:
     assert Queue("sms").enqueue_in(0, basic.noop).get_status(refresh=False) == "queued"
 
 
-def test_what_the_job_says_is_what_the_script_decided(conn: redis.Redis) -> None:
+def test_the_state_of_a_scheduled_job_is_that_of_the_script(conn: redis.Redis) -> None:
     """Around now, where our clock could not tell."""
     told, stored = [], []
     for n in range(600):
@@ -307,7 +307,7 @@ def test_rescheduling_in_each_state(bench: Bench, state: str) -> None:
     check_conservation(bench.conn, [job.id])
 
 
-def test_there_is_nothing_to_reschedule(conn: redis.Redis) -> None:
+def test_rescheduling_an_unknown_job_is_an_error(conn: redis.Redis) -> None:
     for when in (60, soon(hours=1)):
         with pytest.raises(NoSuchJobError, match="no job 'nobody'"):
             Job("nobody", {}).reschedule(when)
@@ -338,7 +338,7 @@ def test_a_wrong_time_moves_nothing(conn: redis.Redis, when: Any, error: type[Ex
 # -- ending
 
 
-def test_canceled_it_never_becomes_due(bench: Bench) -> None:
+def test_a_canceled_scheduled_job_never_becomes_due(bench: Bench) -> None:
     job = bench.queue.enqueue_in(HOUR, basic.noop)
     other = bench.queue.enqueue_in(HOUR, basic.noop)
     assert job.cancel() == "canceled"

@@ -183,7 +183,7 @@ def test_why_it_waits_state_by_state(conn: redis.Redis) -> None:
         assert found.scope.all
 
 
-def test_a_running_one_tells_where_and_how_long(conn: redis.Redis) -> None:
+def test_a_running_job_shows_where_and_how_long_it_runs(conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(TASK, job_id="a", job_timeout=100)
     Hand(Broker(conn), "sms", name="web.7").take()
     run = document(read(conn))["run"]
@@ -223,7 +223,7 @@ def test_the_way_of_a_job_with_a_retry(conn: redis.Redis) -> None:
     assert SECRET not in shown(conn)
 
 
-def test_callbacks_and_what_became_of_them(conn: redis.Redis) -> None:
+def test_callbacks_of_a_job_and_their_outcomes(conn: redis.Redis) -> None:
     url = "https://hooks.example.com/x?token=abc"
     Queue("sms", conn).enqueue(TASK, job_id="a", callback_url=url, on_failure="tasks.sms.sorry")
     before = document(read(conn))["callbacks"]
@@ -251,7 +251,7 @@ def test_signatures(conn: redis.Redis) -> None:
     assert document(read(conn, "b"))["signature"]["state"] == "unchecked"
 
 
-def test_one_that_is_not_there_or_of_another_queue(conn: redis.Redis) -> None:
+def test_a_missing_job_or_one_of_another_queue_is_an_error(conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(TASK, job_id="a")
     for job_id, scope in (("nobody", Scope(None)), ("a", Scope(("pn",)))):
         with pytest.raises(NoSuchJobError):
@@ -295,7 +295,7 @@ def _clean(text: str) -> bool:
     return all(char.isprintable() or char == "\n" for char in text)
 
 
-def test_whatever_is_in_the_fields_it_is_told_cleanly(conn: redis.Redis) -> None:
+def test_any_field_values_are_shown_cleanly(conn: redis.Redis) -> None:
     from fusion.cli.output import lines as cleaned
 
     chance = random.Random(4711)
@@ -340,7 +340,7 @@ def test_a_pickle_is_never_looked_into(conn: redis.Redis) -> None:
     assert SECRET not in shown(conn)
 
 
-def test_stock_rqs_jobs_are_told_for_what_they_are(conn: redis.Redis) -> None:
+def test_jobs_of_stock_rq_are_shown_as_such(conn: redis.Redis) -> None:
     conn.hset(
         "rq:job:a",
         mapping={

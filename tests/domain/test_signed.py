@@ -100,7 +100,7 @@ def test_a_queue_that_is_a_list(conn: redis.Redis) -> None:
     assert flaw(job) == ""
 
 
-def test_what_an_outsider_writes_has_no_signature(conn: redis.Redis) -> None:
+def test_a_job_written_by_another_program_has_no_signature(conn: redis.Redis) -> None:
     conn.hset("rq:job:foreign", mapping={"data": '["tasks.sms.sendSMS",null,[],{}]', "status": "queued", "origin": "sms"})
     conn.zadd("rq:queue:sms", {"foreign": 2})
     (job,) = Hand(broker_of(conn), "sms").claim()
@@ -206,7 +206,7 @@ def test_a_tick_and_a_run_by_hand_have_the_entry_s_signature(conn: redis.Redis, 
     assert len({job.fields[b"signature"] for job in jobs}) == 1
 
 
-def test_whoever_makes_the_jobs_of_an_entry_needs_no_key(
+def test_a_scheduler_without_keys_enqueues_signed_jobs_of_an_entry(
     conn: redis.Redis,
     hourly: Hourly,
     scheduler: Scheduler,

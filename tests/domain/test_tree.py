@@ -55,7 +55,7 @@ def test_each_job_stands_once_with_those_of_the_tree_that_it_waits_for(conn: red
     assert not whole.cut
 
 
-def test_those_that_have_ended_stay_in_it(conn: redis.Redis, broker: Broker) -> None:
+def test_ended_jobs_stay_in_the_tree(conn: redis.Redis, broker: Broker) -> None:
     diamond(Queue("q"))
     assert run(broker, 4) == ["top", "left", "right", "end"]
     assert not conn.exists("rq:job:top:children")
@@ -104,7 +104,7 @@ def test_a_large_graph_is_cut_with_something_of_either_side(conn: redis.Redis) -
     assert levels(middle.tree(limit=1)) == {middle.id: 0} and middle.tree(limit=1).cut
 
 
-def test_of_many_children_those_that_live_are_found_and_a_thousand_are_named(conn: redis.Redis) -> None:
+def test_a_tree_lists_a_thousand_of_many_children(conn: redis.Redis) -> None:
     queue = Queue("q")
     parent = queue.enqueue(TASK)
     queue.enqueue_many([Queue.prepare_data(TASK, depends_on=parent) for _ in range(1100)])

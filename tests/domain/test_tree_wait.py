@@ -47,7 +47,7 @@ def work_off(broker: Broker, outcome: dict[str, str] | None = None, most: int = 
 
 
 @both
-def test_it_ends_with_the_last_of_those_that_depend_on_it(conn: redis.Redis, broker: Broker, wait: Wait) -> None:
+def test_a_wait_for_a_tree_ends_with_its_last_dependent(conn: redis.Redis, broker: Broker, wait: Wait) -> None:
     queue = Queue("q")
     queue.enqueue(TASK, job_id="a")
     queue.enqueue(TASK, job_id="b", depends_on="a")
@@ -67,7 +67,7 @@ def test_it_ends_with_the_last_of_those_that_depend_on_it(conn: redis.Redis, bro
 
 
 @both
-def test_those_that_fail_with_it_and_those_that_do_not_care_count_alike(conn: redis.Redis, broker: Broker, wait: Wait) -> None:
+def test_dependents_that_fail_or_ignore_a_failure_count_alike(conn: redis.Redis, broker: Broker, wait: Wait) -> None:
     queue = Queue("q")
     queue.enqueue(TASK, job_id="a")
     queue.enqueue(TASK, job_id="b", depends_on="a")

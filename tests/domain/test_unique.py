@@ -86,7 +86,7 @@ def test_many_at_once(made: Made, conn: redis.Redis, monkeypatch: pytest.MonkeyP
     assert flaws(conn) == []
 
 
-def test_the_first_of_the_same_call_is_told_as_it_came_in(made: Made) -> None:
+def test_a_duplicate_within_one_call_returns_the_first_job(made: Made) -> None:
     datas = [Queue.prepare_data(basic.add, (n,), {"b": n}, job_id=f"j{n}", unique_key="k") for n in range(2)]
     _, second = made(lambda queue: queue.enqueue_many(datas))
     assert (second.id, second.args, second.last_status) == ("j0", (0,), "queued")

@@ -97,7 +97,7 @@ def test_a_name_that_no_index_may_have(both: list[RealServer]) -> None:
         b"",
     ],
 )
-def test_what_is_no_bulk_request_is_refused_by_both(
+def test_both_servers_refuse_a_malformed_bulk_request(
     both: list[RealServer], contract: ContractServer, index: str, body: bytes
 ) -> None:
     assert [server.call("PUT", f"/{index}/_bulk", body, NDJSON)[0] for server in both] == [400, 400]
@@ -105,7 +105,7 @@ def test_what_is_no_bulk_request_is_refused_by_both(
 
 
 @pytest.mark.parametrize("path", ["/_template/fusion-test-none", "/_ilm/policy/fusion-test-none", "/fusion-test-none/_mapping"])
-def test_what_is_not_there_is_not_found_by_both(both: list[RealServer], path: str) -> None:
+def test_both_servers_answer_404_for_missing_documents(both: list[RealServer], path: str) -> None:
     assert [server.call("GET", path)[0] for server in both] == [404, 404]
 
 

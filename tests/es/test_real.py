@@ -93,7 +93,7 @@ class TestSetup:
 
 
 class TestDocuments:
-    def test_they_read_back_as_they_were_written(
+    def test_documents_read_back_as_they_were_written(
         self, real: RealServer, options: ElasticsearchOptions, sink: ElasticsearchSink, index: str
     ) -> None:
         setup(options)
@@ -115,7 +115,7 @@ class TestDocuments:
         assert stored["1769851800-9"]["status"] == "failed"
         assert set(stored) == ids(7, 8, 9)
 
-    def test_they_are_found_by_status_time_and_words(
+    def test_documents_are_found_by_status_time_and_words(
         self, real: RealServer, options: ElasticsearchOptions, sink: ElasticsearchSink, index: str
     ) -> None:
         setup(options)
@@ -144,7 +144,7 @@ class TestAgain:
         assert set(stored) == ids(1, 2, 3, 4, 5)
         assert stored["1769851800-2"]["message"] == ""
 
-    def test_one_that_the_mapping_refuses_is_parked_and_the_others_are_stored(
+    def test_an_event_that_the_mapping_refuses_is_parked_and_others_are_stored(
         self, real: RealServer, sink: ElasticsearchSink, index: str
     ) -> None:
         real.call("PUT", f"/{index}", {"mappings": {"properties": {"message": {"type": "date"}}}})

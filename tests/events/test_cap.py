@@ -25,7 +25,7 @@ def _events(broker: Broker, count: int, prefix: str = "j") -> None:
 # -- how many are kept
 
 
-def test_without_a_sink_each_process_keeps_what_it_was_told(conn: redis.Redis) -> None:
+def test_without_a_sink_each_process_trims_to_its_own_cap(conn: redis.Redis) -> None:
     _events(Broker(conn, FleetConstants(events_cap=500)), 2000)
     assert 500 <= conn.xlen("rq:events") <= 500 + NODE
     assert EventInspector(conn).stream().cap is None
@@ -94,7 +94,7 @@ def test_the_cap_drops_and_counts(conn: redis.Redis, events: EventBroker) -> Non
     assert (after.behind, after.oldest) == (0, 0.0)
 
 
-def test_what_was_handed_out_and_is_gone_is_counted_too(conn: redis.Redis, events: EventBroker) -> None:
+def test_events_lost_with_a_dead_relay_are_counted(conn: redis.Redis, events: EventBroker) -> None:
     """A relay held it, died, and meanwhile the cap took it."""
     broker = Broker(conn)
     _events(broker, 20)
@@ -106,7 +106,7 @@ def test_what_was_handed_out_and_is_gone_is_counted_too(conn: redis.Redis, event
     assert (sink_of(conn).dropped, sink_of(conn).delivered) == (5, 15)
 
 
-def test_of_its_own_too(conn: redis.Redis, broker: Broker, events: EventBroker) -> None:
+def test_events_trimmed_by_hand_count_as_dropped(conn: redis.Redis, broker: Broker, events: EventBroker) -> None:
     _events(broker, 10)
     reader(events).read(6, 0)
     conn.xtrim("rq:events", maxlen=2, approximate=False)
@@ -114,7 +114,7 @@ def test_of_its_own_too(conn: redis.Redis, broker: Broker, events: EventBroker) 
     assert sink_of(conn).dropped == 8
 
 
-def test_what_a_live_relay_holds_is_delivered_whatever_the_stream_lost(
+def test_a_live_relay_delivers_its_events_after_the_stream_lost_them(
     conn: redis.Redis, broker: Broker, events: EventBroker
 ) -> None:
     _events(broker, 10)
@@ -137,7 +137,7 @@ def test_with_two_relays_a_gap_is_counted_once(conn: redis.Redis, broker: Broker
     assert sink_of(conn).dropped == 6
 
 
-def test_what_was_there_before_a_sink_came_is_not_dropped(conn: redis.Redis, events: EventBroker) -> None:
+def test_events_before_a_new_sink_do_not_count_as_dropped(conn: redis.Redis, events: EventBroker) -> None:
     _events(Broker(conn, FleetConstants(events_cap=500)), 2000)
     got = drain(reader(events))
     assert got[-1] == 2000
@@ -158,7 +158,7 @@ def test_a_new_numbering_is_no_gap(conn: redis.Redis, broker: Broker, events: Ev
 # -- trimming
 
 
-def test_what_all_sinks_have_is_dropped_down_to_what_is_kept_anyway(conn: redis.Redis, events: EventBroker) -> None:
+def test_events_that_all_sinks_have_are_trimmed_to_the_kept_number(conn: redis.Redis, events: EventBroker) -> None:
     beat(events)
     _events(Broker(conn), 3000)
     a, b = reader(events, sink="a"), reader(events, sink="b")

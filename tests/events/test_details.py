@@ -53,7 +53,7 @@ def test_a_finished_job(hand: Hand, events: EventBroker) -> None:
 
 @pytest.mark.parametrize("payload", ["masked", "full", "off"])
 @pytest.mark.parametrize("size", [3, 700])
-def test_it_is_told_alike_in_either_layout(
+def test_events_are_alike_in_both_layouts(
     broker: Broker, conn: redis.Redis, events: EventBroker, payload: str, size: int
 ) -> None:
     data = json.dumps(["tasks.sms.sendSMS", None, ["x " * size], {"api_key": SECRET}], separators=(",", ":")).encode()
@@ -71,7 +71,7 @@ def test_it_is_told_alike_in_either_layout(
     assert (SECRET in repr(one)) is (payload == "full")
 
 
-def test_a_bomb_is_told_as_unreadable(broker: Broker, conn: redis.Redis, events: EventBroker) -> None:
+def test_a_decompression_bomb_is_reported_as_unreadable(broker: Broker, conn: redis.Redis, events: EventBroker) -> None:
     put(broker, "q", "a")
     conn.hset("rq:job:a", "data", zlib.compress(b"[" * 50_000_000))
     for payload in ("masked", "full"):
@@ -79,7 +79,7 @@ def test_a_bomb_is_told_as_unreadable(broker: Broker, conn: redis.Redis, events:
         assert found.payload == "[unreadable]"
 
 
-def test_a_result_that_is_not_kept_is_told_once_all_the_same(
+def test_the_result_of_a_job_without_a_ttl_is_in_its_event(
     broker: Broker, conn: redis.Redis, events: EventBroker, hand: Hand
 ) -> None:
     put(broker, "sms", "unkept", data=DATA, result_ttl=0)
@@ -98,7 +98,7 @@ def test_a_result_that_is_not_kept_is_told_once_all_the_same(
     assert Job.fetch("unkept", conn).result is None
 
 
-def test_a_failed_job_tells_class_and_place_and_no_text(hand: Hand, events: EventBroker, conn: redis.Redis) -> None:
+def test_the_event_of_a_failed_job_has_class_and_place_but_no_text(hand: Hand, events: EventBroker, conn: redis.Redis) -> None:
     line = f"ValueError: bad token {SECRET}"
     where = {"error_class": "builtins.ValueError", "error_frame": "tasks.sms:sendSMS:12", "exc_info": f"Traceback {SECRET}"}
     hand.tell(hand.take(), "failed", reason=line, elapsed=1.5, fields=where)
@@ -131,7 +131,7 @@ def test_in_full_when_asked_for(hand: Hand, events: EventBroker) -> None:
     assert json.loads(done.result) == SECRET
 
 
-def test_off_tells_nothing(hand: Hand, events: EventBroker) -> None:
+def test_payload_off_redacts_arguments_and_results(hand: Hand, events: EventBroker) -> None:
     hand.tell(hand.take(), fields={"result": json.dumps(SECRET)})
     done = _events(events, "off")["completed"]
     assert (done.payload, done.result, done.func_name) == ("[redacted]", "[redacted]", "tasks.sms.sendSMS")
@@ -199,7 +199,7 @@ def test_events_of_one_job_cost_one_look(conn: redis.Redis, broker: Broker, even
     assert stats["cmdstat_hmget"]["calls"] <= 20 * 2 + 2, "two per job, and the reading itself"
 
 
-def test_lines_of_programs_are_told_apart(conn: redis.Redis, events: EventBroker) -> None:
+def test_log_lines_of_programs_are_distinguished(conn: redis.Redis, events: EventBroker) -> None:
     fields = {"event": "completed", "job_id": "j", "queue": "q", "log_tag": "", "epoch": "1", "n": "1", "source": "log"}
     conn.xadd("rq:events", {**fields, "at_ms": "1000", "message": "sent", "worker": "w.1"})
     found = _events(events)["completed"]

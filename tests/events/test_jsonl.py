@@ -45,7 +45,7 @@ def test_a_line_holds_the_event(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0, "not for everybody"
 
 
-def test_what_is_no_event_is_no_event() -> None:
+def test_a_malformed_document_is_not_an_event() -> None:
     document = to_document(event())
     with pytest.raises(ValueError, match="no event"):
         from_document({"id": document["id"]})
@@ -76,7 +76,7 @@ def test_a_batch_larger_than_a_file_is_written_all_the_same(tmp_path: Path) -> N
     assert _ids(path) == [f"1-{n}" for n in range(50)]
 
 
-def test_what_another_moved_away_is_left_there(tmp_path: Path) -> None:
+def test_a_rotated_file_is_left_alone(tmp_path: Path) -> None:
     """logrotate, say."""
     path = tmp_path / "events.jsonl"
     sink = JsonLinesSink(str(path), FAR, 1)
@@ -115,7 +115,7 @@ def _in_a_child(run: Callable[[], None]) -> int:
     return code
 
 
-def test_of_a_batch_that_does_not_fit_on_the_disk_nothing_stays(tmp_path: Path) -> None:
+def test_a_batch_that_does_not_fit_on_the_disk_leaves_nothing_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     JsonLinesSink(str(path), FAR, 1).write([event(1)])
 
@@ -136,7 +136,7 @@ def test_of_a_batch_that_does_not_fit_on_the_disk_nothing_stays(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("where", ["file/events.jsonl", "."])
-def test_what_can_t_be_written_is_told_and_may_be_tried_again(tmp_path: Path, where: str) -> None:
+def test_an_unwritable_file_is_reported_and_tried_again(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     sink = JsonLinesSink(str(tmp_path / where), FAR, 1)
     for _ in range(2):

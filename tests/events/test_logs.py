@@ -64,7 +64,7 @@ def test_a_line_has_an_end() -> None:
     assert len(line_of(event(1, message="m" * 10_000))) == 1000
 
 
-def test_what_went_wrong_stands_out(logger: logging.Logger) -> None:
+def test_failures_are_logged_at_a_higher_level(logger: logging.Logger) -> None:
     levels: list[int] = []
     handler = logging.Handler()
     handler.emit = lambda record: levels.append(record.levelno)  # type: ignore[method-assign]

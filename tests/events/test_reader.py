@@ -73,7 +73,7 @@ def test_a_restarted_relay_first_gets_what_it_held(broker: Broker, events: Event
     assert drain(again) == [3, 4]
 
 
-def test_what_a_dead_relay_held_goes_to_others(broker: Broker, events: EventBroker, conn: redis.Redis) -> None:
+def test_events_of_a_dead_relay_go_to_others(broker: Broker, events: EventBroker, conn: redis.Redis) -> None:
     _some(broker, 5)
     reader(events, "dead").read(3, 0)
     assert numbers(reader(events, "other").read(500, 0)) == [4, 5], "it may be alive"
@@ -251,7 +251,7 @@ def test_entries_of_others_are_passed_on_as_they_are(events: EventBroker, conn: 
     assert sink_of(conn).behind == 0
 
 
-def test_a_stream_that_is_none_is_told(events: EventBroker, conn: redis.Redis) -> None:
+def test_a_stream_of_the_wrong_type_is_an_error(events: EventBroker, conn: redis.Redis) -> None:
     conn.set("rq:events", "junk")
     with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
         reader(events).read(500, 0)

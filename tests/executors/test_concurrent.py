@@ -82,7 +82,7 @@ def _slots(stage: Stage, reserve: int = 0) -> Slots:
     return Slots(settings, stage.executor, admission, Recycling(settings, stage.executor))
 
 
-def test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next(stage: Stage) -> None:
+def test_runs_in_an_evicted_process_do_not_occupy_slots(stage: Stage) -> None:
     """Nor those that run alone; what is reserved for HIGH is two slots all the while."""
     slots, reserved = _slots(stage), _slots(stage, reserve=2)
     assert (slots.floors(), reserved.floors()) == ([0] * 6, [0, 0, 0, 0, 2, 2])
@@ -121,7 +121,7 @@ def test_a_reserve_has_processes_for_high_jobs_that_are_to_run_alone(
     stage.executor.close()
 
 
-def test_the_fork_server_hears_of_a_deadline_that_no_run_has_reached_and_not_with_each_job(stage: Stage) -> None:
+def test_the_fork_server_gets_a_later_deadline_only_when_needed(stage: Stage) -> None:
     runs = [stage.start() for _ in range(6)]
     stage.server.read()
     deadlines = [command.split() for command in stage.server.commands if command.startswith("RUN")]
@@ -129,7 +129,7 @@ def test_the_fork_server_hears_of_a_deadline_that_no_run_has_reached_and_not_wit
     assert all(float(deadline) > max(run.began + run.limit for run in runs) for _, _, deadline in deadlines)
 
 
-def test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended(stage: Stage) -> None:
+def test_an_overdue_run_is_killed_once_its_neighbours_have_ended(stage: Stage) -> None:
     late, *others = [stage.start() for _ in range(6)]
     beside = [run for run in others if stage.serial(run) == stage.serial(late)]
     overrun(stage, late)
@@ -161,7 +161,7 @@ def test_when_the_grace_is_over_the_others_are_displaced(stage: Stage) -> None:
     assert {run: run.killed for run, _ in stage.listener.ends} == {late: None, **dict.fromkeys(beside, KillCause.DISPLACED)}
 
 
-def test_one_that_gives_no_sign_of_life_is_killed_sooner(stage: Stage) -> None:
+def test_an_overdue_run_without_a_sign_of_life_is_killed_sooner(stage: Stage) -> None:
     late, *_ = [stage.start() for _ in range(6)]
     overrun(stage, late)
     at(stage, SIGN - 0.5)
@@ -170,7 +170,7 @@ def test_one_that_gives_no_sign_of_life_is_killed_sooner(stage: Stage) -> None:
     assert killed(stage) == [str(stage.serial(late))]
 
 
-def test_one_that_ends_after_all_spares_its_process(stage: Stage) -> None:
+def test_an_overdue_run_that_ends_spares_its_process(stage: Stage) -> None:
     late, *others = [stage.start() for _ in range(6)]
     overrun(stage, late)
     stage.answer(late)
@@ -193,7 +193,7 @@ def test_a_tainted_one_gets_no_more_jobs_and_goes_when_it_is_empty(stage: Stage)
     assert first not in serials(stage, [stage.start() for _ in range(6)])
 
 
-def test_of_one_that_dies_among_others_nobody_knows(stage: Stage) -> None:
+def test_all_runs_of_a_process_that_dies_are_suspects(stage: Stage) -> None:
     runs = [stage.start() for _ in range(6)]
     doomed = [run for run in runs if stage.serial(run) == 1]
     stage.server.exit(1, 11)
@@ -216,21 +216,21 @@ def test_one_whose_own_limit_was_raised_in_its_thread_is_charged_and_no_neighbou
     assert told == {struck: (None, True)} | dict.fromkeys(beside, (KillCause.DISPLACED, False))
 
 
-def test_one_that_is_alone_in_its_process_is_displaced_by_nobody(stage: Stage) -> None:
+def test_an_isolated_run_is_never_displaced(stage: Stage) -> None:
     run = stage.start(isolate=b"1")
     stage.server.exit(stage.serial(run), 9, "killed")
     stage.tick()
     assert [(ended, ended.killed, death.killed) for ended, death in stage.listener.ends] == [(run, None, True)]
 
 
-def test_one_that_dies_alone_did_it(stage: Stage) -> None:
+def test_a_run_that_dies_alone_is_charged(stage: Stage) -> None:
     run = stage.start()
     stage.server.exit(stage.serial(run), 11)
     stage.tick()
     assert stage.listener.ends == [(run, Death(11, 1024, crowd=1))]
 
 
-def test_those_that_answer_for_others_are_killed_and_nobody_is_charged(stage: Stage) -> None:
+def test_a_process_that_answers_for_others_is_killed_without_charge(stage: Stage) -> None:
     runs = [run for run in [stage.start() for _ in range(6)] if stage.serial(run) == 1]
     stage.server.answer(1, {b"kind": b"finished", b"execution_id": b"of-another"})
     stage.tick(time.monotonic())
@@ -240,7 +240,7 @@ def test_those_that_answer_for_others_are_killed_and_nobody_is_charged(stage: St
     assert [(run, death.suspect) for run, death in stage.listener.ends] == [(run, True) for run in runs]
 
 
-def test_what_a_run_says_after_its_end_counts_for_nothing(stage: Stage) -> None:
+def test_messages_of_a_run_after_its_end_are_ignored(stage: Stage) -> None:
     run = stage.start()
     stage.answer(run)
     for kind in (b"log", b"meta", b"callback", b"report"):
@@ -249,7 +249,7 @@ def test_what_a_run_says_after_its_end_counts_for_nothing(stage: Stage) -> None:
     assert killed(stage) == []
 
 
-def test_those_that_are_to_run_alone_do_so_some_at_a_time_and_take_nobodys_place(stage: Stage) -> None:
+def test_a_bounded_number_of_isolated_runs_run_beside_the_slots(stage: Stage) -> None:
     runs = [stage.start(isolate=b"1", priority=priority) for priority in (1, 1, 1, 2)]
     assert [run in stage.executor.running for run in runs] == [True, True, False, False]
     assert stage.executor.queued == [runs[3], runs[2]], "the best first"
@@ -263,27 +263,27 @@ def test_those_that_are_to_run_alone_do_so_some_at_a_time_and_take_nobodys_place
     assert len(set(serials(stage, [runs[0], runs[1], runs[3]]))) == 3
 
 
-def test_they_go_back_when_no_job_is_to_begin(stage: Stage) -> None:
+def test_isolated_runs_go_back_when_no_job_may_begin(stage: Stage) -> None:
     runs = [stage.start(isolate=b"1") for _ in range(4)]
     stage.executor.recall("quiet")
     assert stage.listener.back == [(run, "quiet") for run in runs[2:]]
     assert stage.executor.queued == []
 
 
-def test_who_lost_its_lease_is_asked_to_stop_for_the_others_sake(stage: Stage) -> None:
+def test_a_run_that_lost_its_lease_is_stopped_softly_beside_others(stage: Stage) -> None:
     lost, *_ = [stage.start() for _ in range(6)]
     stage.executor.kill(lost, KillCause.LOST)
     assert said(stage, lost) == [b"stop"]
     assert (killed(stage), lost.stopping) == ([], False)
 
 
-def test_who_lost_its_lease_and_is_alone_is_killed(stage: Stage) -> None:
+def test_a_run_that_lost_its_lease_is_killed_if_it_is_alone(stage: Stage) -> None:
     lost = stage.start()
     stage.executor.kill(lost, KillCause.LOST)
     assert killed(stage) == [str(stage.serial(lost))]
 
 
-def test_at_a_drain_what_runs_hears_of_it_and_can_still_be_stopped(stage: Stage) -> None:
+def test_a_drain_notifies_running_jobs_which_can_still_be_stopped(stage: Stage) -> None:
     run = stage.start()
     stage.executor.drain()
     stage.executor.stop(run)
@@ -305,7 +305,7 @@ def test_a_process_is_replaced_before_the_next_job_when_it_has_had_enough(monkey
     stage.executor.close()
 
 
-def test_a_turn_takes_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_takes_a_limited_number_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, executor="asyncio")
     stage.ready()
     assert stage.executor.capacity == MOST == 50

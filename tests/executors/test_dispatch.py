@@ -44,7 +44,7 @@ def test_a_worker_that_takes_nothing_gives_back_what_it_claimed(stop: Any, ahead
 
 
 @pytest.mark.parametrize("stop", [Rig.stop, Rig.be_quiet], ids=["stopping", "quiet"])
-def test_a_worker_that_was_told_amid_a_turn_to_take_nothing_lets_no_job_wait(stop: Any) -> None:
+def test_a_worker_quieted_during_a_turn_returns_its_prefetched_jobs(stop: Any) -> None:
     rig = Rig(FakeExecutor(1, depth=2))
     running = rig.start()
     stop(rig)
@@ -139,7 +139,7 @@ def test_jobs_that_came_back_do_not_count_for_max_jobs() -> None:
     assert rig.recycling.room(5) == 1
 
 
-def test_a_prefetched_job_that_runs_for_a_moment_is_told() -> None:
+def test_the_begin_of_a_short_prefetched_job_is_reported() -> None:
     rig = Rig(FakeExecutor(1, depth=1))
     first, second = rig.start(), rig.start(ahead=True)
     rig.executor.finish(rig.run_of(first))
@@ -165,7 +165,7 @@ def test_meta_and_lines_are_no_outcomes() -> None:
 
 
 @pytest.mark.parametrize("lost", range(4))
-def test_what_the_worker_holds_no_more_is_killed(lost: int) -> None:
+def test_runs_whose_lease_is_lost_are_killed(lost: int) -> None:
     rig = Rig(FakeExecutor(3, depth=1, slow_kills=True))
     jobs = [rig.start() for _ in range(3)] + [rig.start(ahead=True)]
     rig.membership.lost = {jobs[lost].execution_id}

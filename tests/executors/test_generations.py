@@ -317,7 +317,7 @@ def test_a_default_module_that_can_not_be_imported_is_left_out_at_once(
     [{"tasks": ("tasks", "json"), "origins": {"tasks": "environment FUSION_TASKS"}}, {"tasks": ("tasks",), "origins": {}}],
     ids=["named", "alone"],
 )
-def test_one_that_was_named_or_is_the_only_one_is_not_left_out(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+def test_a_broken_module_that_was_named_is_not_left_out(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
     stage = Stage(monkeypatch, **settings)
     stage.tick(0.0)
     stage.server.say("IMPORT_FAILED " + json.dumps({"module": "tasks", "error": "E", "traceback": "T"}))

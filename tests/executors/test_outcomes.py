@@ -117,7 +117,7 @@ def test_a_frame_that_is_no_outcome_fails_the_job(kind: bytes) -> None:
 
 
 @pytest.mark.parametrize("retry", [b"{", b"[]", b'{"max": "x"}', b"\xff", b"1"])
-def test_a_retry_policy_that_can_not_be_read_is_a_failure_that_says_so(retry: bytes) -> None:
+def test_an_unreadable_retry_policy_is_a_failure_with_its_reason(retry: bytes) -> None:
     decision = guarded(lambda: of_death(run(None) if not retry else run_with(retry), NOBODY_FAILS, stopping=False, grace=5.0))
     assert decision.kind == "failed" and decision.reason.startswith("corrupt: ")
 

@@ -84,7 +84,7 @@ def test_a_higher_class_goes_before_those_that_wait(stage: Stage, priority: int)
     assert read(stage, first)[0] == name(first) and stage.listener.back == []
 
 
-def test_what_waits_behind_a_long_run_comes_back(stage: Stage) -> None:
+def test_jobs_prefetched_behind_a_long_run_are_returned(stage: Stage) -> None:
     first = stage.start()
     waiting = [stage.executor.prefetch(claimed(ahead=True), 10.0, 1) for _ in range(3)]
     assert read_one(stage, first) == name(first)

@@ -56,7 +56,7 @@ def test_max_age_is_reached_by_nine_tenths_of_it_at_the_earliest(later: float, e
 
 
 @pytest.mark.parametrize(("busy", "settled", "ready"), [(b, s, r) for b in (0, 1) for s in (0, 1) for r in (0, 1)])
-def test_a_worker_is_idle_only_with_nothing_to_do_and_everything_told(
+def test_a_worker_is_idle_only_without_work_and_unsent_outcomes(
     busy: int, settled: int, ready: int, sizes: dict[int, int]
 ) -> None:
     executor = FakeExecutor()
@@ -126,7 +126,7 @@ def test_the_next_tick_is_the_soonest_of_its_times(sizes: dict[int, int]) -> Non
     assert one.next_at > now + 100
 
 
-def test_people_are_told_of_memory_when_it_has_changed_by_much(sizes: dict[int, int]) -> None:
+def test_memory_is_logged_when_it_has_changed_by_much(sizes: dict[int, int]) -> None:
     one, told = recycling(), list[int]()
     for now, grown in enumerate((0, 20, 50, 40)):
         sizes[1] = 100 + grown

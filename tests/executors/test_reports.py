@@ -67,7 +67,7 @@ def test_the_newest_of_each_run_goes_in_one_call() -> None:
     assert rig.reports.next_at == float("inf")
 
 
-def test_of_one_run_once_a_second_and_an_event_in_five() -> None:
+def test_reports_of_a_run_are_written_once_a_second() -> None:
     rig = Reported()
     job = rig.start()
     for number in range(2):
@@ -78,7 +78,7 @@ def test_of_one_run_once_a_second_and_an_event_in_five() -> None:
     assert rig.reports.next_at >= time.monotonic() + defaults.REPORT_INTERVAL - 0.1
 
 
-def test_who_waits_is_answered_once_it_is_written_and_not_before() -> None:
+def test_a_waiting_run_is_answered_only_after_its_report_is_written() -> None:
     rig = Reported()
     job = rig.start()
     rig.says(job, cursor=b"1", wait=b"7")
@@ -102,7 +102,7 @@ def test_a_run_that_is_no_longer_its_jobs_waits_in_vain() -> None:
     assert rig.executor.told == [], "it ends with its lease"
 
 
-def test_what_a_broken_key_refuses_is_tried_again() -> None:
+def test_a_report_refused_for_a_broken_key_is_tried_again() -> None:
     rig = Reported()
     job = rig.start()
     rig.answers = ["error: WRONGTYPE"]
@@ -114,7 +114,7 @@ def test_what_a_broken_key_refuses_is_tried_again() -> None:
     assert len(rig.executor.told) == 1
 
 
-def test_what_is_not_written_goes_with_the_outcome() -> None:
+def test_an_unwritten_report_is_sent_with_the_outcome() -> None:
     rig = Reported(slots=3)
     fails, dies, ends = rig.start(), rig.start(), rig.start()
     for job in (fails, dies, ends):
@@ -132,7 +132,7 @@ def test_what_is_not_written_goes_with_the_outcome() -> None:
     assert rig.calls == []
 
 
-def test_of_a_cold_end_it_is_written_before_the_job_goes_back() -> None:
+def test_a_cold_end_writes_reports_before_jobs_go_back() -> None:
     rig = Reported()
     job = rig.start()
     rig.says(job, cursor=b"1")
@@ -158,5 +158,5 @@ def test_an_interrupted_run_goes_back_with_its_cursor() -> None:
         {b"progress": b'{"done":1,"note":"' + b"x" * 5000 + b'"}', b"cursor": b"x" * (defaults.MAX_CURSOR + 1)},
     ],
 )
-def test_what_can_be_no_report_is_none(frame: dict[bytes, bytes]) -> None:
+def test_a_malformed_frame_is_no_report(frame: dict[bytes, bytes]) -> None:
     assert report_of(frame) == {}

@@ -64,7 +64,7 @@ def test_a_task_that_is_over_is_not_asked(monkeypatch: pytest.MonkeyPatch, warm:
 
 
 @ON_LINUX
-def test_what_waits_is_taken_back_before_the_process_is_asked(stage: Stage) -> None:
+def test_prefetched_jobs_are_recalled_before_the_process_is_told_to_stop(stage: Stage) -> None:
     first = stage.start()
     assert read(stage, first) == [name(first)]
     waiting = [wait(stage, 1) for _ in range(3)]
@@ -79,7 +79,7 @@ def test_what_waits_is_taken_back_before_the_process_is_asked(stage: Stage) -> N
 
 @ON_LINUX
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_one_that_waits_ends_and_its_neighbours_stay(stage: Stage, which: int) -> None:
+def test_stopping_a_prefetched_job_spares_its_neighbours(stage: Stage, which: int) -> None:
     first = stage.start()
     assert read(stage, first) == [name(first)]
     waiting = [wait(stage, 1) for _ in range(3)]
@@ -166,7 +166,7 @@ def test_a_prefetched_one_ends_stopped(rig: Rig) -> None:
     assert (commit.kind, commit.reason) == ("stopped", "it had not begun")
 
 
-def test_one_that_was_told_of_before_it_came_is_not_begun(rig: Rig) -> None:
+def test_a_job_stopped_before_it_arrived_does_not_begin(rig: Rig) -> None:
     early = claimed()
     rig.stops.obey(Command("stop-job", early.id, early.execution_id))
     rig.dispatcher.start(early)
@@ -179,7 +179,7 @@ def test_another_execution_of_the_same_job_is_not_meant(rig: Rig) -> None:
     assert not run.stopping
 
 
-def test_the_renewal_of_leases_tells_what_is_to_stop(rig: Rig) -> None:
+def test_the_renewal_of_leases_returns_jobs_to_stop(rig: Rig) -> None:
     run = rig.run_of(rig.start())
     rig.membership.to_stop.add(run.claimed.execution_id)
     rig.dispatcher.renew_leases(rig.membership, 0.0)

@@ -49,7 +49,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reaping]:
     made.worker.close()
 
 
-def test_those_that_ended_well_are_told_together(server: Reaping) -> None:
+def test_successful_exits_are_reported_together(server: Reaping) -> None:
     for serial in range(1, EXITS_TOGETHER):
         server.end(serial, 0)
         assert server.said() == []
@@ -57,7 +57,7 @@ def test_those_that_ended_well_are_told_together(server: Reaping) -> None:
     assert [line.split()[:3] for line in server.said()] == [["EXIT", str(n), "0"] for n in range(1, EXITS_TOGETHER + 1)]
 
 
-def test_one_that_did_not_is_told_at_once_and_the_others_with_it(server: Reaping) -> None:
+def test_a_failed_exit_is_reported_at_once_with_the_others(server: Reaping) -> None:
     server.end(1, 0)
     server.end(2, 1)
     assert [line.split()[1] for line in server.said()] == ["1", "2"]

@@ -16,7 +16,7 @@ FAR = [25 * 86400.0, 3650 * 86400.0, 1e9, 1e12, 1e300]
 
 
 @pytest.mark.parametrize("seconds", FAR)
-def test_a_job_may_run_so_long(seconds: float) -> None:
+def test_a_job_may_have_a_very_long_timeout(seconds: float) -> None:
     with Driver() as driver:
         far = driver.hand_out(job_fields("tests.jobs.plain.add", 1, kwargs={"b": 1}, timeout=repr(seconds)))
         assert driver.finish(far).result == 2

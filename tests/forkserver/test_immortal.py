@@ -24,7 +24,7 @@ def driver() -> Iterator[Driver]:
         yield made
 
 
-def test_what_lasts_is_not_counted_and_the_rest_is(driver: Driver) -> None:
+def test_lasting_objects_are_immortal_and_others_are_counted(driver: Driver) -> None:
     counts = driver.run(JOBS + "counts").result
     assert [counts[name] > MANY for name in LASTING] == [ABLE] * len(LASTING)
     assert all(counts[name] < 20 for name in COUNTED)
@@ -38,7 +38,7 @@ def test_warm_processes_count_everything() -> None:
         assert frames[0][b"kind"] == b"finished" and b"4294967" not in frames[0][b"result"]
 
 
-def test_what_is_let_go_of_is_closed_and_finalized(driver: Driver) -> None:
+def test_released_objects_are_closed_and_finalized(driver: Driver) -> None:
     assert driver.run(JOBS + "let_go").result == {"written": ["flushed"] * 2, "gone": ["instance"], "alive": 0}
 
 

@@ -39,7 +39,7 @@ def test_children_and_programs_have_the_usual_dispositions_and_nothing_blocked(d
     assert own == "[False, False, False, False] set()", "the task's own process lets them pass"
 
 
-def test_what_a_task_sets_up_its_children_inherit(driver: Driver) -> None:
+def test_children_of_a_task_inherit_its_signal_handlers(driver: Driver) -> None:
     assert run(driver, "own_handlers") == f"(True, True) {sorted([signal.SIGUSR1, signal.SIGQUIT])}"
 
 
@@ -47,7 +47,7 @@ def test_signals_still_pass_the_task_itself(driver: Driver) -> None:
     assert run(driver, "passes") == "still here"
 
 
-def test_what_whoever_started_the_worker_has_blocked_no_job_has() -> None:
+def test_jobs_start_with_no_signal_blocked() -> None:
     """A soft timeout needs its signal, and children of tasks theirs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGALRM])
     try:
@@ -58,7 +58,7 @@ def test_what_whoever_started_the_worker_has_blocked_no_job_has() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def test_a_task_in_a_thread_that_fails_as_its_process_is_signaled_says_so() -> None:
+def test_a_failure_in_a_thread_during_a_signal_is_reported_as_such() -> None:
     """Handlers run in the main thread alone, which may not have had its turn when the task is over."""
     program = """
 import os, signal, threading

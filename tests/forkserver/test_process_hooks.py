@@ -28,7 +28,7 @@ def plain() -> Iterator[Driver]:
         yield made
 
 
-def test_what_a_horse_is_born_with(driver: Driver) -> None:
+def test_a_horse_starts_with_fresh_threads_and_ids(driver: Driver) -> None:
     first, second = driver.run(HOOKS + "born").result, driver.run(HOOKS + "born").result
     for born in (first, second):
         assert born["native_id"] and born["main"] and born["hook's thread"]
@@ -41,7 +41,7 @@ def test_what_a_horse_is_born_with(driver: Driver) -> None:
     assert len(set(drawn_in_hooks)) == 2
 
 
-def test_what_a_task_forks_finds_every_hook(driver: Driver) -> None:
+def test_a_process_forked_by_a_task_runs_every_hook(driver: Driver) -> None:
     found = driver.run(HOOKS + "fork_amid_threads").result
     renewed, main, hooks_thread, others_thread, reseeded, seen = literal_eval(found["child"])
     assert renewed == 1 and main and reseeded

@@ -44,12 +44,12 @@ def test_a_spare_that_waits_rehearses_without_a_trace() -> None:
 
 
 @pytest.mark.parametrize("hook", ["note_with_alarm", "note_with_handler", "note_with_thread"])
-def test_it_does_not_where_something_of_the_users_runs_already(hook: str) -> None:
+def test_a_spare_does_not_rehearse_beside_user_threads(hook: str) -> None:
     with rehearsing(hook) as driver:
         assert after_a_pause(driver) == [1, []]
 
 
-def test_it_does_not_if_it_has_a_job() -> None:
+def test_a_spare_does_not_rehearse_with_a_job() -> None:
     with rehearsing() as driver:
         assert driver.server.pid is not None
         os.kill(driver.server.pid, signal.SIGSTOP)

@@ -54,7 +54,7 @@ def _hear(ours: socket.socket, count: int) -> list[Frame]:
     return frames
 
 
-def test_each_run_hears_what_is_meant_for_it(ends: tuple[socket.socket, Horse]) -> None:
+def test_each_run_receives_only_its_own_frames(ends: tuple[socket.socket, Horse]) -> None:
     ours, horse = ends
     jobs = [pack({b"id": b"j", b"execution_id": name}) for name in (b"a", b"b")]
     ours.sendall(b"".join([*jobs, pack({b"kind": b"stop", b"execution_id": b"b"}), pack({b"kind": b"ping"})]))
@@ -137,7 +137,7 @@ def _fill_up(ours: socket.socket, horse: Horse) -> threading.Thread:
     return writing
 
 
-def test_who_sends_as_another_writes_waits_for_nothing_and_nothing_stays_unsent(ends: tuple[socket.socket, Horse]) -> None:
+def test_a_send_during_another_write_does_not_block_and_is_flushed_later(ends: tuple[socket.socket, Horse]) -> None:
     ours, horse = ends
     writing = _fill_up(ours, horse)
     for frame in _small(0, 300):
@@ -202,7 +202,7 @@ class Reader:
         pass
 
 
-def test_who_waits_for_word_in_the_thread_that_reads_hands_out_the_rest() -> None:
+def test_a_wait_in_the_reading_thread_delivers_frames_of_others() -> None:
     """And whoever was woken for what it has heard finds nothing, and waits for nothing."""
     ours, theirs = socket.socketpair()
     reader = Reader(theirs.detach())

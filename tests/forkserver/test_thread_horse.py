@@ -159,7 +159,7 @@ def test_a_soft_timeout_ends_one_and_not_its_neighbour(horse: Horse) -> None:
     assert horse.outcome(long)[b"result"] == b"1.0" and not horse.of(long)
 
 
-def test_one_that_checks_ends_by_itself_and_taints_nothing(horse: Horse) -> None:
+def test_a_task_that_checks_ends_cleanly_at_its_timeout(horse: Horse) -> None:
     timed = horse.give(BESIDE + "checks", timeout="0.2")
     stopped = horse.give(BESIDE + "checks")
     time.sleep(0.1)
@@ -190,7 +190,7 @@ def test_a_coroutine_is_ended_by_its_loop(horse: Horse, tmp_path: Path) -> None:
     assert "cleaned" in path.read_text() and not horse.of(execution), "its clean-up awaits, and nothing is tainted"
 
 
-def test_it_answers_whatever_its_jobs_do(horse: Horse) -> None:
+def test_a_thread_horse_answers_pings_under_load(horse: Horse) -> None:
     busy = [horse.give(BESIDE + "turns", 0.5) for _ in range(4)]
     horse.say({b"kind": b"ping"})
     horse.wait_for(lambda frame: frame.get(b"kind") == b"pong", 2)
@@ -198,7 +198,7 @@ def test_it_answers_whatever_its_jobs_do(horse: Horse) -> None:
         horse.outcome(execution)
 
 
-def test_what_a_task_forks_answers_for_nobody(horse: Horse) -> None:
+def test_a_process_forked_by_a_task_reports_no_outcome(horse: Horse) -> None:
     execution = horse.give(BESIDE + "forks")
     assert horse.outcome(execution)[b"result"] == b"0"
     assert not horse.of(execution)

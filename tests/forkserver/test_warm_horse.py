@@ -48,7 +48,7 @@ def push(horse: WarmHorse, *names: str, size: int = 10) -> list[str]:
     return [left.claimed.execution_id for left in horse.send_ahead()]
 
 
-def test_what_is_read_is_the_horses_and_the_rest_comes_back(ends: tuple[WarmHorse, socket.socket]) -> None:
+def test_unread_jobs_are_taken_back_from_a_horse(ends: tuple[WarmHorse, socket.socket]) -> None:
     horse, theirs = ends
     assert push(horse, *"abc") == []
     assert unpack(theirs.recv(PACKET)[4:])[b"execution_id"] == b"a"

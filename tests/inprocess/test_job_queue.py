@@ -59,7 +59,7 @@ def test_a_failed_job_is_pending_again_at_once() -> None:
     assert queue.put(job(1)) is None
 
 
-def test_what_was_fetched_before_a_job_completed_is_not_news_however_long_the_fetch_took() -> None:
+def test_a_job_completed_during_a_long_fetch_is_not_queued_again() -> None:
     clock = HandClock()
     queue = JobQueue(clock=clock)
     queue.put(job(1))
@@ -72,7 +72,7 @@ def test_what_was_fetched_before_a_job_completed_is_not_news_however_long_the_fe
     assert queue.put(job(1), as_of=clock.now()) is None
 
 
-def test_of_a_result_and_the_end_of_its_time_the_first_counts() -> None:
+def test_the_first_of_result_and_timeout_decides() -> None:
     queue = JobQueue()
     queue.put(job(1))
     run = taken(queue)
@@ -171,7 +171,7 @@ def test_many_threads_take_each_job_once() -> None:
         ((1, "x", int, float("nan")), "the timeout of job 'x' is nan; use seconds, or 0 for any time"),
     ],
 )
-def test_a_job_that_can_not_be_is_told(fields: tuple[Any, ...], says: str) -> None:
+def test_an_invalid_job_is_refused(fields: tuple[Any, ...], says: str) -> None:
     with pytest.raises((TypeError, ValueError)) as error:
         ReadyJob(*fields)
     assert str(error.value) == says

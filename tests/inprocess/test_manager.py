@@ -219,7 +219,7 @@ def test_stats_while_jobs_wait_and_run() -> None:
     assert (stats.alive_workers, stats.master_thread_alive, stats.active_jobs) == (0, False, 0)
 
 
-def test_what_others_run_is_not_queued_and_what_others_claim_first_is_left_to_them() -> None:
+def test_jobs_run_or_claimed_by_others_are_left_to_them() -> None:
     class Shared(MemoryPlan):
         def is_currently_running(self, job_id: Any) -> bool:
             return bool(job_id == "running elsewhere")
@@ -340,7 +340,7 @@ def test_a_stop_lets_jobs_finish_and_leaves_those_that_wait() -> None:
     assert witness.texts("stopping") == ["Stopping: 1 jobs are active, 1 queued ones stay Pending"]
 
 
-def test_a_job_hears_that_it_might_leave_the_rest_for_later() -> None:
+def test_a_job_learns_that_its_manager_wants_to_stop() -> None:
     plan, began = MemoryPlan(), threading.Event()
 
     def patient() -> None:
@@ -367,7 +367,7 @@ def test_workers_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, -1, 2.5, "4", True])
-def test_a_number_of_workers_that_can_not_be_is_told(workers: Any) -> None:
+def test_an_invalid_number_of_workers_is_refused(workers: Any) -> None:
     with pytest.raises(ValueError, match="use a whole number from 1 on, or None for"):
         JobQueueManager(MemoryPlan(), workers)
 

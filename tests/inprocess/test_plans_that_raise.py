@@ -64,7 +64,7 @@ def advance_until(clock: HandClock, check: Any) -> None:
     eventually(step)
 
 
-def test_what_a_fetch_gave_before_it_raised_is_queued() -> None:
+def test_jobs_fetched_before_an_error_are_queued() -> None:
     class Halfway(Troubled):
         def fetch_ready(self) -> Iterator[ReadyJob]:
             yield from super().fetch_ready()
@@ -142,7 +142,7 @@ def test_a_row_that_raises_keeps_no_row_behind_it_waiting() -> None:
         assert "database is locked" in witness.await_kind("plan_failed")[0].text
 
 
-def test_what_is_no_job_is_left_out_and_what_comes_twice_is_taken_once() -> None:
+def test_a_fetch_ignores_invalid_and_repeated_jobs() -> None:
     class Odd(Troubled):
         def fetch_ready(self) -> Any:
             jobs = super().fetch_ready()
@@ -160,7 +160,7 @@ def test_what_is_no_job_is_left_out_and_what_comes_twice_is_taken_once() -> None
     assert plan.calls["mark_running"] == 1
 
 
-def test_a_plan_that_gives_nothing_at_all_is_told() -> None:
+def test_a_plan_that_returns_none_is_reported() -> None:
     class Nothing(Troubled):
         def fetch_ready(self) -> Any:
             return None
@@ -199,7 +199,7 @@ def test_a_claim_that_raises_is_taken_back_and_the_job_is_not_run(error: BaseExc
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 @pytest.mark.parametrize("call", ["mark_complete", "mark_pending"])
-def test_an_outcome_that_the_plan_does_not_take_is_kept_and_told_again(call: str, error: BaseException) -> None:
+def test_an_outcome_that_the_plan_refuses_is_kept_and_sent_again(call: str, error: BaseException) -> None:
     plan, clock, ran = Troubled(), HandClock(), list[int]()
     plan.raising[call] = error
 

@@ -63,7 +63,7 @@ def test_each_is_read_from_the_environment_unless_it_is_given(name: str, prefix:
         ("MEMORY_CHECK_INTERVAL", "0", "use seconds"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_variable(name: str, text: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_value_is_refused_with_its_variable(name: str, text: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, text)
     with pytest.raises(ConfigurationError) as error:
         ManagerSettings()
@@ -83,7 +83,7 @@ def test_a_wrong_value_is_told_with_its_variable(name: str, text: str, rule: str
         ({"gpu_throttle_threshold": 50}, "setting gpu_resume_threshold = 75"),
     ],
 )
-def test_wrong_arguments_are_told(values: dict[str, Any], says: str) -> None:
+def test_wrong_arguments_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         ManagerSettings(**values)
     assert str(error.value).startswith(says)

@@ -155,7 +155,7 @@ def test_a_call_that_is_made_again_changes_nothing(database: Sqlite) -> None:
     assert claimed(plan, 1, 99) == [False, False]
 
 
-def test_who_lost_a_row_changes_nothing_in_it(database: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_that_lost_a_row_cannot_change_it(database: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
     first, second = database.plan(), database.plan()
     first.add("job")
     first.mark_running(1)
@@ -260,7 +260,7 @@ threading.Event().wait()
 """
 
 
-def test_what_a_killed_process_ran_is_run_by_the_next_one(database: Sqlite) -> None:
+def test_rows_of_a_killed_process_are_run_by_the_next_one(database: Sqlite) -> None:
     ran: list[int] = []
     plan = database.plan(lambda row: ran.append(row.id))
     for n in range(2):
@@ -329,7 +329,7 @@ def test_a_database_that_is_locked_for_a_while_loses_nothing(tmp_path: Path) -> 
         ({"owner": "a/b"}, "owner is 'a/b'; use 1 to 100 of the characters"),
     ],
 )
-def test_options_that_can_not_be_are_told(options: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("?", r"\?")):
         TablePlan(sqlite3.connect, print, TableSettings(**options))
 

@@ -66,7 +66,7 @@ def test_a_worker_that_is_struck_between_jobs_is_replaced() -> None:
         eventually(complete(plan, job_id))
 
 
-def test_a_worker_that_is_struck_while_it_tells_the_plan_has_a_stand_in() -> None:
+def test_a_worker_killed_while_reporting_to_the_plan_is_replaced() -> None:
     class Slow(Troubled):
         told, go_on = threading.Event(), threading.Event()
 
@@ -240,7 +240,7 @@ def test_a_job_that_ends_in_the_instant_of_its_timeout_has_one_outcome() -> None
     assert plan.twice == []
 
 
-def test_a_stop_that_leaves_a_hung_job_says_so_and_a_new_start_does_not_run_it_again() -> None:
+def test_a_stop_reports_a_hung_job_and_a_new_start_does_not_run_it() -> None:
     plan, hung = Troubled(), Gate()
     job_id = plan.add("hung", plan.job(1, hung))
     with managed(plan, workers=1) as (manager, witness):

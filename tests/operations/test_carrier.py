@@ -42,7 +42,7 @@ def test_all_that_match_and_nothing_else(conn: redis.Redis) -> None:
     assert record(conn, operation)["ended_at"]
 
 
-def test_what_was_put_back_and_failed_again_is_not_taken_twice(conn: redis.Redis) -> None:
+def test_a_requeued_job_that_fails_again_is_not_taken_twice(conn: redis.Redis) -> None:
     failed(conn, 300)
     operation, one, hand = begin(conn, "requeue", "state:failed"), carrier(conn), Hand(Broker(conn), "q")
     while one.carry(operation, 0)[0] == "running":
@@ -116,7 +116,7 @@ def test_two_carriers_at_once_do_no_harm(conn: redis.Redis) -> None:
     assert requeued_once(conn, ids)
 
 
-def test_one_that_is_canceled_stops_before_the_next_part(conn: redis.Redis) -> None:
+def test_a_canceled_operation_stops_before_its_next_part(conn: redis.Redis) -> None:
     failed(conn, 400)
     operation, one = begin(conn, "delete", "state:failed"), carrier(conn)
     assert one.carry(operation, 0)[0] == "running"

@@ -53,7 +53,7 @@ def _children(worker: WorkerProcess) -> list[psutil.Process]:
     return [child for child in psutil.Process(worker.pid).children() if "relay" in arguments_of(child)]
 
 
-def test_it_comes_delivers_and_ends_with_the_worker(
+def test_a_relay_starts_and_ends_with_its_worker(
     workers: Workers, broker: Broker, inspector: EventInspector, path: Path, env: dict[str, str]
 ) -> None:
     worker = workers.start(env=env)
@@ -70,7 +70,7 @@ def test_it_comes_delivers_and_ends_with_the_worker(
 
 
 @pytest.mark.long
-def test_one_that_dies_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
+def test_a_relay_that_dies_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
     worker = workers.start(env=env)
     relay = _relay(inspector)
     psutil.Process(relay.pid).kill()
@@ -80,7 +80,7 @@ def test_one_that_dies_is_replaced(workers: Workers, inspector: EventInspector, 
 
 
 @pytest.mark.long
-def test_one_that_hangs_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
+def test_a_relay_that_hangs_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
     worker = workers.start(env={**env, "FUSION_HANG_TIMEOUT": str(unhurried(2))})
     relay = _relay(inspector)
     psutil.Process(relay.pid).suspend()
@@ -151,7 +151,7 @@ def test_it_has_the_workers_own_settings(workers: Workers, conn: redis.Redis, tm
 
 
 @pytest.mark.long
-def test_one_that_can_t_run_is_tried_again_ever_later(
+def test_a_relay_that_cannot_run_is_restarted_with_growing_pauses(
     workers: Workers, broker: Broker, conn: redis.Redis, env: dict[str, str]
 ) -> None:
     """Its jobs do not notice."""

@@ -46,7 +46,7 @@ def _by_status(server: ContractServer) -> Counter[str]:
     return Counter(document["status"] for document in server.documents(INDEX).values())
 
 
-def test_the_life_of_a_job_is_told(
+def test_every_event_of_a_job_reaches_elasticsearch(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:
     """The events: queued, processing, retry, processing, completed; and one that fails."""

@@ -36,7 +36,7 @@ def test_all_sinks_of_the_settings_get_every_event(
 
 
 @pytest.mark.long
-def test_what_a_job_was_given_and_said_stays_its_own(
+def test_arguments_and_results_appear_in_no_event_log_or_title(
     relays: Relays, workers: Workers, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:
     """A canary in arguments, result and an error's text is in no event, no log and no process title."""
@@ -70,7 +70,7 @@ def test_without_a_sink_it_says_how_to_name_one_and_lives_for_callbacks(relays: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("payload", ["full", "off"])
-def test_how_much_is_told_is_a_setting(
+def test_a_setting_decides_how_much_events_show(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path, payload: str
 ) -> None:
     relays.start("--events-file", str(tmp_path / "e.jsonl"), env={"FUSION_EVENTS_PAYLOAD": payload})
@@ -102,7 +102,9 @@ def test_what_all_have_is_trimmed(
 
 
 @pytest.mark.long
-def test_what_is_over_the_backlog_is_counted(relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path) -> None:
+def test_events_over_the_backlog_are_counted_as_dropped(
+    relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
+) -> None:
     """P12: a sink that is down for longer than the stream can hold."""
     (tmp_path / "down.down").touch()
     relay = relays.start(f"down={tmp_path / 'down'}", program=DRIVER, env={"FUSION_EVENTS_BACKLOG": "1000"})
@@ -188,7 +190,7 @@ def test_a_flushed_redis_is_a_new_beginning(
     eventually(lambda: conn.hexists("rq:events:meta", "cap"), why="it says so again")
 
 
-def test_it_is_ready_and_says_so(relays: Relays, tmp_path: Path) -> None:
+def test_a_relay_answers_its_readiness_probe(relays: Relays, tmp_path: Path) -> None:
     from urllib.request import urlopen
 
     relay = relays.start("--events-file", str(tmp_path / "e"), "--probe-port", "0")

@@ -77,7 +77,7 @@ def test_an_outage_is_shown_and_made_up_for(relays: Relays, broker: Broker, insp
     assert len(found) == len(set(found)) == 1000
 
 
-def test_what_is_refused_is_parked_and_the_others_go_on(
+def test_refused_events_are_parked_and_others_are_delivered(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
 ) -> None:
     relays.start(f"odd={tmp_path / 'odd'}", program=DRIVER)

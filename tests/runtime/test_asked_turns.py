@@ -21,7 +21,7 @@ def asked(consumer: Consumer, slots: FreeSlots = NO_SLOTS) -> bool:
     return consumer.send_async()
 
 
-def test_what_comes_while_a_turn_is_asked_for_waits_for_the_next() -> None:
+def test_outcomes_during_a_turn_wait_for_the_next_one() -> None:
     broker = ScriptedBroker(answer(claimed("c"), answers=["ok"]))
     consumer = consumer_of(broker)
     consumer.resolve(claimed("a"), DONE, 0.1)
@@ -126,7 +126,7 @@ def test_an_entry_that_is_made_anew_meanwhile_makes_no_two_turns_of_one_token() 
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool) -> None:
+def test_a_turn_sent_before_an_outage_starts_nothing_after_it(lost: bool) -> None:
     """Other calls have told of its begin and end; what was asked before may be answered, or was `lost` in it."""
     broker = ScriptedBroker(answer(claimed("b")))
     consumer = consumer_of(broker)
@@ -147,9 +147,7 @@ def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool
 
 
 @pytest.mark.parametrize("error", [NoPermissionError("no rights"), SchemaMismatch("too old")], ids=["refused", "too old"])
-def test_what_is_answered_after_an_outage_that_it_was_asked_before_counts(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_an_answer_that_arrives_after_an_outage_counts(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     link = consumer.outbox._link

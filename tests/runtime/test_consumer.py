@@ -103,7 +103,7 @@ def test_jobs_that_a_turn_brings(jobs: int, again: bool) -> None:
 
 @pytest.mark.parametrize("decision", [DONE, AGAIN, Decision("failed", "x"), Decision("release", "x"), Decision("lost", "x")])
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_outcome_wants_a_turn_and_is_told_once(decision: Decision, count: int) -> None:
+def test_an_outcome_requests_a_turn_and_is_sent_once(decision: Decision, count: int) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     turn(consumer, ONE)
@@ -179,7 +179,7 @@ def test_an_outcome_that_a_broken_key_refuses_is_offered_a_few_times(refusals: i
 
 
 @pytest.mark.parametrize("status", ["ok", "suspended"])
-def test_what_a_turn_says_of_the_fleet(status: str) -> None:
+def test_a_turn_reports_whether_the_fleet_is_suspended(status: str) -> None:
     consumer = consumer_of(ScriptedBroker(answer(status=status)))
     turn(consumer, ONE)
     assert consumer.job_log.is_suspended == (status == "suspended")
@@ -214,7 +214,7 @@ def test_queues_of_one_class_take_turns() -> None:
         (FreeSlots([], 2), 10.0, False, inf),
     ],
 )
-def test_it_looks_by_itself_while_a_slot_is_free(slots: FreeSlots, now: float, wants: bool, next_at: float) -> None:
+def test_a_consumer_polls_while_a_slot_is_free(slots: FreeSlots, now: float, wants: bool, next_at: float) -> None:
     consumer = consumer_of(ScriptedBroker())
     turn(consumer, ONE)
     consumer.poll(now, slots.floors)
@@ -281,7 +281,7 @@ def test_a_token_is_not_passed_on_while_redis_is_away(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("begun", "told"), [(True, True), (False, False)])
-def test_a_prefetched_job_that_began_is_told_unless_it_has_ended(begun: bool, told: bool) -> None:
+def test_the_begin_of_a_prefetched_job_is_sent_unless_it_has_ended(begun: bool, told: bool) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     job = claimed("a", ahead=True)

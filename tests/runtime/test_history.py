@@ -87,13 +87,13 @@ def test_priorities_of_any_number_are_three_classes(conn: redis.Redis) -> None:
     assert Inspector(conn).recent(["q"])[0] == {"completed": 103, "failed": 2}
 
 
-def test_nothing_seen_is_nothing_told(conn: redis.Redis) -> None:
+def test_no_history_is_written_without_runs(conn: redis.Redis) -> None:
     made = tell(conn)
     assert made.next_at == float("inf")
     assert conn.keys("rq:history*") == []
 
 
-def test_it_is_told_within_its_time(conn: redis.Redis) -> None:
+def test_history_is_written_in_time(conn: redis.Redis) -> None:
     made = history(Broker(conn))
     made.note(ran())
     assert 0 < made.next_at - time.monotonic() <= 10
@@ -121,7 +121,7 @@ class _Away:
             raise redis.ConnectionError("away")
 
 
-def test_while_redis_is_away_it_is_kept_and_told_again_under_its_number() -> None:
+def test_history_is_kept_during_an_outage_and_sent_under_its_number() -> None:
     broker = _Away()
     made = history(broker)
     made.note(ran())
@@ -175,7 +175,7 @@ def test_jobs_without_the_key_they_should_have_are_counted_by_function(conn: red
     assert counted(conn, "queue", "q") == {"completed": 2, "failed": 1, "retried": 0}
 
 
-def test_functions_without_keys_are_so_many_and_forgotten_a_day_later(conn: redis.Redis) -> None:
+def test_a_bounded_number_of_keyless_functions_is_kept_for_a_day(conn: redis.Redis) -> None:
     made = history(Broker(conn))
     for number in range(MOST_NAMES + 30):
         made.note_keyless(f"tasks.f{number}")

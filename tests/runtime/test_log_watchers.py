@@ -102,7 +102,9 @@ def _disabled(log: DefaultLog, seen: list[str]) -> None:
 
 
 @pytest.mark.parametrize("change", [_filter_of_logger, _filter_of_handler, _level_of_logger, _level_of_handler, _disabled])
-def test_what_lets_no_record_pass_lets_no_line_pass(stream: TextIO, change: Callable[[DefaultLog, list[str]], None]) -> None:
+def test_a_filter_that_drops_records_drops_batched_lines_too(
+    stream: TextIO, change: Callable[[DefaultLog, list[str]], None]
+) -> None:
     log, seen = DefaultLog(stream), list[str]()
     with log.jobs.batch:
         log.jobs.started(job("before"))

@@ -125,7 +125,7 @@ def test_an_entry_that_vanished_is_made_anew(broker: ScriptedBroker, taken: list
 
 
 @pytest.mark.parametrize("call", ["extend", "register"])
-def test_what_redis_did_not_answer_is_due_again(broker: ScriptedBroker, call: str) -> None:
+def test_a_call_without_an_answer_is_due_again(broker: ScriptedBroker, call: str) -> None:
     member = Member(broker)
     member.enter()
     now = member.next_at

@@ -79,7 +79,7 @@ def test_a_life(rounds: int) -> None:
     assert kind.phase is E
 
 
-def test_what_was_opened_is_closed_though_the_start_fails() -> None:
+def test_opened_parts_are_closed_when_the_start_fails() -> None:
     kind = Kind(boot_error=ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         kind.run()
@@ -101,7 +101,7 @@ def test_what_was_opened_is_closed_though_the_start_fails() -> None:
         (2, False, True, False, K),
     ],
 )
-def test_what_signals_and_the_supervisor_ask_for(
+def test_signals_and_the_supervisor_set_the_phase(
     kind: Kind, stops: int, quit_: bool, released: bool, impatient: bool, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind.phase = R

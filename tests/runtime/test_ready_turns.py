@@ -67,7 +67,7 @@ def succeed(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("change", [settle, begin, serve, rename, succeed, None])
-def test_what_has_changed_since_is_in_the_turn_that_is_sent(change: Callable[[Consumer], None] | None) -> None:
+def test_a_prepared_turn_is_encoded_again_after_a_change(change: Callable[[Consumer], None] | None) -> None:
     broker = ScriptedBroker()
     consumer = ready(broker, "sms", "email")
     if change is not None:
@@ -92,7 +92,7 @@ def test_other_slots_and_wishes_are_sent_in_its_place(slots: FreeSlots, claim_fi
     assert (broker.sent[-1].slots, broker.sent[-1].claim_filter) == (slots.floors, claim_filter)
 
 
-def test_one_that_got_no_answer_is_repeated_word_for_word() -> None:
+def test_a_turn_without_an_answer_is_repeated_unchanged() -> None:
     broker = ScriptedBroker(answer(), OSError("gone"), answer(claimed("a")))
     consumer = ready(broker)
     consumer.begin_turn(ONE)

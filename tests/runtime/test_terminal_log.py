@@ -103,7 +103,7 @@ def test_nothing_is_held_outside_a_batch(stream: TextIO) -> None:
     assert written(stream).endswith(b"default: shop.send(1) (job-1)\n")
 
 
-def test_what_is_held_goes_before_a_record_of_the_same_log(stream: TextIO) -> None:
+def test_batched_lines_are_written_before_a_later_record(stream: TextIO) -> None:
     log = DefaultLog(stream)
     with log.jobs.batch:
         log.jobs.started(job("one"))
@@ -124,7 +124,7 @@ def _end_badly(log: DefaultLog) -> None:
 
 
 @pytest.mark.parametrize("how", ["flush", "setStream", "shutdown", "exit"])
-def test_what_is_held_is_written_before_an_end(stream: TextIO, how: str) -> None:
+def test_batched_lines_are_written_before_the_process_ends(stream: TextIO, how: str) -> None:
     log = DefaultLog(stream)
     if how == "exit":
         with pytest.raises(ZeroDivisionError):

@@ -96,7 +96,7 @@ def test_the_loop_sleeps_until_the_first_that_can_be_done(
 
 
 @pytest.mark.parametrize(("now", "called"), [(1, []), (2.9, []), (3, ["own"]), (7.9, ["own"]), (8, ["redis", "own"])])
-def test_what_needs_redis_waits_for_the_link(now: float, called: list[str]) -> None:
+def test_timers_that_need_redis_wait_for_the_connection(now: float, called: list[str]) -> None:
     timers, seen = Timers(link(8)), []
     timers.when(Timer(3), lambda _: seen.append("redis"), redis=True)
     timers.when(Timer(3), lambda _: seen.append("own"))
@@ -122,7 +122,7 @@ def away(made: RedisLink) -> None:
 
 
 @pytest.mark.parametrize("kind", ["every", "at"])
-def test_what_found_redis_away_is_due_again_and_keeps_no_own_part_from_its_turn(kind: str) -> None:
+def test_a_timer_that_met_an_outage_is_due_again_and_delays_no_other(kind: str) -> None:
     made, seen = link(), []
     timers = Timers(made)
 

@@ -17,7 +17,7 @@ def _lines(scheduler: SchedulerProcess, *words: str) -> int:
     return sum(all(word in line for word in words) for line in scheduler.output.splitlines())
 
 
-def test_a_broken_entry_leaves_the_others_on_time_says_so_and_runs_once_it_is_mended(
+def test_a_broken_entry_does_not_delay_others_and_runs_once_corrected(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:
     broken = ("spec", "zone", "queue", "key", "job")
@@ -63,9 +63,7 @@ def test_a_broken_entry_leaves_the_others_on_time_says_so_and_runs_once_it_is_me
 
 
 @pytest.mark.long
-def test_what_was_put_off_is_looked_at_again_without_being_told(
-    schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
-) -> None:
+def test_a_postponed_entry_is_examined_again(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     cron.every(1, NOOP, id="e", queue="q")
     conn.hset("rq:cron:entry:e", "plan", "{}")
     schedulers.start()

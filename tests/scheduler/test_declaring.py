@@ -160,7 +160,7 @@ def test_a_module_that_hangs_does_not_outlive_its_scheduler(schedulers: Schedule
     eventually(lambda: not alive(loader.pid))
 
 
-def test_a_module_that_is_not_there_is_told_and_the_process_goes_on(
+def test_a_missing_module_is_reported_and_the_scheduler_goes_on(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:
     scheduler = schedulers.start("--schedule", "nosuch.module", "--log-json")
@@ -184,7 +184,9 @@ def test_it_declares_from_any_directory(redis_url: str, module: Module, cron: Sc
 
 
 @pytest.mark.long
-def test_what_others_own_is_not_taken(schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis) -> None:
+def test_entries_of_other_apps_are_not_taken_over(
+    schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
+) -> None:
     cron.cron("@daily", NOOP, id="stays")
     module.write(_ENTRY)
     scheduler = schedulers.start(*module.flags)
@@ -203,7 +205,7 @@ def test_what_others_own_is_not_taken(schedulers: Schedulers, module: Module, cr
 
 
 @pytest.mark.long
-def test_a_key_that_is_no_entry_is_told_and_keeps_nobody_from_the_rest(
+def test_a_malformed_entry_is_reported_and_blocks_no_other(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
 ) -> None:
     conn.set("rq:cron:entry:stays", "another program's")

@@ -61,9 +61,7 @@ def test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once(
 
 
 @pytest.mark.long
-def test_one_that_stood_still_beyond_its_lease_does_nothing_twice_and_goes_on(
-    schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
-) -> None:
+def test_a_scheduler_that_stood_still_repeats_nothing(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     ticks = due_since(cron, conn, "e")
     # it stops with what is to be enqueued in its hands
     stopped = schedulers.start("--lease", "1", "--name", "stopped", env={"FUSION_FAILPOINTS": "cron_tick.before=stop"})

@@ -35,7 +35,7 @@ def test_a_signal_ends_it_at_once_and_its_entry_goes(schedulers: Schedulers, con
 
 
 @pytest.mark.long
-def test_one_that_was_killed_shows_as_dead_and_its_entry_goes_later(schedulers: Schedulers, conn: redis.Redis) -> None:
+def test_a_killed_scheduler_is_listed_as_dead_and_removed_later(schedulers: Schedulers, conn: redis.Redis) -> None:
     scheduler = schedulers.start("--name", "first", "--lease", "1", "--app", "shop", "--app-version", "1.2")
     found = schedulers_of(conn)["first"]
     assert (found.pid, found.app, found.version, found.alive) == (scheduler.pid, "shop", "1.2", True)
@@ -49,7 +49,7 @@ def test_one_that_was_killed_shows_as_dead_and_its_entry_goes_later(schedulers: 
 
 
 @pytest.mark.long
-def test_two_of_one_name_are_told_apart_and_a_dead_ones_name_is_free_again(schedulers: Schedulers, conn: redis.Redis) -> None:
+def test_schedulers_of_one_name_get_numbers_and_reuse_dead_ones(schedulers: Schedulers, conn: redis.Redis) -> None:
     first = schedulers.start("--name", "box", "--lease", "1")
     second = schedulers.start("--name", "box", "--lease", "1")
     assert (first.name, second.name) == ("box", "box.1")
@@ -59,7 +59,7 @@ def test_two_of_one_name_are_told_apart_and_a_dead_ones_name_is_free_again(sched
     assert schedulers.start("--name", "box").name == "box"
 
 
-def test_without_redis_it_says_so_in_a_line(tmp_path: Path) -> None:
+def test_a_scheduler_without_redis_fails_with_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "run_worker.py", "scheduler", f"--url=unix://{tmp_path}/none.sock"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
@@ -81,7 +81,7 @@ def test_without_redis_it_says_so_in_a_line(tmp_path: Path) -> None:
         (("queue",), "unexpected extra argument"),
     ],
 )
-def test_a_wrong_flag_is_told_with_what_to_do(redis_url: str, flags: tuple[str, ...], says: str) -> None:
+def test_a_wrong_flag_is_refused_with_the_fix(redis_url: str, flags: tuple[str, ...], says: str) -> None:
     result = CliRunner().invoke(cli, ["scheduler", *flags])
     assert result.exit_code == 2
     assert says in result.stderr

@@ -49,7 +49,7 @@ def test_ticks_of_an_outage_are_made_up_by_policy(private_schedulers: Schedulers
 
 
 @pytest.mark.long
-def test_what_code_declares_is_stored_again_if_redis_came_back_without_it(
+def test_declared_entries_are_stored_again_after_redis_lost_them(
     private_schedulers: Schedulers, private_redis: PrivateRedis, tmp_path: Path
 ) -> None:
     module = Module(tmp_path / "app")

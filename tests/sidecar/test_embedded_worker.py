@@ -77,7 +77,7 @@ def test_a_stop_waits_for_running_jobs_as_long_as_they_may_take(conn: redis.Redi
 
 
 @pytest.mark.long
-def test_two_with_other_queues_stand_in_nobodys_way(conn: redis.Redis) -> None:
+def test_embedded_workers_of_different_queues_run_side_by_side(conn: redis.Redis) -> None:
     with EmbeddedWorker("s", tasks=TASKS) as one, EmbeddedWorker("t", tasks=TASKS) as other:
         assert pid_of(one) != pid_of(other)
         with EmbeddedWorker("s", tasks=TASKS) as same:
@@ -142,7 +142,7 @@ def test_starts_and_stops_from_many_threads_leave_nothing(conn: redis.Redis) -> 
 
 
 @pytest.mark.parametrize("how", ["variable", "setting", "inside of a worker"])
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_an_embedded_worker_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     settings = Settings(embedded_worker=how != "setting", tasks=("no.such",))
     if how != "setting":
         monkeypatch.setenv("FUSION_EMBEDDED_WORKER", "0")
@@ -152,7 +152,7 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, how: str) -> No
         assert not get_settings().embedded_worker
 
 
-def test_where_it_cannot_work_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embedded_worker_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = EmbeddedWorker("s", tasks=TASKS)
     with monkeypatch.context() as patched:
         patched.setattr(os, "name", "nt")
@@ -187,7 +187,7 @@ def test_without_any_task_module_it_says_how_to_name_one(monkeypatch: pytest.Mon
         EmbeddedWorker("s").start()
 
 
-def test_wrong_arguments_are_told_at_once() -> None:
+def test_wrong_arguments_are_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"setting reserve_high = 2 \(from argument reserve_high\) is not valid"):
         EmbeddedWorker("s", reserve_high=2)
     with pytest.raises(TypeError, match="no such settings: slot"):

@@ -47,7 +47,7 @@ def test_a_process_that_dies_leaves_it() -> None:
     lock.release()
 
 
-def test_who_was_started_by_the_holder_asks_for_it() -> None:
+def test_a_process_started_by_the_lock_holder_requests_the_lock() -> None:
     lock, other = HostLock("a"), HostLock("b")
     assert lock.acquire()
     assert other.acquire()

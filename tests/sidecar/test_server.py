@@ -133,7 +133,7 @@ def test_a_successor_need_not_wait_for_the_last_job(sites: Sites, conn: redis.Re
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_insists_does_not_wait_for_the_jobs(sites: Sites, conn: redis.Redis, tmp_path: Path, number: int) -> None:
+def test_a_second_signal_does_not_wait_for_running_jobs(sites: Sites, conn: redis.Redis, tmp_path: Path, number: int) -> None:
     site = sites.start("0")
     site.ready()
     job = running(conn, tmp_path)

@@ -288,7 +288,7 @@ class TestTheDataStream:
         assert document["error"].get("type") == kind
         assert document["error"]["message"] == reason
 
-    def test_it_comes_again_and_is_stored_once(self, server: ContractServer, stream: ElasticsearchSink) -> None:
+    def test_a_repeated_event_is_stored_once(self, server: ContractServer, stream: ElasticsearchSink) -> None:
         for _ in range(2):
             assert stream.write(some(3)) == []
         assert len(server.documents(STREAM)) == 3
@@ -322,7 +322,7 @@ class TestCredentials:
         assert make_sink(**given).write(some(1)) == []
         assert len(server.documents()) == 1
 
-    def test_they_are_in_no_log_and_no_error(
+    def test_credentials_are_in_no_log_and_no_error(
         self, server: ContractServer, make_sink: MakeSink, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)

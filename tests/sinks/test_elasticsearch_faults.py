@@ -53,7 +53,7 @@ WHOLE: dict[str, tuple[dict[str, Any], str]] = {
 
 class TestTheWholeServer:
     @pytest.mark.parametrize("name", WHOLE)
-    def test_a_fault_is_told_and_a_repeat_completes(self, server: ContractServer, make_sink: MakeSink, name: str) -> None:
+    def test_a_fault_is_reported_and_a_repeat_completes(self, server: ContractServer, make_sink: MakeSink, name: str) -> None:
         sink = make_sink(timeout=0.5)
         fault, told = WHOLE[name]
         sink.write(some(1))
@@ -138,7 +138,7 @@ class TestTheWholeServer:
         assert sink.write(events) == []
         stored_once(server, 6)
 
-    def test_of_several_urls_one_is_dead(self, server: ContractServer, make_sink: MakeSink) -> None:
+    def test_one_dead_url_of_several_loses_no_event(self, server: ContractServer, make_sink: MakeSink) -> None:
         dead = ContractServer()
         dead.stop()
         sink = make_sink(urls=(dead.url, server.url))
@@ -168,9 +168,7 @@ class TestTooLarge:
             assert all(len(request.body) <= 60_000 for request in server.bulks()[refused:]), "it remembers"
         stored_once(server, 80)
 
-    def test_one_that_is_too_large_alone_is_refused_and_the_others_go_on(
-        self, server: ContractServer, sink: ElasticsearchSink
-    ) -> None:
+    def test_a_single_event_that_is_too_large_is_refused_alone(self, server: ContractServer, sink: ElasticsearchSink) -> None:
         large = event(3, payload="x" * 100_000)
         events = [*some(2), large, *some(2, start=4)]
         with server.broken(status=413, when=self.limit(50_000)):

@@ -27,7 +27,7 @@ def test_secrets_are_not_shown(secret: dict[str, str]) -> None:
     assert "CANARY" not in repr(options(urls=("https://anna:CANARY@es",)))
 
 
-def test_what_it_writes_to() -> None:
+def test_options_choose_the_index_or_data_stream() -> None:
     assert options().target == "active-fusion-logs"
     assert options(data_stream=True, namespace="staging").target == "logs-fusion.job-staging"
 
@@ -59,7 +59,7 @@ def test_what_it_writes_to() -> None:
         ({"delete_after": 0}, "use at least 1"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_fix(wrong: dict[str, Any], told: str) -> None:
+def test_an_invalid_option_is_refused_with_the_fix(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         options(**wrong)
 

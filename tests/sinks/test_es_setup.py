@@ -39,7 +39,7 @@ class TestTheClassicIndex:
         assert len(server.cluster.indices["active-fusion-logs-000001"].documents) == 3
         assert set(server.cluster.indices) == {"active-fusion-logs-000001"}
 
-    def test_old_indices_are_deleted_after_so_many_days(self, server: ContractServer, options: Options) -> None:
+    def test_old_indices_are_deleted_after_a_number_of_days(self, server: ContractServer, options: Options) -> None:
         assert setup(options(delete_after=90))[0] == "lifecycle policy fusion-job-events: created"
         assert server.cluster.policies["fusion-job-events"]["phases"]["delete"]["min_age"] == "90d"
 
@@ -53,7 +53,7 @@ class TestTheClassicIndex:
         assert "lifecycle" not in server.cluster.templates["active-fusion-logs"]["template"]["settings"]["index"]
         assert make_sink().write(some(3)) == []
 
-    def test_one_index_of_before_is_left_as_it_is_and_told(
+    def test_an_existing_index_is_left_unchanged_and_reported(
         self, server: ContractServer, options: Options, make_sink: MakeSink
     ) -> None:
         assert make_sink().write(some(2)) == []
@@ -137,7 +137,7 @@ class TestTheDataStream:
         assert setup(options(data_stream=True))[0].endswith("updated")
         assert "delete" not in server.cluster.policies["fusion-job-events"]["phases"]
 
-    def test_a_new_template_waits_for_a_rollover_and_the_report_says_so(self, server: ContractServer, options: Options) -> None:
+    def test_the_report_says_that_a_new_template_waits_for_a_rollover(self, server: ContractServer, options: Options) -> None:
         setup(options(data_stream=True))
         told = setup(options(data_stream=True, shards=2))
         assert told[1:] == [
@@ -159,7 +159,7 @@ class TestTheDataStream:
         setup(options(data_stream=True, replicas=1))
         assert server.cluster.templates["logs-fusion.job"]["template"]["settings"] == {"index": {}}
 
-    def test_a_server_without_data_streams_is_told_apart(self, server: ContractServer, options: Options) -> None:
+    def test_a_server_without_data_streams_is_refused(self, server: ContractServer, options: Options) -> None:
         server.cluster.version = (7, 8)
         with pytest.raises(
             ConfigurationError, match=r"Elasticsearch 7\.8 has no data streams; upgrade it .*unset elasticsearch_data"
@@ -172,7 +172,7 @@ class TestTrouble:
         ("fault", "told"),
         [({"status": 401}, "correct elasticsearch_api_key"), ({"status": 503}, "answers 503"), ({"hang": True}, "in time")],
     )
-    def test_it_is_told_and_nothing_is_half_made(
+    def test_a_failed_set_up_is_reported_and_leaves_nothing_half_made(
         self, server: ContractServer, options: Options, fault: dict[str, object], told: str
     ) -> None:
         with server.broken(on="*", **fault), pytest.raises(SinkUnavailable, match=told):

@@ -140,7 +140,7 @@ def test_the_dashboard_shows_every_chart_once_and_none_over_another(one: dict[st
         taken |= cells
 
 
-def test_the_form_tells_a_wrong_object_apart() -> None:
+def test_the_schema_refuses_a_wrong_object() -> None:
     good = BY_ID["index-pattern", "fusion-classic"]["attributes"]
     assert fits(good, SCHEMA["index-pattern"])
     assert not fits({**good, "more": 1}, SCHEMA["index-pattern"])

@@ -264,7 +264,7 @@ def test_every_id_that_a_caller_may_choose_works_for_a_producer(server: SpawnedS
 @pytest.mark.parametrize(
     "command", ["XADD rq:events MAXLEN 0 * a b", "HSET rq:job:x data y", "ZREM rq:queue:q x", "INCRBY rq:seq 5"]
 )
-def test_what_the_page_says_a_producer_still_can(server: SpawnedServer, command: str) -> None:
+def test_producers_can_do_what_the_page_lists(server: SpawnedServer, command: str) -> None:
     with user(server, producer_rules()) as conn:
         conn.execute_command(*command.split())
 

@@ -36,7 +36,7 @@ SPOILS = [
 
 
 @pytest.mark.parametrize("command", SPOILS)
-def test_who_may_append_to_the_audit_may_do_nothing_else_to_it(server: SpawnedServer, command: str) -> None:
+def test_a_user_of_the_audit_can_only_append(server: SpawnedServer, command: str) -> None:
     if read_server(server.client()).version < (7,):
         pytest.skip("the page says that 6.2 has no way to hold this")
     with user(server, acl_rules()) as conn:

@@ -92,7 +92,7 @@ def test_a_callback_that_comes_after_the_end_is_released_too(conn: redis.Redis, 
     assert states(conn) == ["queued", "queued"]
 
 
-def test_of_a_canceled_batch_complete_follows_and_success_is_canceled(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_a_canceled_batch_runs_on_complete_and_cancels_on_success(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     begun(broker)
     add(broker, "b", "a1", "a2")
     running = hand.take()
@@ -105,7 +105,7 @@ def test_of_a_canceled_batch_complete_follows_and_success_is_canceled(conn: redi
     assert batch_faults(conn) == []
 
 
-def test_what_finished_is_kept_until_both_callbacks_have_ended(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_finished_members_are_kept_until_both_callbacks_have_ended(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     begun(broker)
     add(broker, "b", *(f"a{i}" for i in range(7)))
     add(broker, "b", "for-ever", result_ttl=-1)
@@ -192,7 +192,7 @@ def test_a_callback_that_failed_and_is_put_back_is_no_member(conn: redis.Redis, 
     assert counts(conn, "b") == before and batch_faults(conn) == []
 
 
-def test_what_was_counted_wrong_is_found_and_mended(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_a_wrong_count_of_a_batch_is_corrected(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     begin(broker, "b", on_complete="c")
     callback(broker, "b", "complete", "c")
     begin(broker, "inner", "b")

@@ -118,7 +118,7 @@ def test_a_new_life_of_an_id_in_the_same_batch_is_no_second_member(conn: redis.R
     assert batch_faults(conn) == []
 
 
-def test_who_may_join(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_only_members_of_an_open_batch_can_join(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     with pytest.raises(NoSuchBatchError):
         add(broker, "nobody", "a")
     begin(broker, "b")
@@ -284,7 +284,7 @@ def test_a_batch_is_canceled_again_when_members_have_come_back(conn: redis.Redis
     assert batch_faults(conn) == []
 
 
-def test_whoever_dies_between_two_calls_of_a_second_cancel_has_the_fleet_go_on(conn: redis.Redis, broker: Broker) -> None:
+def test_the_fleet_finishes_a_cancel_whose_caller_died(conn: redis.Redis, broker: Broker) -> None:
     begin(broker, "b")
     add(broker, "b", *(f"a{nth}" for nth in range(120)))
     Batch(id="b", connection=conn).cancel()

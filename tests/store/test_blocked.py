@@ -79,7 +79,7 @@ def _of_other_task(job_id: str) -> object:
     return type(job)(job_id, 1, {**job.fields, "data": b'["tasks.other", null, [], {}]'})
 
 
-def test_who_has_the_task_takes_them_in_the_order_of_the_queue(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_worker_with_the_task_claims_held_jobs_in_queue_order(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "first")
     hold(hand, "second", "high", queue="q")
     assert check_conservation(conn, ["first", "second"])["second"] == "blocked"
@@ -112,7 +112,7 @@ def test_only_who_asks_for_them_gets_them(broker: Broker, conn: redis.Redis, han
     assert ids(hand.turn(slots=[0], claim_filter=HAS).jobs) == ["a"]
 
 
-def test_workers_are_told_of_new_sets_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_workers_learn_of_new_sets_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     assert hand.turn(slots=[0]).waits is None
     hold(hand, "a")
     told = hand.turn(slots=[0]).waits
@@ -159,7 +159,7 @@ def test_ways_out(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> No
         check_conservation(conn, ["a"])
 
 
-def test_it_stays_live(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_held_job_stays_live(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     hold(hand, "a")
     assert broker.requeue(["a"], "n") == ["blocked"]
     assert broker.reschedule("a", 1.0) == "blocked"
@@ -167,7 +167,7 @@ def test_it_stays_live(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
         put(broker, "q", "a")
 
 
-def test_only_so_many_names_are_listed(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_bounded_number_of_held_sets_is_listed(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     """They come from what producers wrote. What is beyond waits in the schedule."""
     conn.hset("rq:waits", mapping={f"held:q:t{i}": "1 x" for i in range(1001)})
     put(broker, "q", "a", "b")
@@ -308,7 +308,7 @@ def test_one_worker_of_a_host_has_the_right(broker: Broker, conn: redis.Redis, h
     assert not conn.exists("rq:probation:h")
 
 
-def test_who_serves_those_alone_takes_no_others(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_worker_for_isolated_jobs_claims_no_others(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
     only = ClaimFilter(sets=("probation:q",), alone=True, only=True)
     assert hand.turn(slots=[0], claim_filter=only).jobs == []

@@ -65,38 +65,38 @@ def start(conn: redis.Redis, hand: Hand) -> Callable[..., Any]:
 # -- who is told of what
 
 
-def test_success_is_told_to_its_handler_and_to_the_callback_url(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+def test_success_is_posted_to_its_handler_and_the_callback_url(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
     hand.tell(start(), fields={"result": '"S3CR3T"'})
     assert told(conn) == [(OK, "finished"), (ANY, "finished")]
 
 
-def test_failure_is_told_to_its_handler_and_to_the_callback_url(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+def test_failure_is_posted_to_its_handler_and_the_callback_url(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
     hand.tell(start(), "failed", reason="builtins.ValueError: S3CR3T", fields={"error_class": "builtins.ValueError"})
     assert told(conn) == [(BAD, "failed"), (ANY, "failed")]
     assert [said["error"] for said in deliveries(conn).values()] == ["builtins.ValueError"] * 2
 
 
-def test_nobody_is_told_of_a_job_whose_signature_is_not_good(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+def test_a_job_with_a_bad_signature_posts_nothing(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
     """Whoever wrote it wrote its URLs, too."""
     hand.tell(start(), "failed", reason="unsigned", fields={"error_class": f"{BadSignature.__module__}.BadSignature"})
     assert status_of(conn, "j") == "failed"
     assert told(conn) == []
 
 
-def test_an_expired_job_is_told_as_a_failure(conn: redis.Redis, hand: Hand) -> None:
+def test_an_expired_job_is_posted_as_a_failure(conn: redis.Redis, hand: Hand) -> None:
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", ttl=0.001, **URLS)
     conn.hset("rq:job:j", "expires_at", 1)
     assert hand.claim() == []
     assert told(conn) == [(BAD, "expired"), (ANY, "expired")]
 
 
-def test_a_canceled_job_is_told_to_the_callback_url_alone(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_a_canceled_job_is_posted_only_to_the_callback_url(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", **URLS)
     broker.cancel("j")
     assert told(conn) == [(ANY, "canceled")]
 
 
-def test_a_job_canceled_while_it_ran_is_told_once_it_ends(
+def test_a_job_canceled_while_running_is_posted_when_it_ends(
     conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]
 ) -> None:
     claimed = start()
@@ -107,12 +107,12 @@ def test_a_job_canceled_while_it_ran_is_told_once_it_ends(
 
 
 @pytest.mark.parametrize("kind", ["retry", "held", "release", "lost", "later"])
-def test_what_is_no_end_is_not_told(conn: redis.Redis, hand: Hand, start: Callable[..., Any], kind: str) -> None:
+def test_an_outcome_that_is_no_end_posts_nothing(conn: redis.Redis, hand: Hand, start: Callable[..., Any], kind: str) -> None:
     hand.tell(start(), kind, reason="r", delay=60)
     assert told(conn) == []
 
 
-def test_a_poison_pill_and_a_loss_that_must_not_be_are_told(conn: redis.Redis, broker: Broker, start: Callable[..., Any]) -> None:
+def test_poison_pills_and_forbidden_losses_are_posted(conn: redis.Redis, broker: Broker, start: Callable[..., Any]) -> None:
     start(on_lost="fail")
     may_reap(conn)
     expire_lease(conn, "q", "j")
@@ -123,18 +123,18 @@ def test_a_poison_pill_and_a_loss_that_must_not_be_are_told(conn: redis.Redis, b
     assert said["error"] == "fusion.exceptions.JobLost"
 
 
-def test_a_dead_workers_job_is_told_by_prune(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
+def test_prune_posts_failures_of_a_dead_worker(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
     start(on_lost="fail")
     broker.prune(LEASE, hand.name)
     assert told(conn) == [(BAD, "failed"), (ANY, "failed")]
 
 
-def test_one_url_for_both_is_told_once(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+def test_one_url_for_both_is_posted_once(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
     hand.tell(start(success_task_handler=ANY))
     assert told(conn) == [(ANY, "finished")]
 
 
-def test_each_end_of_a_job_is_told(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
+def test_each_end_of_a_job_is_posted(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
     hand.tell(start(), "failed", reason="r")
     broker.requeue(["j"], "n")
     hand.tell(hand.take())
@@ -153,7 +153,7 @@ def test_the_url_may_come_from_the_payload(conn: redis.Redis, hand: Hand) -> Non
     assert told(conn) == [(ANY, "finished")]
 
 
-def test_a_job_of_an_old_producer_is_told(conn: redis.Redis, hand: Hand) -> None:
+def test_a_job_of_an_old_producer_is_posted(conn: redis.Redis, hand: Hand) -> None:
     data = b'["tasks.sms.sendSMS", null, [], {}]'
     for name in ("bare", "swept"):
         conn.hset(f"rq:job:{name}", mapping={"data": data, "status": "queued", "failed_task_handler": BAD})
@@ -166,7 +166,7 @@ def test_a_job_of_an_old_producer_is_told(conn: redis.Redis, hand: Hand) -> None
     assert [(said["job_id"], said["url"]) for said in deliveries(conn).values()] == [("bare", BAD), ("swept", BAD)]
 
 
-def test_an_id_pushed_to_the_inbox_is_told(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_pushed_to_the_inbox_is_posted(conn: redis.Redis, broker: Broker) -> None:
     conn.hset("rq:job:j", mapping={"data": b'["tasks.sms.sendSMS", null, [], {}]', "callback_url": ANY})
     conn.rpush("rq:queue:scheduler", "j")
     hand = Hand(broker, "scheduler", name="host.2")
@@ -223,7 +223,7 @@ def test_deliveries_are_no_events(conn: redis.Redis, broker: Broker, hand: Hand,
     assert [event["n"] for event in events_of(conn)] == ["1", "2", "3"]
 
 
-def test_the_end_of_a_delivery_is_not_told(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
+def test_the_end_of_a_delivery_posts_nothing(conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]) -> None:
     hand.tell(start())
     courier = Hand(broker, CALLBACKS, name="host.1.courier")
     for claimed in courier.claim(2):
@@ -304,7 +304,7 @@ def test_what_lost_its_entry_among_the_waiting_ones_goes_by_its_age(conn: redis.
     assert (broker.callbacks_refused(), conn.zcard("rq:callbacks:open")) == (0, 1)
 
 
-def test_on_a_full_server_a_job_ends_and_is_told(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+def test_a_full_server_accepts_ends_and_their_callbacks(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
     claimed = start()
     conn.config_set("maxmemory", 1)
     try:

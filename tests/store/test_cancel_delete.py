@@ -47,7 +47,7 @@ def test_a_running_job_is_canceled_when_its_run_does_not_end_it(broker: Broker, 
     assert check_conservation(conn, ["a"]) == {"a": "canceled"}
 
 
-def test_what_can_not_be_canceled(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_ended_jobs_cannot_be_canceled(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
     a, b = hand.claim(2)
     hand.tell(a)

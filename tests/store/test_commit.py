@@ -133,7 +133,7 @@ def test_a_retry_without_a_delay_to_a_broken_queue_waits_in_the_schedule(broker:
     assert check_conservation(conn, ["a"]) == {"a": "scheduled"}
 
 
-def test_a_turn_that_gives_jobs_tells_when_its_own_retry_is_due(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_turn_returns_when_its_own_retry_is_due(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b", "c")
     turn = hand.turn(outcome(hand.take(), "retry", delay=0.4, reason="r"), slots=[0])
     assert (ids(turn.jobs), turn.next_in) == (["b"], 0.4)
@@ -368,7 +368,7 @@ def test_the_stream_of_events_is_bounded(conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize(("kind", "event", "suspect"), [("displaced", "displaced", None), ("suspect", "abandoned", "1")])
-def test_what_another_job_of_its_process_did_is_not_charged(
+def test_a_death_caused_by_another_job_is_not_charged(
     broker: Broker, conn: redis.Redis, hand: Hand, kind: str, event: str, suspect: str | None
 ) -> None:
     """It goes back to its place at once; and one that may have taken its process down says so until it has an outcome."""
@@ -396,9 +396,7 @@ def _put_back(hand: Hand, broker: Broker, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["displaced", "suspect", "release", "worker ended"])
-def test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row(
-    broker: Broker, conn: redis.Redis, hand: Hand, how: str
-) -> None:
+def test_a_begun_job_is_returned_uncharged_five_times_in_a_row(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
     """Whatever puts it back, it ends some day. An outcome, or a cursor that moved, and the count begins anew."""
     put(broker, "q", "a")
     for _ in range(SPARED):
@@ -420,9 +418,7 @@ def test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row(
 
 
 @pytest.mark.parametrize("how", ["displaced", "suspect", "release", "worker ended"])
-def test_one_that_was_put_back_once_and_then_finished_keeps_no_count_of_it(
-    broker: Broker, conn: redis.Redis, hand: Hand, how: str
-) -> None:
+def test_a_finished_job_forgets_its_uncharged_returns(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
     put(broker, "q", "a")
     _put_back(hand, broker, how)
     assert fields_of(conn, "a")["spared"] == "1"
@@ -430,7 +426,7 @@ def test_one_that_was_put_back_once_and_then_finished_keeps_no_count_of_it(
     assert "spared" not in fields_of(conn, "a")
 
 
-def test_one_that_had_not_begun_goes_back_as_often_as_need_be(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_job_that_had_not_begun_is_returned_without_limit(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     for _ in range(SPARED + 2):
         hand.tell(hand.take(), "release", reason="no process for it")

@@ -158,7 +158,7 @@ def test_a_job_of_another_writer_has_the_workers_settings(conn: redis.Redis) -> 
     assert conn.zscore("rq:finished:q", "a") - conn.time()[0] > 8000
 
 
-def test_a_resend_is_told_from_another_call(conn: redis.Redis) -> None:
+def test_a_resend_is_distinguished_from_another_call(conn: redis.Redis) -> None:
     queue = Queue("q", conn)
     data = Queue.prepare_data(basic.noop)
     assert [job.id for _ in range(3) for job in queue.enqueue_many([data])] == [data.new.id] * 3
@@ -356,7 +356,7 @@ def test_meta_of_a_job_just_enqueued_is_as_older_readers_know_it(conn: redis.Red
         assert json.loads(fields_of(conn, job.id)["meta"]) == {"note": LONG}
 
 
-def test_what_the_data_cannot_hold_is_refused_with_what_to_do(conn: redis.Redis, broker: Broker) -> None:
+def test_an_option_that_older_data_cannot_hold_is_refused_with_the_fix(conn: redis.Redis, broker: Broker) -> None:
     first_layout(conn)
     before = conn.keys("*")
     args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION}

@@ -234,7 +234,7 @@ def test_a_replica_and_a_lost_master_are_waited_for(spawn: Spawn) -> None:
     assert classify(failure(conn, "GET", "a")) == "transient"
 
 
-def test_a_full_server_is_told_at_once(spawn: Spawn) -> None:
+def test_a_full_server_is_reported_at_once(spawn: Spawn) -> None:
     server = spawn()
     server.client().config_set("maxmemory", "1")
     conn = connect(server.url, "producer")
@@ -353,7 +353,7 @@ def test_no_server(tmp_path: Path) -> None:
         ("unix://?db=1", "it names no socket"),
     ],
 )
-def test_what_would_fail_at_the_first_command_is_told_at_once(url: str, said: str) -> None:
+def test_a_url_that_cannot_work_is_refused_at_once(url: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         connect(url)
 

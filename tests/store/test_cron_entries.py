@@ -132,7 +132,7 @@ def test_a_mark_in_the_future_is_waited_for(cron: Cron, conn: redis.Redis) -> No
     assert (mark_of(conn) or 0) <= now_s(conn), "the way out"
 
 
-def test_what_an_app_declares_is_its_own(conn: redis.Redis) -> None:
+def test_an_app_changes_only_its_own_entries(conn: redis.Redis) -> None:
     broker = CronBroker(conn)
     assert broker.cron_put("mine", PLAN, SPEC, "r", app="a", version="1") == "new"
     assert broker.cron_put("by-hand", PLAN, SPEC, "r") == "new"
@@ -159,7 +159,7 @@ def test_a_declaration_with_a_mistake_is_shown_and_the_former_goes_on(cron: Cron
     assert "declared_error" not in fields_of_entry(conn)
 
 
-def test_one_that_never_was_right_is_listed_and_does_nothing(conn: redis.Redis) -> None:
+def test_an_entry_that_was_never_valid_is_listed_and_does_nothing(conn: redis.Redis) -> None:
     broker = CronBroker(conn)
     assert broker.cron_put("e", "", "", "", app="a", version="1", error="no such zone") == "faulty"
     assert broker.cron_put("e", "", "", "", app="a", version="1", error="no such zone") == "faulty"
@@ -199,7 +199,7 @@ def test_paused_nothing_is_decided_and_nothing_made_up(cron: Cron, conn: redis.R
     assert len(history_of(conn)) == 1
 
 
-def test_of_an_entry_that_is_not_there(conn: redis.Redis) -> None:
+def test_calls_for_an_unknown_entry_change_nothing(conn: redis.Redis) -> None:
     broker = CronBroker(conn)
     assert not broker.cron_pause("e")
     assert broker.cron_resume("e") == "missing"

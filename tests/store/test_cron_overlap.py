@@ -50,7 +50,7 @@ def test_a_tick_is_skipped_while_a_job_of_the_entry_has_not_ended(
 
 @pytest.mark.parametrize("kind", ["finished", "failed", "canceled"])
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_an_ended_job_is_in_nobodys_way(cron: Cron, conn: redis.Redis, kind: str, by_hand: bool) -> None:
+def test_an_ended_job_does_not_block_a_tick(cron: Cron, conn: redis.Redis, kind: str, by_hand: bool) -> None:
     first, second = cron.now - 120, cron.now - 60
     ended = cron.run()[1] if by_hand else cron.id(first)
     if not by_hand:
@@ -60,13 +60,13 @@ def test_an_ended_job_is_in_nobodys_way(cron: Cron, conn: redis.Redis, kind: str
     assert check_conservation(conn, [ended, cron.id(second)]) == {ended: kind, cron.id(second): "queued"}
 
 
-def test_a_job_that_was_deleted_is_in_nobodys_way(cron: Cron, conn: redis.Redis) -> None:
+def test_a_deleted_job_does_not_block_a_tick(cron: Cron, conn: redis.Redis) -> None:
     cron.tick(cron.now - 120)
     Broker(conn).delete([cron.id(cron.now - 120)])
     assert cron.tick(cron.now - 60) == ("ok", 1, 0)
 
 
-def test_of_several_ticks_one_runs(cron: Cron, conn: redis.Redis) -> None:
+def test_only_one_of_several_due_ticks_runs(cron: Cron, conn: redis.Redis) -> None:
     ticks = [cron.now - 180, cron.now - 120, cron.now - 60]
     assert cron.tick(*ticks, nonce="n") == ("ok", 1, 2)
     assert [(t, outcome) for t, outcome, _ in history_of(conn)] == [
@@ -133,7 +133,7 @@ def test_a_resend_of_a_run_by_hand(cron: Cron, conn: redis.Redis) -> None:
     assert everything(conn, clocks=True) == before
 
 
-def test_what_can_not_be_run_by_hand(cron: Cron, conn: redis.Redis) -> None:
+def test_entries_that_cannot_be_run_by_hand(cron: Cron, conn: redis.Redis) -> None:
     cron.broker.cron_put("faulty", "", "", "", error="no such zone")
     before = everything(conn, clocks=True)
     assert cron.run(rev="of before") == ("stale", "")

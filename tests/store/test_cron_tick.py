@@ -103,7 +103,7 @@ def test_jitter_puts_a_job_into_the_schedule(cron: Cron, conn: redis.Redis) -> N
 # -- never twice
 
 
-def test_who_knows_an_older_mark_or_revision_decides_nothing(cron: Cron, conn: redis.Redis) -> None:
+def test_a_scheduler_with_an_older_mark_or_revision_decides_nothing(cron: Cron, conn: redis.Redis) -> None:
     read = cron.stored
     assert cron.tick(cron.now - 60, read=read) == ("ok", 1, 0)
     before = everything(conn, clocks=True)
@@ -153,7 +153,7 @@ def test_a_job_of_that_id_is_never_made_twice(cron: Cron, conn: redis.Redis) -> 
 
 @claim("P9")
 @pytest.mark.parametrize("callers", [2, 10])
-def test_of_many_that_decide_at_once_one_does(conn: redis.Redis, redis_url: str, callers: int) -> None:
+def test_one_of_many_concurrent_schedulers_decides_a_tick(conn: redis.Redis, redis_url: str, callers: int) -> None:
     rounds = 150 // callers
     crons = [Cron(conn, f"e{i}", since=1200) for i in range(rounds)]
     reads = [cron.stored for cron in crons]
@@ -299,7 +299,7 @@ def test_an_id_that_a_person_enqueued_ahead(cron: Cron, conn: redis.Redis) -> No
     assert mark_of(conn) == tick
 
 
-def test_a_tick_whose_id_is_another_jobs_says_so_everywhere(cron: Cron, conn: redis.Redis) -> None:
+def test_a_tick_whose_id_is_taken_is_reported_everywhere(cron: Cron, conn: redis.Redis) -> None:
     """A producer of before could name a job like a tick to come: that tick would not run, and nobody would know."""
     ticks = [cron.now - 120, cron.now - 60]
     stranger = cron.id(ticks[0])

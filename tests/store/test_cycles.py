@@ -99,9 +99,7 @@ def test_jobs_of_one_call_in_whatever_order_may_not_wait_for_each_other(conn: re
 
 
 @pytest.mark.parametrize("way", ["requeue", "restore"])
-def test_one_that_is_put_back_may_not_wait_for_those_that_wait_for_it(
-    conn: redis.Redis, broker: Broker, hand: Hand, way: str
-) -> None:
+def test_a_requeued_job_may_not_wait_for_its_own_dependents(conn: redis.Redis, broker: Broker, hand: Hand, way: str) -> None:
     failed(hand, new("p"))
     give(broker, "q", child("j", "~p"))
     give(broker, "q", child("z", "~j"))
@@ -179,7 +177,7 @@ def test_a_circle_of_before_fails_and_says_how(conn: redis.Redis, broker: Broker
     check_conservation(conn, ["root", "a", "b", "beside"])
 
 
-def test_who_waits_without_a_circle_is_left_alone(conn: redis.Redis, broker: Broker) -> None:
+def test_deferred_jobs_without_a_circle_stay_deferred(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", new("root"))
     give(broker, "q", *(child(f"c{nth}", "root", *([f"c{nth - 1}"] if nth else [])) for nth in range(30)))
     for _ in range(5):
@@ -229,9 +227,7 @@ def test_no_member_waits_for_what_its_batch_calls_back(
         )
 
 
-def test_one_that_a_member_waits_for_may_not_wait_for_what_the_batch_calls_back(
-    conn: redis.Redis, broker: Broker, hand: Hand
-) -> None:
+def test_a_parent_of_a_member_may_not_wait_for_the_callback_of_the_batch(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     begin(broker, "b", on_complete="told")
     callback(broker, "b", "complete", "told", queue="q")
     failed(hand, new("x"))

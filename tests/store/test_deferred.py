@@ -121,7 +121,7 @@ def test_a_turn_says_that_there_is_something_to_release(broker: Broker, conn: re
     assert hand.turn().releases
 
 
-def test_what_can_not_be_released_is_put_off(broker: Broker, conn: redis.Redis) -> None:
+def test_a_job_that_cannot_be_released_is_postponed(broker: Broker, conn: redis.Redis) -> None:
     conn.set("rq:job:a", "junk")
     defer(broker, "q", "b")
     conn.zadd("rq:releasing", {"u a": 1, "u b": 2})

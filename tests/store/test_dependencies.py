@@ -220,7 +220,7 @@ def test_many_children_are_released_in_the_order_in_which_they_came(broker: Brok
 
 
 @pytest.mark.parametrize("what", ["ended", "removed"])
-def test_a_child_that_nobody_told_is_found(broker: Broker, conn: redis.Redis, hand: Hand, what: str) -> None:
+def test_a_child_that_was_not_notified_is_found(broker: Broker, conn: redis.Redis, hand: Hand, what: str) -> None:
     give(broker, "q", new("p"), child("c", "p"), child("lost", "p"))
     conn.zrem("rq:job:p:children", "lost")
     if what == "ended":  # by a version that knows no children

@@ -22,7 +22,7 @@ def test_only_high_jobs_ring_the_second(conn: redis.Redis, priority: int, bells:
     assert rung(conn) == bells
 
 
-def test_what_is_claimable_is_rung_again(conn: redis.Redis) -> None:
+def test_ring_rings_for_claimable_jobs_again(conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue("tasks.sms.sendSMS", priority=2)
     conn.delete(*BELLS)
     Broker(conn).ring("sms")

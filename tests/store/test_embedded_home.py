@@ -69,7 +69,7 @@ def readable(home: Path) -> list[str]:
     return [str(path.relative_to(home)) for path in home.rglob("*") if path.lstat().st_mode & 0o077]
 
 
-def test_what_is_stored_is_for_its_owner_however_open_the_home_is(home: Path, server: EmbeddedRedis) -> None:
+def test_data_of_the_built_in_redis_are_readable_only_by_their_owner(home: Path, server: EmbeddedRedis) -> None:
     home.mkdir(mode=0o755)
     conn = connect(server.start())
     conn.set("payload", "otp 119134")
@@ -81,7 +81,7 @@ def test_what_is_stored_is_for_its_owner_however_open_the_home_is(home: Path, se
     assert stat.S_IMODE(home.stat().st_mode) == 0o755, "the directory may hold other things"
 
 
-def test_what_an_older_version_left_open_is_closed(home: Path, server: EmbeddedRedis) -> None:
+def test_files_that_an_older_version_left_open_are_closed_to_others(home: Path, server: EmbeddedRedis) -> None:
     connect(server.start()).set("payload", "otp 119134")
     server.stop()
     for path in home.rglob("*"):
@@ -130,7 +130,7 @@ def test_a_home_of_another_user_is_refused_with_the_fix(home: Path, server: Embe
 
 @as_root
 @pytest.mark.parametrize("ours", ["directory", "directory and file"])
-def test_a_strangers_socket_is_told_nothing(home: Path, server: EmbeddedRedis, ours: str) -> None:
+def test_nothing_is_sent_to_the_socket_of_another_user(home: Path, server: EmbeddedRedis, ours: str) -> None:
     """The directory is ours now, and the file may be: who listens is what counts."""
     home.mkdir()
     home.chmod(0o777)

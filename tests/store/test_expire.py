@@ -46,14 +46,14 @@ def test_queued_scheduled_and_in_an_inbox_they_end_where_they_are(broker: Broker
     assert broker.expire()[0] == 0, "nothing twice"
 
 
-def test_who_is_to_hear_of_it_hears(broker: Broker, conn: redis.Redis) -> None:
+def test_an_expired_job_gets_its_callback(broker: Broker, conn: redis.Redis) -> None:
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", ttl=60, failed_task_handler="https://x.example/")
     over(conn, "j")
     assert broker.expire()[0] == 1
     assert conn.zcard("rq:queue:_callbacks") == 1
 
 
-def test_the_look_for_due_jobs_tells_when(broker: Broker, conn: redis.Redis) -> None:
+def test_promote_returns_when_the_next_job_is_due(broker: Broker, conn: redis.Redis) -> None:
     assert broker.promote() == (0, None, None, None)
     put(broker, "q", "a", ttl=30)
     assert broker.promote()[2] == pytest.approx(30, abs=1)
@@ -236,7 +236,7 @@ def test_claims_end_what_was_set_aside_if_nobody_else_does(broker: Broker, conn:
     assert conn.exists(EXPIRING, "rq:queue:q") == 0
 
 
-def test_one_that_was_set_aside_by_mistake_gets_its_place_back(broker: Broker, conn: redis.Redis) -> None:
+def test_a_job_expired_by_mistake_gets_its_place_back(broker: Broker, conn: redis.Redis) -> None:
     """An older version, or a clock set back, gave it more time than the index says."""
     hand = Hand(broker, "q")
     put(broker, "q", "mistaken", "second", ttl=60)

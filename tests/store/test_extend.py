@@ -25,7 +25,7 @@ def test_all_leases_of_a_batch_in_one_round_trip(broker: Broker, conn: redis.Red
         assert before + LEASE * 1000 <= conn.zscore(f"rq:wip:{queue}", job_id) <= now_ms(conn) + LEASE * 1000
 
 
-def test_it_tells_which_were_lost_or_canceled(broker: Broker, conn: redis.Redis) -> None:
+def test_a_renewal_returns_lost_and_canceled_jobs(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "kept", "canceled", "finished", "deleted")
     hand = Hand(broker, "q")
     kept, canceled, finished, deleted = hand.claim(4)
@@ -49,7 +49,7 @@ def test_another_execution_is_not_extended(broker: Broker, conn: redis.Redis) ->
     assert conn.zscore("rq:wip:q", "a") == 5
 
 
-def test_it_is_the_workers_heartbeat(broker: Broker, conn: redis.Redis) -> None:
+def test_a_renewal_is_the_heartbeat_of_the_worker(broker: Broker, conn: redis.Redis) -> None:
     hand = Hand(broker, "q")
     conn.hset("rq:worker:host.1", mapping={"beat_ms": 1, "last_heartbeat": "old"})
     conn.expire("rq:worker:host.1", 5)
@@ -61,7 +61,7 @@ def test_it_is_the_workers_heartbeat(broker: Broker, conn: redis.Redis) -> None:
     assert conn.ttl("rq:worker:host.1") > 400
 
 
-def test_a_worker_whose_registration_is_gone_is_told_so_and_its_leases_are_renewed(broker: Broker, conn: redis.Redis) -> None:
+def test_a_worker_without_a_registration_learns_of_it_and_keeps_its_leases(broker: Broker, conn: redis.Redis) -> None:
     """A clock jump drops every TTL at once; the jobs under way must not die of it."""
     put(broker, "q", "a")
     hand = Hand(broker, "q")

@@ -80,7 +80,7 @@ def test_jobs_that_failed_before_get_their_groups(conn: redis.Redis, broker: Bro
     assert about(conn, group)["total"] == "450", "once"
 
 
-def test_what_an_older_worker_fails_later_gets_its_group_with_the_next_pass(conn: redis.Redis, broker: Broker) -> None:
+def test_failures_of_older_workers_get_their_group_at_the_next_pass(conn: redis.Redis, broker: Broker) -> None:
     """Though many others stand between it and where the slow pass over all of them is."""
     _of_before(conn, *(f"j{n}" for n in range(450)), **FIELDS)
     conn.zadd(KEYS.failed, {f"j{n}": "+inf" for n in range(70)})

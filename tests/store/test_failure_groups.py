@@ -253,7 +253,7 @@ def test_whatever_takes_a_failed_job_away_takes_it_out_of_its_group(
     check_groups(conn)
 
 
-def test_what_fails_again_is_counted_again(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_that_fails_again_is_counted_again(conn: redis.Redis, broker: Broker) -> None:
     hand = Hand(broker, "q")
     fail(broker, "a", hand=hand)
     group = group_of(conn, "a")

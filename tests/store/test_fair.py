@@ -87,7 +87,7 @@ def test_jobs_without_a_key_take_part_as_one(broker: Broker) -> None:
     assert by_key(order)["none"] == sorted(by_key(order)["none"])
 
 
-def test_what_waited_before_the_first_fair_key_keeps_its_order_and_lets_keys_in(broker: Broker, conn: redis.Redis) -> None:
+def test_jobs_before_the_first_fair_key_keep_their_order(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "elsewhere", *(f"e{i}" for i in range(50)))
     fill(broker, "", 100)
     assert not conn.exists(FAIR)
@@ -158,7 +158,7 @@ def test_a_resend_takes_no_turn(broker: Broker, conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("kind", ["release", "retry", "lost"])
-def test_who_comes_back_keeps_its_place(broker: Broker, conn: redis.Redis, kind: str) -> None:
+def test_a_returned_job_keeps_its_place(broker: Broker, conn: redis.Redis, kind: str) -> None:
     fill(broker, "a", 10)
     hand = Hand(broker, "q")
     first, *rest = hand.claim(5)
@@ -277,7 +277,7 @@ def test_older_data_refuse_a_fair_key(broker: Broker, conn: redis.Redis) -> None
 
 
 @pytest.mark.parametrize("key", ["", "two words", "x" * 201, "line\n", 7])
-def test_what_can_be_no_fair_key_is_refused(conn: redis.Redis, key: object) -> None:
+def test_an_invalid_fair_key_is_refused(conn: redis.Redis, key: object) -> None:
     with pytest.raises(OptionError, match="fair_key"):
         Queue("q", conn).enqueue("tasks.sms.sendSMS", fair_key=key)
 

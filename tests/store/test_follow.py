@@ -67,7 +67,7 @@ def test_the_gate_of_the_queue_counts_each(broker: Broker, conn: redis.Redis, ha
     assert follow(hand, first, token=3) == ([], False)
 
 
-def test_they_come_a_number_at_a_time_and_none_is_claimed_ahead(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_batched_jobs_are_claimed_a_number_at_a_time_and_not_ahead(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, *"abcdef")
     assert hand.turn(slots=[0], ahead=1).jobs == []
     first = hand.take()
@@ -83,7 +83,7 @@ def test_they_come_a_number_at_a_time_and_none_is_claimed_ahead(broker: Broker, 
     assert broker.follow(other.name, "gone", 9, LEASE, stale, 9) == ([], False)
 
 
-def test_one_that_answers_for_its_next_loss_gets_no_company(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_job_that_would_be_charged_for_a_loss_is_not_batched(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "a", "b")
     first = hand.take()
     conn.hset("rq:job:a", "lost", 2)

@@ -38,7 +38,7 @@ def _say(broker: Broker, **values: str | int | None) -> dict[str, str]:
     return broker.set_gate("q", values, of_setting=True)
 
 
-def test_what_people_set_holds_until_the_setting_changes(broker: Broker, conn: redis.Redis) -> None:
+def test_a_limit_set_by_hand_holds_until_the_setting_changes(broker: Broker, conn: redis.Redis) -> None:
     assert _say(broker, limit=20, rate="9/1000/9") == {"limit": "20", "rate": "9/1000/9"}
     broker.set_gate("q", {"limit": 2, "timeout": 5})
     by_hand = {"limit": "2", "rate": "9/1000/9", "timeout": "5"}
@@ -74,7 +74,7 @@ def test_none_in_a_setting_takes_back_once(broker: Broker) -> None:
     assert _say(broker, limit=None) == {}
 
 
-def test_of_two_settings_the_last_that_starts_counts(broker: Broker) -> None:
+def test_the_settings_of_the_last_started_worker_apply(broker: Broker) -> None:
     for _ in range(2):
         assert _say(broker, limit=20) == {"limit": "20"}
         assert _say(broker, limit=30) == {"limit": "30"}
@@ -98,5 +98,5 @@ def test_a_wrong_type_leaves_nothing_half_written(broker: Broker, conn: redis.Re
 
 
 @pytest.mark.parametrize("stored", [None, b"", b"  ", b"junk", b"=1", b"a="])
-def test_what_is_no_such_text_says_nothing(stored: bytes | None) -> None:
+def test_a_malformed_limit_is_ignored(stored: bytes | None) -> None:
     assert read_gate(stored) == {}

@@ -96,7 +96,7 @@ def test_closed_queues_hide_no_others_of_a_wildcard(broker: Broker, conn: redis.
     assert ids(hand.claim()) == ["f1-2"]
 
 
-def test_a_broken_gate_stops_its_queue_alone_and_is_told(broker: Broker, conn: redis.Redis) -> None:
+def test_a_broken_gate_stops_only_its_queue_and_is_reported(broker: Broker, conn: redis.Redis) -> None:
     broker.set_gate("q", {"limit": 1})
     conn.set("rq:gate:q", "garbage")
     put(broker, "q", "a")

@@ -51,7 +51,7 @@ def test_an_entry_of_each_kind(broker: Broker, conn: redis.Redis, hand: Hand, ki
     assert check_conservation(conn, ["a"])
 
 
-def test_those_that_finish_or_are_held_back_leave_none(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_finished_and_held_runs_leave_no_history(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     hand.tell(hand.take(), "held", reason="unknown")
     promote_all(broker, conn)
@@ -59,7 +59,7 @@ def test_those_that_finish_or_are_held_back_leave_none(broker: Broker, conn: red
     assert "history" not in fields_of(conn, "a")
 
 
-def test_what_others_find_out(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_deaths_reported_by_others_are_recorded(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     """The reaper, a supervisor that saw the worker die, and the worker's own farewell."""
     put(broker, "q", "a")
     may_reap(conn)
@@ -89,7 +89,7 @@ def test_a_canceled_run_is_one_too(broker: Broker, conn: redis.Redis, hand: Hand
     assert "attempt" not in fields_of(conn, "a")
 
 
-def test_it_is_bounded_and_survives_success_and_requeue(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_the_history_is_bounded_and_survives_success_and_requeue(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     for n in range(13):
         hand.tell(hand.take(), "retry", reason=f"E{n}: " + "x" * 5000)
@@ -123,7 +123,7 @@ def test_sent_twice_it_is_one_entry(broker: Broker, conn: redis.Redis, hand: Han
     assert fields_of(conn, "a")["attempts"] == "1"
 
 
-def test_a_retry_tells_its_reason_while_it_waits(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_waiting_retry_shows_its_reason(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     hand.tell(hand.take(), "failed", reason="first", fields={"error_class": "A", "error_bases": "B", "error_frame": "m:f:1"})
     broker.requeue(["a"], "n")

@@ -155,7 +155,7 @@ def test_a_job_that_was_canceled_while_it_ran_ends(broker: Broker, calls: Calls)
     assert calls() == ["end a", "end b"]
 
 
-def test_who_lost_a_job_returns_it_or_ends_it(conn: redis.Redis, broker: Broker, calls: Calls) -> None:
+def test_a_lost_job_is_requeued_or_failed_by_its_policy(conn: redis.Redis, broker: Broker, calls: Calls) -> None:
     put(broker, "q", *"abc", on_lost="again")
     hand, other = Hand(broker, "q"), Hand(broker, "q", name="host.2")
     hand.claim(1), other.claim(1), hand.claim(1)
@@ -245,7 +245,7 @@ def test_one_that_was_held_for_too_long_ends(conn: redis.Redis) -> None:
     assert Calls(conn)() == ["arrive a", "leave a", "end a"]
 
 
-def test_what_starts_over_arrives(conn: redis.Redis, broker: Broker, calls: Calls) -> None:
+def test_a_requeued_job_arrives_again(conn: redis.Redis, broker: Broker, calls: Calls) -> None:
     put(broker, "q", "a", "b")
     broker.cancel("a"), broker.cancel("b")
     calls()

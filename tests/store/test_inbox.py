@@ -127,7 +127,7 @@ def test_an_id_that_waits_in_another_queue_stays_there(broker: Broker, conn: red
 
 
 @pytest.mark.parametrize("how", ["canceled", "deleted"])
-def test_what_was_withdrawn_in_the_inbox_does_not_run(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
+def test_a_job_canceled_in_the_inbox_does_not_run(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
     put(broker, "scheduler", "a", "b")
     if how == "canceled":
         assert broker.cancel("a") == "canceled"

@@ -10,7 +10,7 @@ from tests.kit.hands import Hand, events_of, fields_of, ids, status_of
 from tests.store.limits_hands import faults, give, holders, tied, waiting
 
 
-def test_what_finds_no_slot_is_discarded_if_it_says_so(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_without_a_free_slot_is_discarded_on_request(conn: redis.Redis, broker: Broker) -> None:
     jobs = [tied(one, ties="kd", on_conflict="discard") for one in "abc"]
     at = broker.enqueue("q", jobs, "n")
     assert isinstance(at, AcceptedInPart)

@@ -36,7 +36,7 @@ def test_an_enqueue_is_refused_whole(conn: redis.Redis, broker: Broker, part: st
     assert faults(conn, "k") == []
 
 
-def test_who_enqueues_is_told_which_key_it_is(conn: redis.Redis) -> None:
+def test_an_enqueue_names_the_broken_concurrency_key(conn: redis.Redis) -> None:
     conn.set("rq:limit:user:42", "theirs")
     with pytest.raises(
         ConfigurationError, match=r"the concurrency key user:42 is broken at rq:limit:user:42, which holds another program's data"

@@ -195,7 +195,7 @@ def test_a_pinned_rate_holds_whatever_jobs_say(conn: redis.Redis, broker: Broker
     assert ids(hand.claim(5)) == ["b", "c"]
 
 
-def test_what_is_given_back_spends_another_token(conn: redis.Redis, broker: Broker) -> None:
+def test_a_released_job_spends_another_token(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a", limit=None, rate="60/60000/1")
     hand = Hand(broker, "q")
     hand.tell(hand.take(), "release", reason="r")

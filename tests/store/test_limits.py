@@ -231,7 +231,7 @@ def test_an_emptied_queue_stays_empty(conn: redis.Redis, broker: Broker) -> None
 
 
 @pytest.mark.parametrize("kind", ["release", "lost", "retry"])
-def test_what_is_given_back_keeps_its_slot(conn: redis.Redis, broker: Broker, kind: str) -> None:
+def test_a_released_job_keeps_its_slot(conn: redis.Redis, broker: Broker, kind: str) -> None:
     give(broker, "q", "a", "b")
     hand = Hand(broker, "q")
     hand.tell(hand.take(), kind, reason="r")
@@ -252,7 +252,7 @@ def test_one_that_is_lost_again_keeps_its_slot_over_its_pause(conn: redis.Redis,
     assert ids(hand.claim(2)) == ["a"]
 
 
-def test_what_a_dead_worker_ran_keeps_its_slot(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_of_a_dead_worker_keeps_its_slot(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a", "b")
     hand = Hand(broker, "q")
     hand.take()
@@ -261,7 +261,7 @@ def test_what_a_dead_worker_ran_keeps_its_slot(conn: redis.Redis, broker: Broker
     assert faults(conn) == []
 
 
-def test_what_comes_back_to_a_lower_limit_waits(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_that_returns_to_a_lower_limit_waits(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a", "b", limit=2)
     hand = Hand(broker, "q")
     (a, b) = hand.claim(2)
@@ -344,7 +344,7 @@ def test_nothing_with_a_key_is_claimed_ahead(conn: redis.Redis, broker: Broker) 
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_who_stands_in_a_queue_without_a_slot_is_not_claimed(conn: redis.Redis, broker: Broker, before: bool) -> None:
+def test_a_queued_job_without_a_slot_is_not_claimed(conn: redis.Redis, broker: Broker, before: bool) -> None:
     """Somebody else put it there, `before` the one that has it or behind."""
     give(broker, "q", "a", "b")
     score = conn.zscore("rq:queue:q", "a") + 2**-30 if before else conn.zscore("rq:limits:waiting:k", "b")

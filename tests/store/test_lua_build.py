@@ -81,7 +81,7 @@ def test_functions_that_use_more_than_their_argument_stay() -> None:
     assert inlined(text) == text
 
 
-def test_what_is_luas_own_may_be_used() -> None:
+def test_an_inlined_function_may_use_builtins_of_lua() -> None:
     text = "local function class_of(p) return math.max(0, tonumber(p) or 1) end\nreturn class_of(found[2])\n"
     assert inlined(text) == "return (math.max(0, tonumber((found[2])) or 1))\n"
 

@@ -62,7 +62,8 @@ def test_an_include_that_is_left_out_is_noticed() -> None:
     silent = [
         (name, word)
         for name, word in _words("INCLUDE")
-        if word not in ("writer", "member", "enter")  # these act by themselves: see test_who_asks_whether_it_may_write
+        if word
+        not in ("writer", "member", "enter")  # these act by themselves: see test_every_writing_script_checks_that_it_may_write
         and not problems(_user_of(name), _without(name, "INCLUDE", word))
     ]
     assert silent == []
@@ -78,7 +79,7 @@ def test_shared_state_is_declared_by_who_uses_it_and_by_who_has_it() -> None:
         assert problems(_user_of(name, user), _without(name, "Exports", word)), f"{name} exports {word} to nobody"
 
 
-def test_who_asks_whether_it_may_write() -> None:
+def test_every_writing_script_checks_that_it_may_write() -> None:
     asking = {word: {name for name in NAMES if f"include/{word}" in FILES[name]} for word in ("writer", "member", "enter")}
     assert asking == {"writer": WRITERS, "member": MEMBERS, "enter": ENTERING}
     acting = {name for name in INCLUDES if "Acts" in HEADS[name]}
@@ -113,7 +114,7 @@ def test_fields_and_parameters_are_no_names() -> None:
 @pytest.mark.parametrize(
     "text", ["local a = ", "if a then", "local function f( return 1 end", "a = 'b\n'", "return 1 end", "x = {1 2}"]
 )
-def test_what_is_no_lua_is_refused(text: str) -> None:
+def test_invalid_lua_is_refused(text: str) -> None:
     with pytest.raises(SyntaxError):
         Scope(text)
 

@@ -22,7 +22,7 @@ def test_each_job_is_done_and_counted_once(conn: redis.Redis) -> None:
     assert {fields_of(conn, job)["requeued"] for job in "abc"} == {"1"}
 
 
-def test_what_enters_after_the_cut_off_is_left_alone(conn: redis.Redis) -> None:
+def test_jobs_that_fail_after_the_cut_off_are_left_alone(conn: redis.Redis) -> None:
     failed(conn, "a")
     begin(conn, "o", "requeue")
     do(conn, "o", "requeue", "a")
@@ -37,7 +37,7 @@ def test_what_enters_after_the_cut_off_is_left_alone(conn: redis.Redis) -> None:
     assert do(conn, "next", "requeue", "a", "late") == ["ok", "ok"], "another operation takes them"
 
 
-def test_what_is_refused_or_skipped_is_told_and_counted_once(conn: redis.Redis) -> None:
+def test_refused_and_skipped_jobs_are_counted_once(conn: redis.Redis) -> None:
     failed(conn, "empty", "aside", "broken")
     conn.hdel("rq:job:empty", "data")
     Broker(conn).quarantine(["aside"], "why")

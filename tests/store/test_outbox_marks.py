@@ -53,7 +53,7 @@ def test_a_number_that_does_not_follow_is_a_gap_and_nothing_is_accepted(conn: re
     assert broker.enqueue_rows("q", [new("b")], batch(7, before=5)).kind == "ok"
 
 
-def test_what_is_refused_leaves_its_number_free(conn: redis.Redis, broker: Broker) -> None:
+def test_a_refused_row_leaves_its_number_free(conn: redis.Redis, broker: Broker) -> None:
     put(broker, "q", "a")
     with pytest.raises(DuplicateJob):
         broker.enqueue_rows("q", [new("b"), new("a")], batch(1))

@@ -83,7 +83,7 @@ def test_begun_is_said_by_the_holder_only(broker: Broker, conn: redis.Redis, han
 
 
 @pytest.mark.parametrize("way", ["reap", "prune"])
-def test_what_had_not_begun_is_lost_at_no_cost(broker: Broker, conn: redis.Redis, hand: Hand, way: str) -> None:
+def test_losing_a_job_that_had_not_begun_costs_nothing(broker: Broker, conn: redis.Redis, hand: Hand, way: str) -> None:
     put(broker, "q", *"abc")
     jobs = hand.turn(slots=[0, 0, 0], ahead=2).jobs
     hand.turn(begun=[jobs[1]])

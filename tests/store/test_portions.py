@@ -61,7 +61,7 @@ def killed(redis_url: str, place: str, call: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["named", "silent"])
-def test_what_the_dead_held_goes_back_in_short_calls(broker: Broker, conn: redis.Redis, hand: Hand, way: str) -> None:
+def test_jobs_of_a_dead_worker_are_returned_in_short_calls(broker: Broker, conn: redis.Redis, hand: Hand, way: str) -> None:
     if way == "silent":
         conn.hset(f"rq:worker:{hand.name}", "beat_ms", 1)
     with wire(conn) as sent:
@@ -73,7 +73,7 @@ def test_what_the_dead_held_goes_back_in_short_calls(broker: Broker, conn: redis
     assert drain(Hand(broker, "q", name="host.2")) == JOBS, "at their old places"
 
 
-def test_who_dies_while_giving_back_leaves_the_rest_to_others(
+def test_others_finish_giving_back_jobs_when_the_pruner_dies(
     broker: Broker, conn: redis.Redis, redis_url: str, hand: Hand
 ) -> None:
     killed(redis_url, "prune.after", f"broker.prune({LEASE}, {hand.name!r})")
@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_while_it_ends_is_pruned(broker: Broker, conn: r
     assert lost_of(conn) == {job: 0 if job in before else 1 for job in JOBS}
 
 
-def test_what_waits_for_its_task_goes_back_with_the_last_worker(broker: Broker, conn: redis.Redis) -> None:
+def test_held_jobs_are_released_when_the_last_worker_leaves(broker: Broker, conn: redis.Redis) -> None:
     hand = Hand(broker, "q")
     waits = conn.pipeline(transaction=False)
     for n, job in enumerate(JOBS):

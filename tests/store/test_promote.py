@@ -18,7 +18,7 @@ def _schedule(broker: Broker, conn: redis.Redis, hand: Hand, *job_ids: str, due:
         conn.zadd(SCHEDULED, {claimed.id: due})
 
 
-def test_what_is_due_moves_and_the_rest_waits(broker: Broker, conn: redis.Redis) -> None:
+def test_only_due_jobs_are_promoted(broker: Broker, conn: redis.Redis) -> None:
     hand = Hand(broker, "q")
     _schedule(broker, conn, hand, "due")
     _schedule(broker, conn, hand, "later", due=now_ms(conn) / 1000 + 20)

@@ -55,7 +55,7 @@ def test_one_broken_job_stops_no_other(broker: Broker, conn: redis.Redis, hand: 
     assert conn.zscore("rq:queue:failed", "homeless") is not None
 
 
-def test_what_concerns_the_whole_server_is_raised(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+def test_an_error_of_the_whole_server_is_raised(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     put(broker, "q", "a")
     fail(hand, 1)
     conn.config_set("maxmemory", 1)

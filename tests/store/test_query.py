@@ -56,7 +56,7 @@ FAILED = row(
         "state:failed error:Timeout newer:2h -queue:otp",
     ],
 )  # fmt: skip
-def test_what_fits(text: str) -> None:
+def test_a_matching_query(text: str) -> None:
     assert Query.parse(text).matches("job-1", FAILED, NOW)
 
 
@@ -68,7 +68,7 @@ def test_what_fits(text: str) -> None:
         "unique:u", "batch:b", "cron:*", "priority:low,moderate", "older:2h", "newer:30m", "is:quarantined", "is:held", "job-2", "-job", "failed",
     ],
 )  # fmt: skip
-def test_what_does_not_fit(text: str) -> None:
+def test_a_query_that_does_not_match(text: str) -> None:
     assert not Query.parse(text).matches("job-1", FAILED, NOW)
 
 
@@ -101,7 +101,7 @@ def test_fusions_own_queues_are_meant_only_by_their_name_or_a_jobs_id() -> None:
         assert Query.parse(text).matches("cb-1", delivery, NOW), text
 
 
-def test_what_is_masked_is_not_found_out_by_asking() -> None:
+def test_masked_values_cannot_be_found_by_a_query() -> None:
     described = row(description="tasks.sms.sendSMS('+49 171 5550123', password='hunter22')")
     for text in ("hunter22", "5550123", "password=hunt*"):
         assert not Query.parse(f'"{text}"').matches("x", described, NOW)
@@ -142,7 +142,7 @@ def test_a_job_of_the_first_layout_is_found_by_the_function_in_its_call() -> Non
         ("http://x", 1, "in quotes"),
     ],
 )
-def test_what_can_not_be_read_says_what_to_write(text: str, column: int, names: str) -> None:
+def test_an_invalid_query_says_what_to_write(text: str, column: int, names: str) -> None:
     with pytest.raises(InvalidQuery, match=re.escape(names)) as error:
         Query.parse(text)
     assert error.value.column == column
@@ -220,7 +220,7 @@ def test_any_text_is_read_or_refused_and_comes_back(text: str) -> None:
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(WILD.filter(bool), min_size=1, max_size=3), st.booleans()), max_size=4))
-def test_what_is_quoted_comes_back(written: list[tuple[str, list[str], bool]]) -> None:
+def test_quoted_values_survive_parsing(written: list[tuple[str, list[str], bool]]) -> None:
     def quoted(value: str) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -312,7 +312,7 @@ def test_wildcards_are_bounded(text: str) -> None:
     assert Query.parse(Query.parse("func:a*").within(scope).text).may_be_in("team-299-x"), "those of a scope are not counted"
 
 
-def test_of_a_long_text_wildcards_see_the_beginning() -> None:
+def test_wildcards_match_only_the_beginning_of_a_long_text() -> None:
     assert Query.parse("tag:a*").matches("x", row(log_tag="a" * 600 + "b"), NOW)
     assert not Query.parse("tag:*b").matches("x", row(log_tag="a" * 600 + "b"), NOW)
     assert Query.parse("tag:" + "a" * 600).matches("x", row(log_tag="a" * 600), NOW), "without wildcards it is compared whole"

@@ -312,7 +312,7 @@ def test_a_limit_and_a_rate_together(broker: Broker, conn: redis.Redis) -> None:
     assert not rung(conn) or two.turn(slots=[0]).opens_in is not None
 
 
-def test_what_the_clock_of_before_left_is_no_wait_for_ever(broker: Broker, conn: redis.Redis) -> None:
+def test_a_clock_set_back_does_not_block_a_rate_for_ever(broker: Broker, conn: redis.Redis) -> None:
     broker.set_gate("q", {"rate": "1/1000/1"})
     put(broker, "q", *"ab")
     hand = Hand(broker, "q")

@@ -80,6 +80,6 @@ def test_never_more_than_the_rate_and_a_burst(conn: redis.Redis) -> None:
                 assert j - i + 1 <= (starts[j] - starts[i]) / interval + burst + 0.1
 
 
-def test_what_is_no_rate(conn: redis.Redis) -> None:
+def test_malformed_rates_are_ignored(conn: redis.Redis) -> None:
     for text in ("", "1/2", "0/1000/1", "1/0/1", "1/1000/0", "x"):
         assert conn.eval(ASK, 0, text, "0", str(NOW), 0) == b"none"

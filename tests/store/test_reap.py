@@ -225,7 +225,7 @@ def test_only_the_incarnation_that_was_seen_dying_is_buried(broker: Broker, conn
     assert not conn.exists("rq:worker:host.1")
 
 
-def test_what_an_expired_entry_held_is_given_back_too(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_jobs_of_an_expired_worker_entry_are_given_back(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     hand.take()
     conn.delete("rq:worker:host.1")

@@ -11,7 +11,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import LEASE, Hand, drain, events_of, everything, fields_of, may_reap, now_ms, put, status_of
 
 
-def test_what_a_registration_holds(broker: Broker, conn: redis.Redis) -> None:
+def test_the_fields_of_a_registration(broker: Broker, conn: redis.Redis) -> None:
     assert broker.register("host.1", "inc", LEASE, 420, {"queues": "q,r", "pid": 7, "hostname": "host", "version": None})
     found = {k.decode(): v.decode() for k, v in conn.hgetall("rq:worker:host.1").items()}
     times = found.pop("birth"), found.pop("last_heartbeat")

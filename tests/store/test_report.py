@@ -35,7 +35,7 @@ def test_only_the_execution_that_holds_the_job_says_something(broker: Broker, co
     assert broker.report("host.1", reports[:1]) == ["stale"], "it has ended"
 
 
-def test_what_is_left_out_stays_as_it_is(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_report_changes_only_the_given_fields(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     a = hand.take()
     broker.report("w", [Report("a", a.execution_id, b"1", b"2")])

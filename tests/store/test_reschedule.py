@@ -73,7 +73,7 @@ def test_a_retry_is_rescheduled_and_its_ttl_is_not(broker: Broker, conn: redis.R
     assert check_conservation(conn, ["a", "b"]) == {"a": "started", "b": "started"}
 
 
-def test_what_does_not_wait_for_a_time_stays_as_it_is(broker: Broker, conn: redis.Redis) -> None:
+def test_only_scheduled_jobs_are_rescheduled(broker: Broker, conn: redis.Redis) -> None:
     hand = Hand(broker, "q")
     put(broker, "q", "finished", "failed", "started", "canceled", "queued")
     finished, failed, _ = hand.claim(3)

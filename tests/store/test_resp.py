@@ -126,7 +126,7 @@ def test_a_killed_connection_ends_the_reader(reader: NonBlockingReader, conn: re
     reader.close()
 
 
-def test_what_is_not_redis_is_refused(scripted: Scripted) -> None:
+def test_a_server_that_is_not_redis_is_refused(scripted: Scripted) -> None:
     server = scripted(lambda n: b"HTTP/1.1 400 Bad Request\r\n\r\n")
     made = NonBlockingReader.of(connect(server.url, "worker"))
     made.send("PING")

@@ -161,7 +161,7 @@ def test_a_resend_is_answered_as_accepted_although_the_queue_is_full(bounded: Br
     assert bounded.enqueue("q", [new("c")], "n") == at
 
 
-def test_of_a_chunk_that_is_there_in_part_only_the_rest_needs_room(bounded: Broker, conn: redis.Redis) -> None:
+def test_a_partly_accepted_chunk_needs_room_only_for_the_rest(bounded: Broker, conn: redis.Redis) -> None:
     bounded.enqueue("q", [new("a"), new("b")], "n")
     bounded.enqueue("q", [new("a"), new("b"), new("c")], "n")
     assert conn.zcard("rq:queue:q") == 3
@@ -312,7 +312,7 @@ def test_which_time_holds(conn: redis.Redis, setting: float, queue: int | None, 
         assert holds - 5 < lives_for(conn, "a") <= holds
 
 
-def test_what_waited_too_long_is_expired_as_ever(conn: redis.Redis) -> None:
+def test_a_job_that_waited_too_long_is_expired(conn: redis.Redis) -> None:
     broker = Broker(conn, FleetConstants(queue_timeout=0.001))
     put(broker, "q", "a")
     broker.set_gate("q", {"timeout": 60_000})

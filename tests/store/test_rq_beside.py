@@ -54,7 +54,7 @@ def test_counting_and_cleaning(conn: redis.Redis, busy: dict[str, str]) -> None:
     assert check_conservation(conn, busy) == busy
 
 
-def test_what_it_saw_is_still_recovered_by_us(conn: redis.Redis, busy: dict[str, str]) -> None:
+def test_jobs_seen_by_rq_are_still_recovered(conn: redis.Redis, busy: dict[str, str]) -> None:
     registries.clean_registries(rq.Queue("q", connection=conn))
     broker = Broker(conn)
     conn.hset("rq:reap", mapping={"last": conn.time()[0] * 1000, "hold": 0})

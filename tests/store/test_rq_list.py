@@ -49,7 +49,7 @@ def test_a_drained_queue_that_became_their_list_stays_open_to_us(broker: Broker,
 @pytest.mark.parametrize(
     "before", ["enqueue", "front", "later", "requeue", "release", "lost", "retry", "many", "empty", "claim", "cancel"]
 )
-def test_whoever_meets_their_list_first(broker: Broker, conn: redis.Redis, before: str) -> None:
+def test_any_script_may_be_the_first_to_find_a_list_of_rq(broker: Broker, conn: redis.Redis, before: str) -> None:
     """Drained, then pushed to by RQ: each script in turn is the first to see that."""
     put(broker, "q", "a", "b")
     hand = Hand(broker, "q")
@@ -85,7 +85,7 @@ def test_whoever_meets_their_list_first(broker: Broker, conn: redis.Redis, befor
     assert conn.smembers("rq:fifos") == {b"q"}
 
 
-def test_what_a_process_of_before_wrote_to_such_a_queues_own_key_is_served(broker: Broker, conn: redis.Redis) -> None:
+def test_jobs_that_an_older_process_wrote_to_a_list_queue_are_served(broker: Broker, conn: redis.Redis) -> None:
     conn.sadd("rq:fifos", "q")
     put(broker, "q", "new")
     for n in range(30):  # 0.1 knows of no such queues

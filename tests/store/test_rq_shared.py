@@ -204,7 +204,7 @@ def test_no_script_changes_what_is_theirs(broker: Broker, conn: redis.Redis, nei
     neighbour.check()
 
 
-def test_what_a_person_asks_of_their_jobs_is_refused_in_words(conn: redis.Redis, neighbour: Neighbour) -> None:
+def test_changes_to_jobs_of_rq_are_refused_with_a_reason(conn: redis.Redis, neighbour: Neighbour) -> None:
     job = Job.fetch("rq-queued", conn)
     for ask in (job.cancel, job.delete, job.requeue, job.save_meta, lambda: job.reschedule(5)):
         with pytest.raises(InvalidJobOperation, match=r"another program's job, RQ's perhaps; Fusion leaves it alone"):

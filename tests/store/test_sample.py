@@ -118,7 +118,7 @@ def test_a_list_queue_counts_its_inbox(broker: Broker, conn: redis.Redis) -> Non
 
 
 @pytest.mark.parametrize("junk", ["", "1", "a b c d e f", "-1 0 0 0 0 0", "9 " * 7, "9" * 30 + " 0 0 0 0 0", "\u00b2 0 0 0 0 0"])
-def test_what_is_no_sample_is_passed_over(conn: redis.Redis, junk: str) -> None:
+def test_malformed_samples_are_ignored(conn: redis.Redis, junk: str) -> None:
     step = Step(Inspector(conn).now())
     step.sampled(junk)
     assert not step.depths
@@ -131,7 +131,7 @@ def flow(conn: redis.Redis, queue: str) -> Flow | None:
     return Glance(conn).flows([queue])[0]
 
 
-def test_what_came_and_went_is_told_per_minute(broker: Broker, conn: redis.Redis) -> None:
+def test_arrivals_and_ends_are_reported_per_minute(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", "b")
     broker.sample(0)
     assert flow(conn, "q") is None, "one sample tells nothing"

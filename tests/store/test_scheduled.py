@@ -64,7 +64,7 @@ def test_it_waits_until_it_is_due(broker: Broker, conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, -0.002, 0.0])
-def test_what_is_due_already_is_queued_at_once(broker: Broker, conn: redis.Redis, ahead: float) -> None:
+def test_a_job_that_is_already_due_is_queued_at_once(broker: Broker, conn: redis.Redis, ahead: float) -> None:
     past = new("past", due=_soon(conn, ahead))
     accepted = broker.enqueue("q", [past, new("ever", due=-5.0)], "n")
     assert check_conservation(conn, ["past", "ever"]) == {"past": "queued", "ever": "queued"}
@@ -215,7 +215,7 @@ def test_a_bulk_of_mixed_times(broker: Broker, conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("broken", ["rq:queue:q", SCHEDULED])
-def test_of_a_bulk_that_meets_a_broken_key_nothing_is_accepted(broker: Broker, conn: redis.Redis, broken: str) -> None:
+def test_a_bulk_enqueue_that_meets_a_broken_key_accepts_nothing(broker: Broker, conn: redis.Redis, broken: str) -> None:
     conn.set(broken, "junk")
     jobs = [new("a"), new("b", due=_soon(conn)), new("c")]
     for order in (jobs, jobs[1:]):

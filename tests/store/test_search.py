@@ -140,7 +140,7 @@ def test_five_thousand_queues(search: SearchInspector, conn: redis.Redis) -> Non
     assert search.count(Query.parse("")).matched == 5000
 
 
-def test_what_no_index_tells_is_looked_for_among_the_first_ones(
+def test_a_search_without_an_index_reads_the_newest_jobs(
     search: SearchInspector, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_inspector, "LOOKED", 300)
@@ -163,7 +163,7 @@ def test_what_no_index_tells_is_looked_for_among_the_first_ones(
     assert search.count(Query.parse("error:KeyError"), most=100).matched == 100
 
 
-def test_of_others_queues_a_scope_learns_nothing(
+def test_a_search_tells_nothing_of_queues_outside_its_scope(
     search: SearchInspector, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_inspector, "LOOKED", 150)
@@ -186,7 +186,7 @@ def test_of_others_queues_a_scope_learns_nothing(
     assert all("otp" not in source.key for source in search.sources(Query.parse(""), scope))
 
 
-def test_what_an_index_tells_is_found_behind_any_number(
+def test_an_indexed_search_finds_jobs_behind_any_number(
     search: SearchInspector, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_inspector, "LOOKED", 10)
@@ -229,7 +229,7 @@ def test_blocked_ones_tell_what_they_wait_for(search: SearchInspector, conn: red
     assert find(search, 'key:"tenant 7"') == ["slot-1"]
 
 
-def test_of_the_list_queue_the_inbox_comes_last(search: SearchInspector, conn: redis.Redis) -> None:
+def test_a_search_reads_the_inbox_of_the_list_queue_last(search: SearchInspector, conn: redis.Redis) -> None:
     store(conn, "queued", {"first": 1}, "x")
     for n in range(1200):
         conn.hset(f"rq:job:in-{n}", mapping={"status": "queued", "origin": "scheduler"})
@@ -246,7 +246,7 @@ def test_of_the_list_queue_the_inbox_comes_last(search: SearchInspector, conn: r
     assert search.count(Query.parse("queue:scheduler id:in-*")).matched == 1200 - 5 * 13
 
 
-def test_what_others_wrote_is_survived(search: SearchInspector, conn: redis.Redis) -> None:
+def test_a_search_survives_records_of_other_programs(search: SearchInspector, conn: redis.Redis) -> None:
     store(conn, "failed", {"sound": 5})
     conn.set("rq:job:string", "no hash")
     conn.hset(

@@ -65,7 +65,7 @@ def test_a_full_page_says_nothing_of_its_time(slow: Slow, conn: redis.Redis) -> 
         assert bool(page.after) == (limit < 300)
 
 
-def test_what_is_looked_at_without_an_index_is_bounded_over_all_pages(
+def test_a_search_without_an_index_is_bounded_over_all_pages(
     slow: Slow, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_inspector, "LOOKED", 250)
@@ -132,7 +132,7 @@ def test_every_state_is_gone_through(slow: Slow, conn: redis.Redis) -> None:
     assert said[-1] == ""
 
 
-def test_what_an_index_tells_goes_on_as_well(slow: Slow, conn: redis.Redis) -> None:
+def test_an_indexed_search_continues_past_missing_jobs(slow: Slow, conn: redis.Redis) -> None:
     """Of jobs that are gone a set may have any number."""
     store(conn, "queued", {"last": 1})
     conn.zadd("rq:queue:sms", {f"gone-{n}": 2 + n for n in range(150)})
@@ -142,7 +142,7 @@ def test_what_an_index_tells_goes_on_as_well(slow: Slow, conn: redis.Redis) -> N
     assert "looked at the first 11 of 151 queued jobs" in in_words(met[0].searched)
 
 
-def test_of_others_jobs_a_page_that_goes_on_says_nothing(slow: Slow, conn: redis.Redis) -> None:
+def test_the_next_page_tells_nothing_of_jobs_outside_the_scope(slow: Slow, conn: redis.Redis) -> None:
     store(conn, "failed", {f"otp-{n}": 2000 + n for n in range(700)}, "otp")
     store(conn, "failed", {f"sms-{n}": 1000 + n for n in range(90)}, "sms")
     store(conn, "failed", {f"otp-{n}": n for n in range(700, 1400)}, "otp")

@@ -89,9 +89,7 @@ def test_a_stop_never_wins_over_an_end(broker: Broker, conn: redis.Redis, hand: 
 
 
 @pytest.mark.parametrize("first", ["cancel", "stop"])
-def test_who_wants_a_job_stopped_wants_no_less_than_who_wants_it_canceled(
-    broker: Broker, conn: redis.Redis, hand: Hand, first: str
-) -> None:
+def test_a_stop_outranks_a_cancel_of_the_same_job(broker: Broker, conn: redis.Redis, hand: Hand, first: str) -> None:
     put(broker, "q", "a")
     claimed = hand.take()
     for wish in (first, "stop" if first == "cancel" else "cancel"):
@@ -128,7 +126,7 @@ def test_an_outcome_of_another_execution_stops_nothing(broker: Broker, conn: red
     assert check_conservation(conn, ["a"]) == {"a": "started"}
 
 
-def test_what_can_not_be_stopped_is_left_as_it_is(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_ended_jobs_cannot_be_stopped(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b", "c")
     a, b, _ = hand.claim(3)
     hand.tell(a)

@@ -73,7 +73,7 @@ def test_each_end_is_counted_once(broker: Broker, conn: redis.Redis, hand: Hand)
     assert totals(conn) == {"enqueued": 6, "requeued": 1, "completed": 1, "failed": 1, "canceled": 1, "expired": 1, "deleted": 3}
 
 
-def test_what_is_sent_again_counts_nothing(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_resent_call_is_not_counted_again(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     jobs = [new("a"), new("b")]
     for _ in range(2):
         broker.enqueue("q", jobs, "nonce")
@@ -90,7 +90,7 @@ def test_what_is_sent_again_counts_nothing(broker: Broker, conn: redis.Redis, ha
     assert totals(conn) == {"enqueued": 2, "requeued": 1, "completed": 1, "failed": 1, "canceled": 1}
 
 
-def test_what_was_committed_is_counted_though_the_claim_fails(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_a_commit_is_counted_though_the_claim_fails(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     claimed = hand.take()
     with pytest.raises(redis.ResponseError):
@@ -196,14 +196,14 @@ def test_a_record_that_vanished(broker: Broker, conn: redis.Redis, hand: Hand) -
     assert totals(conn) == {"enqueued": 2, "failed": 2}
 
 
-def test_who_may_not_count_enqueues_all_the_same(broker: Broker, conn: redis.Redis) -> None:
+def test_an_enqueue_works_when_its_counter_is_broken(broker: Broker, conn: redis.Redis) -> None:
     conn.set("rq:totals:q", "another's")
     put(broker, "q", "a")
     assert conn.zcard("rq:queue:q") == 1
     conn.delete("rq:totals:q", "rq:job:a", "rq:queue:q")
 
 
-def test_what_was_there_before_is_counted_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+def test_jobs_from_before_the_counters_are_counted_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "waits", "runs", "later", "blocked", priority=2)
     put(broker, "q", "timed", delay=60)
     runs = hand.claim(2)[0]

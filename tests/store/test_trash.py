@@ -148,7 +148,7 @@ def test_a_scheduled_one_keeps_its_time(conn: redis.Redis, broker: Broker) -> No
     assert conn.zscore("rq:expiring", "later") is not None
 
 
-def test_what_is_blocked_asks_its_key_again(conn: redis.Redis, broker: Broker) -> None:
+def test_a_restored_blocked_job_waits_for_its_key_again(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", "a", "b", "c")
     assert (holders(conn), waiting(conn)) == (["a"], ["b", "c"])
     assert broker.delete_to_trash(["a", "b"]) == ["kept", "kept"]
@@ -235,7 +235,7 @@ def test_a_member_of_a_batch_is_open_again(conn: redis.Redis, broker: Broker) ->
     assert (batch_faults(conn), status_of(conn, "then")) == ([], "queued")
 
 
-def test_what_a_batch_calls_back_waits_for_it_again(conn: redis.Redis, broker: Broker) -> None:
+def test_a_restored_callback_waits_for_its_batch_again(conn: redis.Redis, broker: Broker) -> None:
     begin(broker, "b", on_complete="then")
     add(broker, "b", "m1")
     callback(broker, "b", "complete", "then")
@@ -253,7 +253,7 @@ def test_what_a_batch_calls_back_waits_for_it_again(conn: redis.Redis, broker: B
 # -- who may not come back
 
 
-def test_what_may_not_come_back_says_why(conn: redis.Redis, broker: Broker) -> None:
+def test_a_job_that_cannot_be_restored_says_why(conn: redis.Redis, broker: Broker) -> None:
     put(broker, "q", "twice", "over", ttl=60)
     put(broker, "q", "late", "full")
     broker.delete_to_trash(["twice", "over", "late", "full"])
@@ -271,7 +271,7 @@ def test_what_may_not_come_back_says_why(conn: redis.Redis, broker: Broker) -> N
     assert broker.restore(["full"], "n2") == ["missing"]
 
 
-def test_who_restores_and_deletes_at_once_meets_each_job_once(conn: redis.Redis, broker: Broker) -> None:
+def test_concurrent_deletes_and_restores_handle_each_job_once(conn: redis.Redis, broker: Broker) -> None:
     ids = [f"j{n}" for n in range(60)]
     put(broker, "q", *ids)
     for round_ in range(10):
@@ -334,7 +334,7 @@ def test_full_by_count_and_by_bytes(conn: redis.Redis, broker: Broker) -> None:
     assert broker.delete_to_trash(["d"]) == ["kept"], "those whose hour is over make room"
 
 
-def test_what_could_not_come_back_whole_is_not_kept(conn: redis.Redis, broker: Broker) -> None:
+def test_jobs_that_could_not_be_restored_are_not_kept_in_the_trash(conn: redis.Redis, broker: Broker) -> None:
     broker.enqueue_part("q", [new("g", ties="p")], "17", 0)
     put(broker, "_callbacks", "cb-1")
     assert broker.delete_to_trash(["g", "cb-1"]) == ["deleted"] * 2

@@ -202,7 +202,7 @@ def test_it_tells_when_the_next_job_is_due(broker: Broker, conn: redis.Redis) ->
     assert 90 < next_in <= 100
 
 
-def test_what_the_workers_hash_says(broker: Broker, conn: redis.Redis) -> None:
+def test_the_hash_of_a_worker_shows_its_state(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", "b", "c")
     hand = Hand(broker, "q")
 
@@ -247,7 +247,7 @@ def test_the_hash_of_a_started_job_never_expires(broker: Broker, conn: redis.Red
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_who_takes_a_job_rings_for_what_is_left(broker: Broker, conn: redis.Redis, left: int) -> None:
+def test_a_claim_rings_the_doorbell_for_the_jobs_left(broker: Broker, conn: redis.Redis, left: int) -> None:
     put(broker, "q", *(f"j{i}" for i in range(left + 1)))
     put(broker, "r", *(f"r{i}" for i in range(left)))
     conn.delete("rq:wake:q", "rq:wake:r")

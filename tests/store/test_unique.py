@@ -109,7 +109,7 @@ def test_a_window_after_the_end_of_a_job_that_finished(conn: redis.Redis, broker
 
 
 @pytest.mark.parametrize("way", ["failed", "canceled", "deleted"])
-def test_what_did_not_finish_leaves_no_window(conn: redis.Redis, broker: Broker, hand: Hand, way: str) -> None:
+def test_a_job_that_did_not_finish_leaves_no_unique_window(conn: redis.Redis, broker: Broker, hand: Hand, way: str) -> None:
     offer(broker, "a", unique_window=60_000)
     if way == "failed":
         hand.tell(hand.take(), "failed", reason="r")
@@ -163,7 +163,7 @@ def test_jobs_of_one_call_meet_each_other(conn: redis.Redis, broker: Broker) -> 
     assert everything(conn) == before, "all or nothing"
 
 
-def test_who_has_ended_or_is_gone_has_lost_its_key_whatever_is_written_down(conn: redis.Redis, broker: Broker) -> None:
+def test_an_ended_or_missing_job_does_not_keep_its_unique_key(conn: redis.Redis, broker: Broker) -> None:
     offer(broker, "a")
     conn.delete("rq:job:a")
     assert offer(broker, "b") is None
@@ -253,7 +253,7 @@ def test_jobs_with_a_unique_key_alone_are_claimed_ahead(broker: Broker) -> None:
     assert [job.id for job in hand.turn(slots=[0, 0], ahead=1, claim_filter=ClaimFilter()).jobs] == ["j0", "j1"]
 
 
-def test_what_stands_in_the_way_of_a_key_is_named_and_nothing_is_written(conn: redis.Redis, broker: Broker) -> None:
+def test_a_broken_unique_key_is_named_and_nothing_is_written(conn: redis.Redis, broker: Broker) -> None:
     for key in ("rq:unique:k", "rq:uniques"):
         conn.hset(key, "x", 1)
         before = everything(conn)

@@ -147,7 +147,7 @@ def test_it_is_not_discarded_for_the_slot_of_the_one_that_it_replaces(conn: redi
     assert (holders(conn, "l"), owner(conn), faults(conn), flaws(conn)) == (["b"], "b", [], [])
 
 
-def test_who_is_replaced_makes_room(conn: redis.Redis, broker: Broker) -> None:
+def test_a_replaced_job_makes_room_in_a_full_queue(conn: redis.Redis, broker: Broker) -> None:
     GateBroker.set_gate(broker, "q", {"max_length": 1})
     replace(broker, "a")
     assert replace(broker, "b") == Met("a", False, "queued")

@@ -122,7 +122,7 @@ def test_the_turn_that_empties_a_queue_takes_it_out(broker: Broker, conn: redis.
     assert indexed(conn) == {}
 
 
-def test_what_others_emptied_is_found_out(broker: Broker, conn: redis.Redis, wild: Wild) -> None:
+def test_a_wildcard_notices_queues_emptied_by_others(broker: Broker, conn: redis.Redis, wild: Wild) -> None:
     for n in range(40):
         put(broker, f"gone{n:02}", f"g{n}", priority=2)
     put(broker, "b", "b1")
@@ -302,7 +302,7 @@ def test_a_token_that_came_too_late_is_passed_on(broker: Broker, conn: redis.Red
     assert bells(conn) == [1, 1]
 
 
-def test_what_is_left_wakes_another_worker(broker: Broker, conn: redis.Redis, wild: Wild) -> None:
+def test_jobs_left_by_a_wildcard_claim_wake_another_worker(broker: Broker, conn: redis.Redis, wild: Wild) -> None:
     for n in range(30):
         put(broker, f"q{n:02}", f"j{n}", priority=2)
     conn.delete("rq:wake:*", "rq:wake:*:high")

@@ -30,7 +30,7 @@ def test_a_value_arrives_as_by_redis_pys_client(redis_url: str, value: Any) -> N
         assert sender(client)("EVAL", BACK, 0, value) == client.execute_command("EVAL", BACK, 0, value)
 
 
-def test_what_its_client_refuses_is_refused(redis_url: str) -> None:
+def test_values_that_the_client_refuses_are_refused(redis_url: str) -> None:
     with connect(redis_url) as client, pytest.raises(errors.DataError):
         sender(client)("EVAL", BACK, 0, None)
 
@@ -135,7 +135,7 @@ def test_one_connection_is_enough_for_a_client_that_may_have_no_more(redis_url: 
         assert send("PING") == b"PONG"
 
 
-def test_what_comes_unasked_is_nobodys_answer(scripted: Scripted) -> None:
+def test_an_unrequested_reply_is_not_taken_as_an_answer(scripted: Scripted) -> None:
     """Also where one attempt is all there is."""
     server = scripted(lambda n: b"+first\r\n+unasked\r\n" if n == 0 else b"+second\r\n")
     with connect(server.url, "worker") as client:

@@ -31,7 +31,7 @@ class _Broker:
         return []
 
 
-def test_what_an_orphan_leaves_when_it_ends_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_an_ended_orphan_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     become_subreaper()  # the test's own guard undoes it
     broker = _Broker(0)
     dead_workers = DeadWorkers(broker, 30.0, logging.getLogger("test"))  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ def test_a_burst_has_none(services: Services, conn: redis.Redis) -> None:
 
 
 @pytest.mark.long
-def test_what_is_declared_and_the_common_flags_reach_it(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
+def test_declarations_and_common_flags_reach_the_scheduler(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
     guarded.allow_prefix(conn, "shop:")
     (tmp_path / "shop_plan.py").write_text(f"def register(scheduler):\n    scheduler.cron('@daily', '{NOOP}', id='nightly')\n")
     (tmp_path / "shop_settings.py").write_text("PREFIX = 'shop:'\nPROBE_PORT = 0\nNAME = 'box'\n")

@@ -84,7 +84,7 @@ def test_quit_is_a_cold_end_at_once(busy: Busy, conn: redis.Redis, gate: Gate, w
 
 
 @pytest.mark.long
-def test_what_does_not_end_in_time_is_cut_off(services: Services, conn: redis.Redis, gate: Gate) -> None:
+def test_a_process_that_does_not_end_in_time_is_killed(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     service = services.start(2, "s", "--shutdown-timeout", "0.5")
     gate.begun(job)

@@ -53,7 +53,7 @@ def test_an_unregistered_device_is_final(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("to", [None, "", "short", "has blanks in its middle", "/topics/", 5])
-def test_what_is_no_device_is_never_sent(sandbox: Sandbox, to: object) -> None:
+def test_no_message_is_sent_to_an_invalid_device(sandbox: Sandbox, to: object) -> None:
     with pytest.raises(InvalidRecipient, match="sendPN"):
         sendPN({"to": to, "text": "x"})
     assert sandbox.stats()["total"] == 0
@@ -190,7 +190,7 @@ def test_the_others_verdict(sandbox: Sandbox) -> None:
         5,
     ],
 )
-def test_what_is_no_url_is_never_called(sandbox: Sandbox, url: object) -> None:
+def test_no_request_is_made_to_an_invalid_url(sandbox: Sandbox, url: object) -> None:
     with pytest.raises(InvalidRecipient, match="sendWebhook"):
         sendWebhook({"url": url})
     assert sandbox.stats()["total"] == 0
@@ -229,7 +229,7 @@ def test_text_and_template_arrive(sandbox: Sandbox) -> None:
     ]
 
 
-def test_who_can_not_be_reached_is_final(sandbox: Sandbox) -> None:
+def test_an_unreachable_recipient_is_a_final_error(sandbox: Sandbox) -> None:
     with pytest.raises(ProviderRejected, match=r"HTTP 400: 131026 \(#131026\) Message undeliverable"):
         sendWhatsapp({"to": "+9992025550000", "text": "x"})
     with pytest.raises(ProviderRejected, match="132001"):

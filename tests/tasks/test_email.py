@@ -79,7 +79,7 @@ def test_headers_can_not_be_smuggled_in(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "to", [None, "", [], "anna", "anna@", "@example.com", "a b@example.com", "a@b@c.de", "Anna <a@b.de>", 5, ["a@b.de", ""]]
 )
-def test_what_is_no_address_is_never_sent(sandbox: Sandbox, to: object) -> None:
+def test_no_mail_is_sent_to_an_invalid_address(sandbox: Sandbox, to: object) -> None:
     with pytest.raises(InvalidRecipient, match="sendEmail"):
         sendEmail({**MAIL, "to": to})
     assert sandbox.stats()["total"] == 0
@@ -186,7 +186,7 @@ def test_no_starttls_means_no_mail_in_clear(sandbox: Sandbox, monkeypatch: pytes
         ({"EMAIL_PROVIDER": "sandbox", "SANDBOX_SMTP": "here"}, "FUSION_SANDBOX_SMTP"),
     ],
 )
-def test_what_is_configured_wrongly_is_named(monkeypatch: pytest.MonkeyPatch, more: dict[str, str], named: str) -> None:
+def test_a_wrong_provider_setting_is_named(monkeypatch: pytest.MonkeyPatch, more: dict[str, str], named: str) -> None:
     use_smtp(monkeypatch, 25, **more)
     with pytest.raises(ProviderNotConfigured, match=named):
         sendEmail(MAIL)

@@ -32,7 +32,7 @@ def fail(conn: redis.Redis, job_id: str, fields: dict[str, str]) -> None:
     hand.broker.deregister(hand.name, hand.incarnation)
 
 
-def test_what_is_transient_and_recent_goes_back(conn: redis.Redis) -> None:
+def test_recent_transient_failures_are_requeued(conn: redis.Redis) -> None:
     for job_id, fields in (("transient", TRANSIENT), ("final", FINAL), ("old", TRANSIENT), ("aside", TRANSIENT)):
         fail(conn, job_id, fields)
     conn.hset("rq:job:old", "ended_at", "2026-01-01T00:00:00.000000Z")
@@ -48,7 +48,7 @@ def test_what_is_transient_and_recent_goes_back(conn: redis.Redis) -> None:
     assert states == {"transient": "queued", "final": "failed", "old": "failed", "aside": "failed"}
 
 
-def test_what_keeps_coming_back_is_set_aside(conn: redis.Redis) -> None:
+def test_a_job_that_fails_repeatedly_is_quarantined(conn: redis.Redis) -> None:
     fail(conn, "a", TRANSIENT)
     for _ in range(2):
         assert run_maintenance_on_failed_queue(max_times=2)["requeued"] == 1

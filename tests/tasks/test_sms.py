@@ -66,7 +66,7 @@ def test_the_job_is_named_so_that_a_repetition_is_seen(sandbox: Sandbox) -> None
     "to",
     [None, "", "4915112345678", "+0123456789", "+12345", "+1234567890123456", "+49151abc678", 4915112345678, ["+4915112345678"]],
 )
-def test_what_is_no_number_is_never_sent(sandbox: Sandbox, to: object) -> None:
+def test_no_message_is_sent_to_an_invalid_number(sandbox: Sandbox, to: object) -> None:
     with pytest.raises(InvalidRecipient, match="sendSMS"):
         sendSMS({"to": to, "text": "x"})
     assert sandbox.stats()["total"] == 0
@@ -88,7 +88,7 @@ def test_an_unknown_subscriber_is_final_and_named_without_number_or_text(sandbox
     assert sandbox.stats()["refused"] == {"sms": {"400": 1}}
 
 
-def test_what_the_provider_echoes_does_not_reach_the_error(
+def test_the_error_leaves_out_what_the_provider_echoes(
     raw_server: Start, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = b'{"message": "bad: Your code is 991827 to +9992015551234 / 9992015551234 with key tok-1234\\n\\u001b[31m"}'
@@ -215,7 +215,7 @@ def test_the_gateways_own_field_names_and_basic_auth(
         ({"SMS_PROVIDER": "http", "SMS_URL": "http://127.0.0.1:1", "SMS_FIELDS": "to=,text=b"}, "FUSION_SMS_FIELDS"),
     ],
 )
-def test_what_is_configured_wrongly_is_named(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str) -> None:
+def test_a_wrong_provider_setting_is_named(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"FUSION_{name}", value)
     with pytest.raises(ProviderNotConfigured, match=named):

@@ -33,7 +33,7 @@ def test_every_type_names_a_queue_that_is_served_and_a_function_that_may_run() -
         assert name.startswith(f"{known.queue.upper()}_")
 
 
-def test_who_goes_first() -> None:
+def test_each_type_of_message_has_its_priority() -> None:
     for name, known in TASK_TYPES.items():
         kind = name.partition("_")[2]
         expected = {

@@ -74,9 +74,7 @@ def test_no_more_is_read_than_a_receipt_needs(raw_server: Start) -> None:
 @pytest.mark.parametrize(
     "body", [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n"]
 )
-def test_what_is_sent_is_what_was_asked_for(
-    raw_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
-) -> None:
+def test_a_request_is_sent_unchanged(raw_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("default login other password other")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -97,7 +95,7 @@ def test_redirects_are_not_followed(raw_server: Start) -> None:
     assert len(server.requests) == 1
 
 
-def test_what_is_not_http_is_a_failing_provider(raw_server: Start) -> None:
+def test_a_provider_that_does_not_speak_http_is_a_connection_error(raw_server: Start) -> None:
     server = raw_server(lambda c: c.sendall(b"SSH-2.0-OpenSSH\r\n"))
     with pytest.raises(requests.ConnectionError, match=r"^127\.0\.0\.1:\d+: ConnectionError$"):
         call("GET", server.url, headers={}, body=b"", timeout=5)
@@ -111,7 +109,7 @@ def test_an_unknown_host_is_retryable_and_its_path_stays_secret() -> None:
 
 
 @pytest.mark.parametrize("url", ["gateway/send?key=secret", "http:///x?key=secret", "http://h:99999999/?key=secret"])
-def test_what_is_no_url_is_final_and_stays_secret(url: str) -> None:
+def test_an_invalid_url_is_a_final_error_and_not_shown(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(?!.*secret)") as caught:
         call("GET", url, headers={}, body=b"", timeout=5)
     assert not isinstance(caught.value, ConnectionError)

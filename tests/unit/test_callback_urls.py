@@ -110,7 +110,7 @@ def test_urls(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("by_payload", [False, True])
-def test_what_is_no_url_is_refused_and_not_shown(url: object, by_payload: bool) -> None:
+def test_an_invalid_callback_url_is_refused_and_not_shown(url: object, by_payload: bool) -> None:
     with pytest.raises(ValueError, match="callback_url: use a URL like https://") as caught:
         built({"callback": 1, "callback_url": url}) if by_payload else built(callback_url=url)
     assert "S3CR3T" not in str(caught.value)
@@ -133,7 +133,7 @@ def test_what_is_no_url_is_refused_and_not_shown(url: object, by_payload: bool) 
         ("https://a.example:65536/", "there is no port 65536"),
     ],
 )
-def test_what_no_settings_can_allow_is_refused_at_once(url: str, why: str) -> None:
+def test_a_url_that_no_setting_can_allow_is_refused_at_once(url: str, why: str) -> None:
     for name in ("success_task_handler", "failed_task_handler", "callback_url"):
         with pytest.raises(ValueError, match=f"^{name}: .*{why}"):
             built(**{name: url + "S3CR3T"})
@@ -142,7 +142,7 @@ def test_what_no_settings_can_allow_is_refused_at_once(url: str, why: str) -> No
 
 
 @hypothesis.given(st.from_regex(r"https://[a-z0-9.:\[\]x-]{1,20}(:[0-9]{1,5})?/?", fullmatch=True))
-def test_what_is_accepted_some_settings_allow(url: str) -> None:
+def test_an_accepted_url_can_be_allowed_by_settings(url: str) -> None:
     try:
         accepted = check_url("callback_url", url, Settings(callback_ports=EVERY_PORT))
     except ValueError:

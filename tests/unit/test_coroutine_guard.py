@@ -66,7 +66,7 @@ def test_a_stop_is_told_too() -> None:
         guarded(waits(), None, 0.05)
 
 
-def test_who_swallows_it_is_asked_again() -> None:
+def test_a_coroutine_that_swallows_its_cancellation_is_canceled_again() -> None:
     async def swallows_once() -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
@@ -97,7 +97,7 @@ def test_its_own_time_limits_work() -> None:
     assert guarded(limited(), 5.0)[0] == "went on"
 
 
-def test_what_talks_to_redis_is_not_cut_off() -> None:
+def test_a_coroutine_is_not_interrupted_during_an_exchange_with_redis() -> None:
     """The exchange ends first."""
     told = []
 

@@ -305,7 +305,7 @@ def test_an_entry_of_a_newer_version_asks_for_that() -> None:
         ({"kwargs": {"f": basic.noop}}, "'f'|noop"),
     ],
 )
-def test_what_no_tick_could_run_is_refused_at_once(options: dict[str, Any], message: str) -> None:
+def test_options_that_no_tick_could_run_are_refused_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, SerializationError), match=message):
         made(**options)
 

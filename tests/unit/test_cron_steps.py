@@ -63,7 +63,7 @@ def test_a_step_over_the_whole_field_is_what_it_says(expr: str) -> None:
 
 
 @pytest.mark.parametrize("expr", ["*/90 * * * *", "0 */25 * * *", "3-1/2 * * * *"])
-def test_what_earlier_versions_stored_goes_on_as_they_read_it(expr: str) -> None:
+def test_expressions_stored_by_earlier_versions_keep_their_ticks(expr: str) -> None:
     plan = Plan.from_json(json.dumps({"cron": expr, "timezone": "UTC"}))
     walk = croniter(expr, NOW)
     tick: int | None = NOW
@@ -94,7 +94,7 @@ def test_what_earlier_versions_stored_goes_on_as_they_read_it(expr: str) -> None
         ("@daily", []),
     ],
 )
-def test_what_may_surprise_is_remarked(expr: str, remarks: list[str]) -> None:
+def test_surprising_expressions_get_a_remark(expr: str, remarks: list[str]) -> None:
     assert Plan.cron(expr).remarks() == remarks
     assert Plan.interval(45 * 60).remarks() == []
 

@@ -42,7 +42,7 @@ def test_expressions(expression: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("expression", ["*/7 * * * *", "0 0 */2 * *", "1,3,8,20,33,47,52 4,9 * * *", "0 0 1 1-11 *"])
-def test_what_no_short_sentence_tells_is_not_told(expression: str) -> None:
+def test_an_expression_without_a_short_description_has_none(expression: str) -> None:
     assert expressed(expression) == ""
 
 

@@ -37,7 +37,7 @@ def found(how: str, world: dict[str, str] = WORLD) -> dict[str, str | None]:
     return for_tasks(settings, world)
 
 
-def test_what_it_takes_to_enqueue_stays_and_the_rest_goes() -> None:
+def test_a_job_keeps_only_the_variables_needed_to_enqueue() -> None:
     assert found("enqueue") == REPORTING
 
 

@@ -27,7 +27,7 @@ HOME = {"HOME": "/home/ann"}
         ({"FUSION_QUEUE_GATES": "sms limit=20 rate=100/60s; email max_wait=5m"}, {"slots": 2}),
     ],
 )
-def test_what_was_given_is_found(env: dict[str, str], flags: dict[str, Any]) -> None:
+def test_settings_are_handed_on_by_the_environment(env: dict[str, str], flags: dict[str, Any]) -> None:
     env = {**HOME, **env}
     settings = Settings.load(env=env, **flags)
     assert Settings.load(env=environment_for(settings, env)) == settings
@@ -51,7 +51,7 @@ def test_what_an_application_made_by_itself_is_not_mixed_with_the_environment() 
     ("name", "value"),
     [("queue_gates", "sms max_wait=5m"), ("dict_config", {"version": 1, "handlers": {"a": {"stream": object()}}})],
 )
-def test_what_a_variable_cannot_hold_is_named(name: str, value: object) -> None:
+def test_a_setting_that_no_variable_can_hold_is_named(name: str, value: object) -> None:
     settings = Settings.load(env=HOME, **{name: value})
     with pytest.raises(
         ConfigurationError, match=f"setting {name} can't be handed to another process .* set FUSION_{name.upper()}"

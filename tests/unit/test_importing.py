@@ -58,7 +58,7 @@ def test_functions_of_an_allowed_module(name: str) -> None:
         ("functools", "is a module"),
     ],
 )
-def test_what_else_lives_in_an_allowed_module_is_refused(name: str, reason: str) -> None:
+def test_other_objects_of_an_allowed_module_are_refused(name: str, reason: str) -> None:
     with pytest.raises(TaskNotAllowed) as caught:
         resolve(f"{HERE}.{name}", ("tests.jobs",))
     assert reason in str(caught.value)

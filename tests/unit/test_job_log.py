@@ -58,7 +58,7 @@ def test_an_error_of_a_library_alone_has_no_place(caplog: pytest.LogCaptureFixtu
     assert lines(caplog, decision, job).endswith("failed: ValueError")
 
 
-def test_what_fusion_itself_says_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_fusions_own_errors_are_shown_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     job = claimed(retryCount=b"10")
     decision = died(job.fields, "work-horse exited with code 7 without a result")
     assert lines(caplog, decision, job).endswith(
@@ -89,7 +89,7 @@ def test_each_line_is_one_whatever_the_names_are(caplog: pytest.LogCaptureFixtur
     assert one_line("plain") == "plain"
 
 
-def test_what_a_server_quotes_of_a_call_is_left_out() -> None:
+def test_arguments_quoted_by_a_server_error_are_left_out() -> None:
     error = ResponseError("unknown command 'EVALSHA', with args beginning with: 'swordfish' '1' ")
     assert "swordfish" not in told(error)
     assert "EVALSHA" in told(error)

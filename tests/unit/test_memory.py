@@ -57,7 +57,7 @@ def test_a_second_kind_takes_over_without_a_release() -> None:
     assert [memory.check(15), memory.active] == ["MEMORY THROTTLE RELEASED", ""]
 
 
-def test_what_can_not_be_read_holds_nothing() -> None:
+def test_an_unreadable_value_releases_the_throttle() -> None:
     memory = throttle(RAM=series(99, None))
     memory.check(0)
     assert memory.check(5) == "MEMORY THROTTLE RELEASED"

@@ -366,7 +366,7 @@ def test_four_digits_together_are_never_left(text: str, limit: int) -> None:
 # -- what is cut
 
 
-def test_what_is_cut_off_shows_no_half() -> None:
+def test_a_code_at_the_cut_is_masked_whole() -> None:
     for filler in range(1900, 2060):
         shown = masked_text("-" * filler + " 482 is your code", 1024)
         assert "4" not in shown
@@ -374,7 +374,7 @@ def test_what_is_cut_off_shows_no_half() -> None:
         assert not left(masked_text(text, 1024))
 
 
-def test_what_was_cut_out_shows_no_half() -> None:
+def test_a_code_around_a_gap_is_masked_whole() -> None:
     for left_half, right_half in (("a1b2", "c3d4"), ("482", "913"), ("swordfish1", "2")):
         shown = masked_text(f"bad key {left_half} ...[123 bytes cut]... {right_half} was sent")
         assert shown == "bad key *** ...[123 bytes cut]... *** was sent"
@@ -401,7 +401,7 @@ def test_figures_of_a_sentence_of_fusions_own_stay(template: str) -> None:
 
 
 @pytest.mark.parametrize("template", sentences.TEMPLATES)
-def test_what_follows_such_a_sentence_is_masked(template: str) -> None:
+def test_text_after_a_sentence_of_fusion_is_masked(template: str) -> None:
     slots = re.findall(r"\{(\w+)\}", template)
     text = template.format(**{slot: VALUES[slot.partition("_")[0]] for slot in slots})
     assert "4829" not in masked_text(f"{text} 4829 password=hunter4829")

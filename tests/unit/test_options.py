@@ -183,7 +183,7 @@ def test_ids_that_rq_would_refuse(job_id: str) -> None:
         made(job_id=job_id)
 
 
-def test_what_can_not_be_sent_raises_at_the_call() -> None:
+def test_an_unserializable_value_raises_at_the_call() -> None:
     with pytest.raises(SerializationError, match="argument 2"):
         made(args=(1, object()))
     with pytest.raises(SerializationError, match="meta"):

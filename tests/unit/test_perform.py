@@ -106,6 +106,6 @@ def test_one_performer_runs_many_jobs_at_once() -> None:
     assert get_current_job() is None
 
 
-def test_what_another_thread_is_just_importing_harms_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_being_imported_by_another_thread_harms_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fusion.retry", ModuleType("fusion.retry"))
     assert _run(("tests.jobs.basic",), 1)[b"kind"] == b"finished"

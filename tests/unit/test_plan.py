@@ -111,7 +111,7 @@ def test_the_ticks_of_an_expression(expr: str, after: str, expected: list[str]) 
         (5, "use texts"),
     ],
 )
-def test_what_is_no_expression_says_what_to_use_instead(expr: Any, message: str) -> None:
+def test_an_invalid_expression_names_the_valid_form(expr: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Plan.cron(expr)
 

@@ -16,7 +16,7 @@ def test_nothing_is_foreseen_of_the_first_jobs() -> None:
     assert [seen(*[1e-5] * n).depth for n in (0, 7, 8)] == [0, 0, MOST]
 
 
-def test_what_waits_is_a_few_milliseconds_of_work() -> None:
+def test_prefetched_jobs_are_a_few_milliseconds_of_work() -> None:
     assert [seen(*[seconds] * 200).depth for seconds in (0.0, 0.001, 0.0013, 0.0021, 0.005, 5)] == [MOST, 4, 3, 1, 0, 0]
 
 

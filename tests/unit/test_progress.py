@@ -36,7 +36,7 @@ def test_a_long_note_is_cut() -> None:
     [b"", b"{", b"[]", b"7", b'"a"', b"{}", b'{"done":"1"}', b'{"done":true}', b'{"done":NaN}', b'{"done":-1}', b'{"done":1,"total":"x"}',
      b'{"done":1,"note":5}', b"[" * 3000, b'{"done":1,"note":"' + b"x" * 9000 + b'"}'],
 )  # fmt: skip
-def test_what_is_none_reads_as_none(raw: bytes) -> None:
+def test_malformed_progress_reads_as_none(raw: bytes) -> None:
     assert parse_progress(raw) is None
 
 

@@ -32,7 +32,7 @@ def test_no_wildcard_stands_for_a_queue_of_fusions_own() -> None:
     assert not Scope(()).allows("sms")
 
 
-def test_who_asks_is_named_apart() -> None:
+def test_the_audit_name_distinguishes_anonymous_callers_from_tokens() -> None:
     assert Request("GET", "/", {}, client="10.0.0.1", actor=ANONYMOUS).who() == "anonymous@10.0.0.1"
     assert Request("GET", "/", {}, client="10.0.0.1", actor=Actor("anonymous", frozenset())).who() == "token:anonymous"
     assert Request("GET", "/", {}, actor=ANONYMOUS).scope is EVERYTHING

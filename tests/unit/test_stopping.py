@@ -64,7 +64,7 @@ def test_a_task_that_is_just_importing_asyncio_is_stopped(monkeypatch: pytest.Mo
     assert error.__context__ is None
 
 
-def test_who_swallows_it_gets_it_again() -> None:
+def test_a_swallowed_stop_is_raised_again() -> None:
     count = 0
 
     def swallows() -> None:
@@ -80,7 +80,7 @@ def test_who_swallows_it_gets_it_again() -> None:
     assert count == 3
 
 
-def test_who_cleans_up_is_left_alone() -> None:
+def test_no_stop_is_raised_during_clean_up() -> None:
     steps = []
 
     def cleans_up() -> None:

@@ -132,7 +132,7 @@ def test_the_limit_of_one_is_not_that_of_its_neighbour(watcher: Watcher) -> None
     assert type(short.end()) is JobTimeoutException and long.end() is None and not long.taints
 
 
-def test_who_checks_is_struck_nowhere_else(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_checks_is_interrupted_only_there(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fusion.kernel.striking.REPEAT", 0.5)
 
     def task(run: Run) -> None:

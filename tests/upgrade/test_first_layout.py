@@ -129,7 +129,7 @@ def test_jobs_with_keys_are_refused_while_an_older_worker_may_be_there(conn: red
     all_finished(conn, [queue.enqueue(ECHO, 1, concurrency_key="k", max_concurrent=1).id])
 
 
-def test_who_knows_no_keys_is_kept_out_where_jobs_have_them(
+def test_an_old_worker_is_kept_out_once_jobs_have_fair_keys(
     conn: redis.Redis, workers: Workers, old: Version, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

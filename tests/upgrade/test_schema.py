@@ -170,7 +170,7 @@ def _changes(conn: redis.Redis) -> int:
     return int(conn.info("persistence")["rdb_changes_since_last_save"])
 
 
-def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
+def test_a_process_that_is_too_old_changes_nothing(conn: redis.Redis) -> None:
     calls = scenario(conn)
     need(conn, writer=NEXT)
     before, changes = everything(conn, clocks=True), _changes(conn)

@@ -63,7 +63,7 @@ def test_what_was_refused_stands_there_too(conn: redis.Redis) -> None:
     ]
 
 
-def test_who_may_see_some_queues_sees_what_is_about_them_alone(conn: redis.Redis) -> None:
+def test_a_token_for_some_queues_sees_only_their_audit_entries(conn: redis.Redis) -> None:
     for queues in (("sms",), ("sms", "email"), ("email",), ()):
         with audited(conn, "a@b", "x", "+".join(queues), queues):
             pass

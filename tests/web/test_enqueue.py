@@ -88,7 +88,7 @@ def test_the_options_that_python_has_come_over_http_too(post: Post, conn: redis.
     assert (json.loads(stored[b"meta"]), stored[b"on_lost"], stored[b"isolate"]) == ({"order": [4711]}, b"fail", b"1")
 
 
-def test_an_enqueue_that_no_replica_has_is_told_so(post: Post, conn: redis.Redis) -> None:
+def test_enqueue_reports_that_no_replica_acknowledged(post: Post, conn: redis.Redis) -> None:
     for _ in range(2):
         answer = post({"func": NOOP, "durability": "replicated", "replicas": 2, "replicas_timeout": 0.05}, key="k")
         assert (answer.status, answer.code) == (503, "redis_unavailable")

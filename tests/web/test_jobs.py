@@ -101,7 +101,7 @@ def test_what_can_not_be_read_is_422(conn: redis.Redis, query: str, field: str, 
         "worker:zebra-worker.1",
     ],
 )
-def test_of_others_jobs_a_restricted_token_gets_nothing(conn: redis.Redis, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restricted_token_gets_no_jobs_of_other_queues(conn: redis.Redis, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     strangers(conn)
     settle(conn, OWN, "ours")
     assert any(MARKER in one for one in ids(Caller(conn, EVERYTHING), query))

@@ -62,7 +62,7 @@ def test_it_is_a_new_arrival_when_it_is_due(broker: Broker, conn: redis.Redis, f
     assert drain(Hand(broker, "sms"), 1) == ["kept", "before", "after", "a", "last"]
 
 
-def test_of_the_list_queue_too(broker: Broker, conn: redis.Redis) -> None:
+def test_a_job_of_the_list_queue_is_requeued_with_a_delay(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "scheduler", "s")
     hand = Hand(broker, "scheduler")
     hand.tell(hand.take(), "failed", reason="r")

@@ -207,7 +207,7 @@ def test_ids_and_unique_keys_of_others_are_taken_without_a_word_of_whose(conn: r
 
 
 @pytest.mark.parametrize("how", ["retryTask", "requeue"])
-def test_who_took_a_unique_key_meanwhile_is_not_told(conn: redis.Redis, how: str) -> None:
+def test_a_restricted_token_does_not_learn_who_took_a_unique_key(conn: redis.Redis, how: str) -> None:
     Queue(OWN, conn).enqueue(TASK, job_id="mine", unique_key="key")
     hand = Hand(Broker(conn), OWN)
     hand.tell(hand.take(), "failed", reason="so")

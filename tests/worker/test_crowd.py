@@ -164,9 +164,7 @@ def test_those_whose_time_is_over_end_by_it_when_they_cost_each_other_their_proc
 
 @claim("P5")
 @pytest.mark.long
-def test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone(
-    crowd: Crowd, conn: redis.Redis, tmp_path: Path
-) -> None:
+def test_only_a_job_that_kills_its_process_alone_is_charged(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     others = [crowd.enqueue("nap", str(seen), 0.8) for _ in range(9)]
     wild = crowd.enqueue("dies", str(seen), 0.3)
@@ -266,9 +264,7 @@ def test_the_time_for_which_another_blocks_the_loop_is_not_ones_own(workers: Wor
 
 
 @pytest.mark.long
-def test_of_a_loop_that_is_blocked_for_good_only_who_does_it_is_charged(
-    workers: Workers, conn: redis.Redis, tmp_path: Path
-) -> None:
+def test_only_the_job_that_blocks_the_loop_is_charged(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     blocker, begun, later = _blocked(workers, conn, seen, 60.0, 2, (1.0, 2.0))
     _all(conn, [*begun, *later], "finished", 15)
@@ -301,7 +297,7 @@ def test_each_way_to_end_is_told(workers: Workers, conn: redis.Redis, tmp_path: 
 
 
 @pytest.mark.parametrize("how", ["own", "imported before"])
-def test_who_cancels_all_tasks_cancels_its_own(workers: Workers, conn: redis.Redis, tmp_path: Path, how: str) -> None:
+def test_a_job_that_cancels_all_tasks_cancels_only_its_own(workers: Workers, conn: redis.Redis, tmp_path: Path, how: str) -> None:
     seen, crowd = tmp_path / "seen", Crowd(workers, conn, "asyncio")
     tasks = ("nap", "plain_nap", "naps_in_subtasks")
     naps = [crowd.queue.enqueue_call(f"tests.jobs.crowd.{task}", (str(seen), 1.0)) for task in tasks]

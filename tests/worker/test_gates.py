@@ -112,7 +112,7 @@ def test_idle_workers_do_not_stampede(workers: Workers, conn: redis.Redis) -> No
 
 
 @pytest.mark.long
-def test_who_waits_is_replaced_when_it_is_killed(workers: Workers, conn: redis.Redis) -> None:
+def test_a_killed_worker_that_waited_for_a_rate_is_replaced(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("w")
     queue.set_rate("2/s", burst=1)
     jobs = queue.enqueue_many([queue.prepare_data(bounded.noop) for _ in range(4)])
@@ -134,7 +134,7 @@ def _waiter_of(conn: redis.Redis, queue: str) -> str:
 
 
 @pytest.mark.long
-def test_who_waits_and_takes_no_more_hands_it_on_at_once(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+def test_a_quiet_worker_passes_on_its_wait_for_a_rate(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     queue = Queue("w")
     queue.set_rate("1/8s", burst=1)
     gate = tmp_path / "gate"

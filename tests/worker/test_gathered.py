@@ -65,7 +65,7 @@ def test_another_function_closes_the_call_and_high_does_not_wait(workers: Worker
 
 
 @pytest.mark.parametrize("mode", [(), ("--horses", "2"), ("--executor", "asyncio"), ("--executor", "thread")], ids=str)
-def test_who_comes_within_the_wait_joins_and_a_stop_gives_all_back(
+def test_jobs_that_arrive_within_the_wait_join_the_batch_and_a_stop_returns_all(
     workers: Workers, queue: Queue, conn: redis.Redis, mode: tuple[str, ...]
 ) -> None:
     worker = workers.start("g", *mode, env=ENV)
@@ -88,7 +88,7 @@ def test_who_comes_within_the_wait_joins_and_a_stop_gives_all_back(
 @claim("P5")
 @pytest.mark.parametrize("mode", [(), ("--executor", "asyncio")], ids=str)
 @pytest.mark.parametrize("how", ["die", "hang"])
-def test_who_has_no_answer_when_the_process_dies_or_is_late_runs_alone(
+def test_jobs_without_a_result_run_alone_after_their_process_dies_or_is_late(
     workers: Workers, queue: Queue, conn: redis.Redis, tmp_path: Path, how: str, mode: tuple[str, ...]
 ) -> None:
     """And alone answers for what it does. Who was answered for before has its result."""

@@ -37,7 +37,7 @@ def test_two_tasks_by_turns_keep_their_order(workers: Workers, queue: Queue, con
     assert began == sorted(began)
 
 
-def test_of_a_key_as_many_share_a_call_as_it_has_slots(workers: Workers, queue: Queue, conn: redis.Redis) -> None:
+def test_as_many_jobs_of_a_key_share_a_call_as_it_has_slots(workers: Workers, queue: Queue, conn: redis.Redis) -> None:
     keyed = [queue.enqueue_call(gathering.send, (n,), concurrency_key="k", max_concurrent=2) for n in range(5)]
     free = queue.enqueue_call(gathering.send, (9,))
     workers.burst("g", env=ENV)

@@ -68,7 +68,9 @@ def test_the_verbs_of_the_command_line(conn: redis.Redis, outbox: None) -> None:
 
 
 @pytest.mark.long
-def test_what_is_wrong_is_said_in_a_line(conn: redis.Redis, outbox: None, database: ShopDatabase, tmp_path: Path) -> None:
+def test_errors_of_the_outbox_command_are_one_line(
+    conn: redis.Redis, outbox: None, database: ShopDatabase, tmp_path: Path
+) -> None:
     unmade = manage("fusion_outbox", "status", **database.another(tmp_path))
     assert (unmade.returncode, unmade.stdout) == (1, "")
     assert unmade.stderr.splitlines()[-1].endswith(
@@ -125,7 +127,7 @@ def test_the_command_line_alone_finds_redis_and_logging_as_the_project_has_them(
     assert "1 rows forwarded" in ran.stderr
 
 
-def test_an_outbox_that_is_not_there_is_told_by_the_checks(shop: Path) -> None:
+def test_django_checks_report_a_missing_outbox(shop: Path) -> None:
     from django.conf import settings
     from django.core.checks import run_checks
     from django.test import override_settings

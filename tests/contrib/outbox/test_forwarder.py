@@ -59,7 +59,7 @@ def test_rows_become_jobs_in_their_order_and_are_kept_for_a_time(conn: redis.Red
     assert job is not None and list(job.args) == [1, "två"]
 
 
-def test_what_is_not_committed_is_not_there_and_comes_when_it_is(conn: redis.Redis, base: Base) -> None:
+def test_an_uncommitted_row_is_forwarded_once_it_is_committed(conn: redis.Redis, base: Base) -> None:
     """Ids are not the order of commits."""
     if base.engine.dialect.name == "sqlite":
         pytest.skip("SQLite has one writer")
@@ -151,7 +151,7 @@ def test_a_refused_row_is_parked_with_its_reason_and_stops_nobody(conn: redis.Re
     assert base.column(state=PARKED) == []
 
 
-def test_of_a_full_queue_as_many_as_fit_are_accepted(conn: redis.Redis, base: Base) -> None:
+def test_a_full_queue_accepts_as_many_rows_as_fit(conn: redis.Redis, base: Base) -> None:
     Queue("q", connection=conn).set_max_length(3)
     base.add("q", *"abcde")
     base.add("q", "later", enqueue_in=60)
@@ -176,7 +176,7 @@ def test_a_row_that_was_parked_is_done_if_an_earlier_edition_was_accepted(conn: 
     assert (base.column(state=SENT), base.ledger.parked()) == (["a", "b"], [])
 
 
-def test_a_redis_that_lost_data_is_told_again_what_is_kept(
+def test_kept_rows_are_sent_again_to_a_redis_that_lost_data(
     conn: redis.Redis, base: Base, caplog: pytest.LogCaptureFixture
 ) -> None:
     forwarder = base.forwarder(conn, most=2)
@@ -255,7 +255,7 @@ def test_a_row_is_the_job_that_was_enqueued_byte_for_byte() -> None:
     assert job == data.new
 
 
-def test_what_is_accepted_whole_or_not_at_all_is_refused() -> None:
+def test_the_outbox_refuses_jobs_that_must_be_accepted_together() -> None:
     chunks = [Chunk.of(queue, [Queue.prepare_data(TASK)], PLAIN) for queue in "qr"]
     with pytest.raises(OptionError, match="can't go through an outbox"):
         rows_of(chunks)

@@ -175,7 +175,7 @@ def test_a_burst_does_not_take_an_error_of_the_database_for_an_end(
     assert in_queue(conn) == ["late"]
 
 
-def test_one_that_renews_keeps_its_place_though_clocks_differ(base: Base) -> None:
+def test_a_leader_that_renews_keeps_its_lease_though_clocks_differ(base: Base) -> None:
     ledger = base.ledger
     ledger.identity()
     ledger.lead("one", 1e10, 15)
@@ -187,7 +187,7 @@ def test_one_that_renews_keeps_its_place_though_clocks_differ(base: Base) -> Non
     assert ledger.held() == ("one", 65.0)
 
 
-def test_what_was_parked_for_a_time_by_a_clock_that_jumped_is_tried_again(conn: redis.Redis, base: Base) -> None:
+def test_rows_parked_into_the_far_future_by_a_clock_jump_are_retried(conn: redis.Redis, base: Base) -> None:
     base.add("q", "a", "b", "c")
     batch, rows = base.ledger.open(base.ledger.batch("q"), 10) or pytest.fail("no rows")
     ids = [row.id for row in rows]
@@ -269,7 +269,7 @@ def test_rows_that_are_deleted_while_they_are_on_their_way_stay(conn: redis.Redi
     assert (in_queue(conn), base.column()) == (["b", "c"], ["b", "c"])
 
 
-def test_a_table_that_is_missing_and_a_database_that_is_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_table_is_distinguished_from_a_missing_database(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"the outbox's tables are not in sqlite.*; make them: .*create_all"):
         opened(f"sqlite:///{tmp_path / 'empty.sqlite3'}")
     with pytest.raises(ConfigurationError, match=r"can't be used: unable to open database file; start it, or mend --database"):

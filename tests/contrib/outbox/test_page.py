@@ -76,7 +76,7 @@ def test_the_blocks_for_sqlalchemy(conn: redis.Redis, redis_url: str, tmp_path: 
 
 
 @pytest.mark.long
-def test_what_to_do_about_parked_rows(conn: redis.Redis, tmp_path: Path) -> None:
+def test_parked_rows_are_listed_retried_and_deleted(conn: redis.Redis, tmp_path: Path) -> None:
     base = Base(f"sqlite:///{tmp_path / 'outbox.sqlite3'}")
     base.add("q", *(f"j{nth}" for nth in range(1, 20)))
     with base.engine.begin() as connection:

@@ -72,7 +72,7 @@ def _locked(base: Base) -> Callable[[], None]:
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
-def test_it_goes_on_by_itself_after_an_outage_of_either_side(
+def test_a_forwarder_continues_after_an_outage_of_database_or_redis(
     private_redis: PrivateRedis, tmp_path: Path, starts: Callable[..., Forwarding], request: pytest.FixtureRequest, kind: str
 ) -> None:
     server: PostgresServer | None = request.getfixturevalue("server") if kind == "PostgreSQL" else None
@@ -111,7 +111,7 @@ def test_it_goes_on_by_itself_after_an_outage_of_either_side(
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_of_two_one_works_and_the_other_takes_over_when_it_is_killed(
+def test_a_second_forwarder_takes_over_when_the_first_is_killed(
     conn: redis.Redis, redis_url: str, starts: Callable[..., Forwarding], server: PostgresServer
 ) -> None:
     base = postgres(server)

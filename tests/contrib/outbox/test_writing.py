@@ -45,7 +45,7 @@ def test_a_job_is_written_in_the_transaction_of_a_session(conn: redis.Redis, tmp
     assert in_queue(conn) == ["past", "outside", "b"]
 
 
-def test_what_the_database_refuses_the_call_raises(conn: redis.Redis, tmp_path: Path) -> None:
+def test_an_enqueue_raises_the_error_of_the_database(conn: redis.Redis, tmp_path: Path) -> None:
     engine, outbox = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'empty.sqlite3'}"), Outbox()
     with Session(engine) as session, outbox(session), pytest.raises(sqlalchemy.exc.OperationalError, match="no such table"):
         Queue("q", connection=conn).enqueue(TASK)

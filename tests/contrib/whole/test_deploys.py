@@ -23,7 +23,7 @@ SHIP = "tests.contrib.shop.orders.tasks.ship"
 
 
 @ON_SQLITE
-def test_a_deploy_that_lacks_a_migration_says_so_and_its_jobs_pass_once_it_is_there(
+def test_jobs_of_a_deploy_without_its_migration_pass_after_it(
     manages: Manages, conn: redis.Redis, database: ShopDatabase, tmp_path: Path
 ) -> None:
     env = database.another(tmp_path)

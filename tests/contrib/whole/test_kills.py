@@ -30,7 +30,7 @@ def order(number: str) -> tuple[str, int]:
 
 @ON_POSTGRESQL
 @pytest.mark.parametrize("struck", ["worker", soak_case("job")])
-def test_what_a_killed_job_has_written_is_rolled_back_and_its_next_run_commits_it(
+def test_writes_of_a_killed_job_are_rolled_back_and_its_next_run_commits(
     manages: Manages, conn: redis.Redis, shop: Path, tmp_path: Path, struck: str
 ) -> None:
     from tests.contrib.shop.orders.models import Order

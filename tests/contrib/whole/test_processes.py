@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 @pytest.mark.parametrize(
     "commands", [pytest.param(["fusion_start -n 2"], id="start"), soak_case(["fusion_worker", "fusion_scheduler"], id="each")]
 )
-def test_what_recurs_and_what_is_enqueued_runs(manages: Manages, conn: redis.Redis, commands: list[str]) -> None:
+def test_recurring_and_enqueued_tasks_run(manages: Manages, conn: redis.Redis, commands: list[str]) -> None:
     from tests.contrib.shop.orders.models import Order
 
     started = [manages.start(*command.split(), "--skip-checks", SHOP_TICKS="1") for command in commands]

@@ -62,7 +62,7 @@ def test_a_job_is_there_if_and_when_its_order_is(manages: Manages, conn: redis.R
 
 
 @ON_SQLITE
-def test_a_row_that_is_deleted_meanwhile_is_told_apart_from_others(manages: Manages, conn: redis.Redis, shop: Path) -> None:
+def test_a_row_deleted_meanwhile_has_an_error_of_its_own(manages: Manages, conn: redis.Redis, shop: Path) -> None:
     from fusion.exceptions import DeserializationError
     from tests.contrib.shop.billing import tasks
     from tests.contrib.shop.orders.models import Order

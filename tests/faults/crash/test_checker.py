@@ -66,7 +66,7 @@ def test_a_run_that_was_lost_explains_another(conn: redis.Redis) -> None:
         check_ended(conn, ["a"], {"a": 3})
 
 
-def test_what_waits_for_ever_is_found(conn: redis.Redis) -> None:
+def test_the_checker_finds_a_job_that_waits_for_ever(conn: redis.Redis) -> None:
     put(Broker(conn), "q", "a")
     with pytest.raises(AssertionError, match="a is stuck: queued"):
         check_ended(conn, ["a"])
@@ -110,7 +110,7 @@ def test_events_that_were_trimmed_are_not_taken_for_all(ended: redis.Redis) -> N
     ],
     ids=["a lease", "an index", "a record", "a worker", "tokens", "a nonce", "an unknown key"],
 )
-def test_what_is_left_over_is_found(ended: redis.Redis, damage: Callable[[redis.Redis], object], said: str) -> None:
+def test_the_checker_finds_left_over_keys(ended: redis.Redis, damage: Callable[[redis.Redis], object], said: str) -> None:
     ended.delete("rq:wake:q")
     damage(ended)
     (found,) = leftovers(ended)

@@ -363,7 +363,7 @@ def _operations() -> Iterator[ParameterSet]:
 
 @claim("P1")
 @pytest.mark.parametrize("operation", [*_operations()])
-def test_whoever_calls_it_may_be_killed(operation: Operation, zygote: Zygote, conn: redis.Redis) -> None:
+def test_a_caller_may_be_killed_around_any_script(operation: Operation, zygote: Zygote, conn: redis.Redis) -> None:
     world = World(conn)
     operation.given(world)
     script = operation.script

@@ -47,7 +47,7 @@ def test_the_jobs_of_a_call_that_has_not_begun_run_all_the_same(workers: Workers
 
 @claim("P5")
 @pytest.mark.parametrize("mode", [(), ("--executor", "asyncio")], ids=str)
-def test_a_worker_that_dies_amid_a_call_has_its_jobs_run_again_but_those_it_told_of(
+def test_unreported_jobs_of_a_batch_run_again_when_their_worker_dies(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
     queue, seen, gate = Queue("g", conn), tmp_path / "seen", tmp_path / "gate"

@@ -111,7 +111,7 @@ def test_a_batch_and_what_is_to_follow_it(
     + [(CHAIN_AGAIN, place) for place in ("enqueue.after=kill@1", "release_graph.before=kill@1")],
     ids=["batch-1", "batch-2", "batch-whole", "chain-1", "chain-whole"],
 )
-def test_who_does_it_again_soon_has_the_same_ids(
+def test_a_call_repeated_soon_after_a_kill_has_the_same_ids(
     conn: redis.Redis, broker: Broker, zygote: Zygote, program: str, place: str
 ) -> None:
     may_reap(conn)
@@ -150,9 +150,7 @@ def test_a_batch_whose_time_is_over_before_what_follows_had_come_was_never_there
     check_ended(conn, memberships(conn))
 
 
-def test_of_a_batch_with_jobs_whose_time_is_over_nothing_follows_that_had_not_come(
-    conn: redis.Redis, broker: Broker, zygote: Zygote
-) -> None:
+def test_an_expired_batch_has_no_follow_up_that_was_not_written(conn: redis.Redis, broker: Broker, zygote: Zygote) -> None:
     may_reap(conn)
     assert zygote.run(("-c", BATCH_AGAIN), "enqueue.after=kill@1").code == -signal.SIGKILL
     add(broker, "b", "m", queue="c")

@@ -83,7 +83,7 @@ def _ahead(conn: redis.Redis) -> list[str]:
 
 
 @pytest.mark.parametrize("place", [gate_case(OF_WAITING)])
-def test_those_that_wait_in_the_process_of_one_that_is_stopped(
+def test_prefetched_jobs_in_the_process_of_a_stopped_job_run_once(
     workers: Workers, conn: redis.Redis, tmp_path: Path, place: str
 ) -> None:
     worker = workers.start("s", "--horses", "1", env={**ENV, "FUSION_FAILPOINTS": f"{place}=kill"})

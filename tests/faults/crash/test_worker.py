@@ -31,5 +31,5 @@ def _groups() -> Iterator[ParameterSet]:
 
 @claim("P1")
 @pytest.mark.parametrize("cases", [*_groups()])
-def test_whoever_is_struck_at(cases: list[Case], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+def test_a_process_may_be_killed_at_any_failpoint(cases: list[Case], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     run(cases, workers, conn, tmp_path)

@@ -92,7 +92,7 @@ def test_and_what_stands_there_when_a_job_fails(workers: Workers, conn: redis.Re
 
 
 @pytest.mark.timeout(120)
-def test_whoever_looks_gets_an_answer(conn: redis.Redis, service: ServerProcess, tokens: Tokens) -> None:
+def test_every_read_of_garbage_gets_an_answer(conn: redis.Redis, service: ServerProcess, tokens: Tokens) -> None:
     found = spread(conn)
     spoil_the_rest(conn)
     for job in Job.fetch_many(found, conn):

@@ -159,7 +159,7 @@ def test_a_program_with_keys_loads_the_arguments_of_signed_jobs_alone(pickled: r
     assert not touched.exists()
 
 
-def test_a_signed_job_keeps_its_arguments_whatever_becomes_of_it(pickled: redis.Redis, workers: Workers) -> None:
+def test_a_signed_job_keeps_its_arguments_whatever_its_outcome(pickled: redis.Redis, workers: Workers) -> None:
     job = Queue("sms").enqueue(basic.boom, "no")
     workers.burst("sms", env={"FUSION_ALLOW_PICKLE": "1"})
     assert (job.get_status(), Job.fetch(job.id).args) == ("failed", ("no",))
@@ -212,7 +212,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base)
 BOMB, ROOM = 256, 20
 
 
-def test_what_unpacks_to_more_than_may_be_is_refused_in_little_memory(conn: redis.Redis, start: Start, redis_url: str) -> None:
+def test_a_decompression_bomb_of_a_pickle_is_refused_in_little_memory(conn: redis.Redis, start: Start, redis_url: str) -> None:
     raw = zlib_bomb(BOMB)
     assert len(raw) < BOMB << 11
     common = {"status": "finished", "serializer": "pickle", "origin": "sms"}

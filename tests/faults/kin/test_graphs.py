@@ -177,7 +177,7 @@ def _until(check: Callable[[], bool], do: Callable[[], None], seconds: float) ->
         for case in [pytest.param if n < 2 else soak_case]
     ],
 )
-def test_whoever_is_killed_each_job_of_a_graph_ends_as_its_parents_have_it(
+def test_jobs_of_a_graph_end_as_their_parents_did_whatever_is_killed(
     conn: redis.Redis, workers: Workers, tmp_path: Path, seed: int, mode: tuple[str, ...]
 ) -> None:
     rig = Rig(conn, workers, tmp_path, seed, mode)

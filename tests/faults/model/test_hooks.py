@@ -82,7 +82,7 @@ def test_what_arrives_leaves_or_ends(admin: redis.Redis) -> None:
         walk(admin, 7, 40, 50, machine=ArmedMachine)
 
 
-def test_one_that_waited_for_its_task_arrives_when_it_waits_for_its_key(admin: redis.Redis) -> None:
+def test_a_held_job_arrives_when_it_waits_for_its_key(admin: redis.Redis) -> None:
     with armed(BODIES):
         walker = type("ArmedMachine", (ArmedMachine,), {"conn": admin, "_tools": {}})()
         walker.enqueue("a", Order("j0", key="k"), Order("j1", key="k"))

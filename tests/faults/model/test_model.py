@@ -34,7 +34,7 @@ def test_every_call_does_what_the_model_says_on_new_ways(admin: redis.Redis, par
 # -- found by such walks
 
 
-def test_who_empties_an_inbox_leaves_a_job_alone_that_waits_elsewhere_though_its_id_was_pushed_there(admin: redis.Redis) -> None:
+def test_emptying_an_inbox_spares_a_job_that_waits_in_another_queue(admin: redis.Redis) -> None:
     state = machine_on(admin)
     state.push("j0")
     state.enqueue("a", Order("j0"))

@@ -87,7 +87,7 @@ def test_slots_go_as_the_model_says(admin: redis.Redis, seed: int) -> None:
     ],
     ids=lambda mistake: mistake.name.replace(" ", "-"),
 )
-def test_such_a_walk_finds(admin: redis.Redis, mistake: Mistake) -> None:
+def test_a_walk_of_keys_and_tasks_finds_mistakes(admin: redis.Redis, mistake: Mistake) -> None:
     kind = type("StoreMachine", (StoreMachine,), {"conn": admin, "mistakes": (mistake,)})
     with pytest.raises(AssertionError):
         _walk_on(kind, range(60))

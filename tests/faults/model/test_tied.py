@@ -29,7 +29,7 @@ def test_jobs_that_know_each_other_are_sound_whatever_comes_in_between(admin: re
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("start", range(3))
-def test_those_that_share_a_call_are_sound_whatever_comes_in_between(admin: redis.Redis, start: int) -> None:
+def test_batched_jobs_are_sound_whatever_happens_in_between(admin: redis.Redis, start: int) -> None:
     walk(admin, start, EXAMPLES, 50, machine=SharingMachine)
 
 
@@ -53,7 +53,7 @@ def test_a_unique_job_in_the_inbox_of_a_list_whose_place_a_newer_one_takes_is_pa
     state.teardown()
 
 
-def test_those_that_share_a_call_are_claimed_for_it_once(admin: redis.Redis) -> None:
+def test_batched_jobs_are_claimed_once(admin: redis.Redis) -> None:
     state = machine_on(admin, SharingMachine)
     for number in (1, 2, 3):
         state.enqueue(queue="a", number=number, unique="", way="skip", more=False, shares=True, **PLAIN)
@@ -109,7 +109,7 @@ def test_the_record_of_one_that_leaves_its_parents_late_is_not_forgotten_before_
     state.teardown()
 
 
-def test_who_has_heard_of_a_parents_end_is_struck_off_when_that_is_deleted(admin: redis.Redis) -> None:
+def test_deleting_a_parent_removes_a_child_that_knows_its_end(admin: redis.Redis) -> None:
     state = machine_on(admin, TiedMachine)
     state.enqueue(queue="a", number=0, **ONE)
     state.enqueue(queue="b", number=1, **{**ONE, "parents": [0], "signs": ["?"]})
@@ -147,7 +147,7 @@ def test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between(admin: redis
         wander(admin, seed)
 
 
-def test_what_ends_on_a_whole_second_is_not_taken_for_stock_rqs(admin: redis.Redis) -> None:
+def test_a_job_that_ends_on_a_whole_second_is_not_taken_for_one_of_rq(admin: redis.Redis) -> None:
     state = machine_on(admin, TiedMachine)
     for number in (1, 2):
         state.enqueue(queue="a", number=number, **ONE)

@@ -119,7 +119,7 @@ def test_what_another_job_of_its_process_did_counts_for_nothing(count: int, why:
 
 
 @pytest.mark.parametrize(("neighbour", "wrong"), [("7", False), ("8", True)], ids=["with a neighbour", "alone"])
-def test_who_is_let_off_as_beside_another_had_one_beside(neighbour: str, wrong: bool, tmp_path: Path) -> None:
+def test_the_checker_finds_a_suspect_that_ran_alone(neighbour: str, wrong: bool, tmp_path: Path) -> None:
     history = _beside(tmp_path, 0, SUSPECT)
     seen = {RUN: Run(JOB, 1, 0, "7"), "w:3:1": Run("other", 1, 1, neighbour)}
     seen["w:2:1"] = Run(JOB, 1, 1, "9")
@@ -232,7 +232,7 @@ def test_unique_keys_are_followed(transactions: Sequence[Sequence[Command]], wro
       ("ZADD", "rq:stopped:rush", "1", JOB)], False)],
     ids=["given back", "finished", "stopped"],
 )  # fmt: skip
-def test_who_is_wanted_no_more_is_not_given_back(then: Sequence[Command], wrong: bool, tmp_path: Path) -> None:
+def test_the_checker_finds_a_canceled_run_that_is_given_back(then: Sequence[Command], wrong: bool, tmp_path: Path) -> None:
     history = read(tmp_path, claimed(RUN), [("HSET", f"rq:job:{JOB}", "cancel", "stop")], then)
     assert any("people said" in what for what in history.wrong) == wrong, history.wrong
 
@@ -259,7 +259,7 @@ def test_steps_are_followed(told: Sequence[tuple[str, int]], wrong: str, tmp_pat
     ("said", "state", "wrong"),
     [("pending", "finished", False), ("pending", "queued", True), ("stopped", "finished", True), ("finished", "finished", False)],
 )
-def test_what_people_were_told_has_to_hold(said: str, state: str, wrong: bool) -> None:
+def test_the_checker_finds_answers_to_operators_that_did_not_hold(said: str, state: str, wrong: bool) -> None:
     assert bool(list(wrong_answers([Answer(JOB, "stop", said, 0)], {JOB: state}))) == wrong
 
 
@@ -280,7 +280,9 @@ def _of_group(job_id: str, **more: Any) -> Job:
     ],
     ids=["all", "not called", "a person canceled it", "too late", "not all", "called for nothing", "its end not told"],
 )
-def test_what_follows_a_batch_follows(member: str, complete: str, success: str, canceled: set[str], wrong: str) -> None:
+def test_the_checker_finds_wrong_follow_ups_of_a_batch(
+    member: str, complete: str, success: str, canceled: set[str], wrong: str
+) -> None:
     plan = [
         _of_group("m", batch="b"),
         *(_of_group(name, batch="b", batch_as=when) for name, when in (("c", "complete"), ("x", "success"))),
@@ -318,7 +320,7 @@ KILLED = "did not end within 0.5 s grace and was killed"
     ],
     ids=["heard", "not heard", "killed", "its worker died behind it", "twice", "finished", "canceled"],
 )
-def test_who_is_to_hear_of_a_stop_hears_of_it(heard: list[str], status: str, error: str, wish: str, wrong: str) -> None:
+def test_the_checker_finds_wrong_calls_of_on_stopped(heard: list[str], status: str, error: str, wish: str, wrong: str) -> None:
     plan = {JOB: _of_group(JOB, wish=wish, options={"on_stopped": f"{TASKS}.heard"})}
     found = list(wrong_hearings([(JOB, each) for each in heard], plan, {JOB: Life(status, RUN, error=error)}, {JOB}))
     assert wrong in "; ".join(found)
@@ -337,7 +339,7 @@ def test_who_is_to_hear_of_a_stop_hears_of_it(heard: list[str], status: str, err
     ],
     ids=["two", "a suspect alone", "a suspect", "too many", "of two queues", "of two priorities"],
 )
-def test_who_shares_a_call_may(call: list[str], alone: set[str], wrong: str) -> None:
+def test_the_checker_finds_jobs_that_must_not_share_a_call(call: list[str], alone: set[str], wrong: str) -> None:
     plan = {f"j{n}": _of_group(f"j{n}") for n in range(7)}
     plan |= {"j7": replace(plan["j0"], queue="other"), "j8": replace(plan["j0"], options={"priority": 2})}
     found = list(wrong_calls([call], {f"w:1:{n}": f"j{n}" for n in range(9)}, plan, alone))
@@ -351,7 +353,7 @@ def test_who_shares_a_call_may(call: list[str], alone: set[str], wrong: str) -> 
      ([("HSET", f"rq:job:{JOB}", "suspect", "1"), ("HDEL", f"rq:job:{JOB}", "suspect")], False)],
     ids=["any", "suspect", "lost twice", "suspect no more"],
 )  # fmt: skip
-def test_who_is_to_run_alone_is_known(writes: list[Command], alone: bool, tmp_path: Path) -> None:
+def test_the_checker_knows_which_runs_are_isolated(writes: list[Command], alone: bool, tmp_path: Path) -> None:
     assert (RUN in read(tmp_path, *([writes] if writes else []), claimed(RUN)).alone) == alone
 
 
@@ -378,7 +380,7 @@ def test_one_tick_waits_behind_another(transactions: Sequence[Sequence[Command]]
     assert bool(found) == bool(wrong), found
 
 
-def test_what_tasks_tell_is_judged(tmp_path: Path) -> None:
+def test_the_checker_judges_reports_of_tasks(tmp_path: Path) -> None:
     """Each of the rules above is asked."""
     plan = {JOB: rush_job(1, 0), "b": _of_group("b", takes=True, parents=((JOB, "fail"),))}
     (tmp_path / "w.given").write_text("b w:3:1 nothing\n")

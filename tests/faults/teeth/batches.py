@@ -35,7 +35,7 @@ OF_BATCHES = (
     a_mutant(
         "batch5",
         "what a job returned is forgotten before what follows its batch has read it",
-        "store/test_batch_callbacks.py::test_what_finished_is_kept_until_both_callbacks_have_ended",
+        "store/test_batch_callbacks.py::test_finished_members_are_kept_until_both_callbacks_have_ended",
         Edit(_BATCH, "  if not read and (complete or success) then\n", "  if false then\n"),
     ),
     a_mutant(
@@ -71,7 +71,7 @@ OF_BATCHES = (
     a_mutant(
         "batch11",
         "what the first opener of a batch brings too late is taken where the next one promised none of its kind",
-        "domain/test_batches.py::test_what_a_dead_opener_brings_too_late_is_refused_where_the_next_one_promised_none_of_its_kind",
+        "domain/test_batches.py::test_a_late_callback_of_a_dead_opener_is_refused",
         Edit(_BATCH, "'on_' .. as) ~= id and 'taken'", "'on_' .. as) or id) ~= id and 'taken'"),
         Edit(_BATCH, "if as then return redis.call", "if as then return (redis.call"),
     ),
@@ -84,7 +84,7 @@ OF_BATCHES = (
     a_mutant(
         "batch13",
         "what is to follow a batch is not held back until all of it has come",
-        "faults/crash/test_makers.py::test_of_a_batch_with_jobs_whose_time_is_over_nothing_follows_that_had_not_come",
+        "faults/crash/test_makers.py::test_an_expired_batch_has_no_follow_up_that_was_not_written",
         Edit(
             LUA + "include/deps/release_some.lua",
             "    if is_coming(redis.call('HGET', job_key(id), 'graph')) then",

@@ -10,13 +10,13 @@ OF_BULK = (
     a_mutant(
         "bulk1",
         "an operation takes what failed after it began",
-        "store/test_operation_scripts.py::test_what_enters_after_the_cut_off_is_left_alone",
+        "store/test_operation_scripts.py::test_jobs_that_fail_after_the_cut_off_are_left_alone",
         Edit(_COUNT, "  return not entered or entered <= cutoff\n", "  return true\n"),
     ),
     a_mutant(
         "bulk2",
         "what one carrier has counted another counts again",
-        "store/test_operation_scripts.py::test_what_is_refused_or_skipped_is_told_and_counted_once",
+        "store/test_operation_scripts.py::test_refused_and_skipped_jobs_are_counted_once",
         Edit(_COUNT, "      if mark == operation then return COUNTED end\n", ""),
     ),
     a_mutant(

@@ -23,7 +23,7 @@ OF_CALLS = (
     a_mutant(
         "call2",
         "a question for more jobs that is sent again claims others",
-        "store/test_follow.py::test_they_come_a_number_at_a_time_and_none_is_claimed_ahead",
+        "store/test_follow.py::test_batched_jobs_are_claimed_a_number_at_a_time_and_not_ahead",
         Edit(LUA + "follow.lua", _AGAIN, _AGAIN.replace("memory and", "false and")),
     ),
     a_mutant(
@@ -47,13 +47,13 @@ OF_CALLS = (
     a_mutant(
         "call6",
         "one that answers for its next loss shares a call",
-        "store/test_follow.py::test_one_that_answers_for_its_next_loss_gets_no_company",
+        "store/test_follow.py::test_a_job_that_would_be_charged_for_a_loss_is_not_batched",
         Edit(LUA + "follow.lua", "if is_on_probation() or ", "if "),
     ),
     a_mutant(
         "call7",
         "who has no answer when its call dies answers for that",
-        "worker/test_gathered.py::test_who_has_no_answer_when_the_process_dies_or_is_late_runs_alone[die-()]",
+        "worker/test_gathered.py::test_jobs_without_a_result_run_alone_after_their_process_dies_or_is_late[die-()]",
         Edit(_CODE, "replace(death, timed_out=False, suspect=True)", "replace(death, timed_out=False)"),
     ),
 )

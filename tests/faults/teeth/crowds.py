@@ -11,14 +11,14 @@ OF_CROWDS = (
     a_mutant(
         "crowd1",
         "what another job of its process did costs a job a life",
-        "store/test_commit.py::test_what_another_job_of_its_process_did_is_not_charged"
+        "store/test_commit.py::test_a_death_caused_by_another_job_is_not_charged"
         " worker/test_crowd.py::test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed[thread]",
         Edit(INCLUDE + "commit.lua", _UNCOUNTED, "    job.unbegun = false\n"),
     ),
     a_mutant(
         "crowd2",
         "one that does not end takes its neighbours along",
-        "executors/test_concurrent.py::test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended"
+        "executors/test_concurrent.py::test_an_overdue_run_is_killed_once_its_neighbours_have_ended"
         " worker/test_crowd.py::test_one_that_does_not_end_is_killed_with_its_process_and_no_neighbour_runs_twice[thread]",
         Edit("fusion/executors/condemned.py", _TIME, "True"),
     ),
@@ -31,8 +31,8 @@ OF_CROWDS = (
     a_mutant(
         "crowd4",
         "who died among others is charged",
-        "executors/test_concurrent.py::test_of_one_that_dies_among_others_nobody_knows"
-        " worker/test_crowd.py::test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone[asyncio]",
+        "executors/test_concurrent.py::test_all_runs_of_a_process_that_dies_are_suspects"
+        " worker/test_crowd.py::test_only_a_job_that_kills_its_process_alone_is_charged[asyncio]",
         Edit("fusion/executors/concurrent_horse.py", "suspect=crowd > 1 and not (ours or late)", "suspect=False"),
     ),
     a_mutant(
@@ -50,7 +50,7 @@ OF_CROWDS = (
     a_mutant(
         "crowd7",
         "jobs that go on in a condemned process keep its slots",
-        "executors/test_concurrent.py::test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next",
+        "executors/test_concurrent.py::test_runs_in_an_evicted_process_do_not_occupy_slots",
         Edit("fusion/executors/concurrent.py", "if not (horse.company or horse.condemned):", "if True:"),
     ),
     a_mutant(
@@ -68,7 +68,7 @@ OF_CROWDS = (
     a_mutant(
         "crowd10",
         "what a thread sends as another one writes stays unsent",
-        "forkserver/test_shared_line.py::test_who_sends_as_another_writes_waits_for_nothing_and_nothing_stays_unsent",
+        "forkserver/test_shared_line.py::test_a_send_during_another_write_does_not_block_and_is_flushed_later",
         Edit(
             "fusion/forkserver/shared_line.py",
             "            while outgoing and self._duty",
@@ -101,14 +101,14 @@ OF_CROWDS = (
     a_mutant(
         "crowd14",
         "one that is alone in its process counts as displaced",
-        "executors/test_concurrent.py::test_one_that_is_alone_in_its_process_is_displaced_by_nobody",
+        "executors/test_concurrent.py::test_an_isolated_run_is_never_displaced",
         Edit("fusion/executors/concurrent_horse.py", "self.killed is None and not self.horse.alone:", "self.killed is None:"),
     ),
     a_mutant(
         "crowd15",
         "what puts a job back uncharged may do so for ever",
-        "store/test_commit.py::test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row[displaced] "
-        "store/test_commit.py::test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row[release]",
+        "store/test_commit.py::test_a_begun_job_is_returned_uncharged_five_times_in_a_row[displaced] "
+        "store/test_commit.py::test_a_begun_job_is_returned_uncharged_five_times_in_a_row[release]",
         Edit(
             INCLUDE + "commit.lua",
             "    if begun and not let_off(key) then\n",
@@ -130,7 +130,7 @@ OF_CROWDS = (
     a_mutant(
         "crowd18",
         "those that a blocked event loop held up are charged with the one that blocks it",
-        "worker/test_crowd.py::test_of_a_loop_that_is_blocked_for_good_only_who_does_it_is_charged",
+        "worker/test_crowd.py::test_only_the_job_that_blocks_the_loop_is_charged",
         Edit(
             "fusion/executors/concurrent_horse.py",
             "            self.held_up, self.due = seconds, self.due + seconds\n",

@@ -16,7 +16,7 @@ OF_HOOKS = (
     a_mutant(
         "hook2",
         "a call that was repeated is told of twice",
-        "domain/test_middleware.py::test_a_repeated_call_is_told_of_once",
+        "domain/test_middleware.py::test_hooks_see_a_repeated_call_once",
         Edit(_HOOKED, "        self._is_told = True\n", ""),
     ),
     a_mutant(

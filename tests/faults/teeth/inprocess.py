@@ -12,7 +12,7 @@ OF_INPROCESS = (
     a_mutant(
         "inprocess1",
         "an outcome that the plan did not take is dropped",
-        "inprocess/test_plans_that_raise.py::test_an_outcome_that_the_plan_does_not_take_is_kept_and_told_again",
+        "inprocess/test_plans_that_raise.py::test_an_outcome_that_the_plan_refuses_is_kept_and_sent_again",
         Edit(_PLACE + "worker.py", _AGAIN, "        break"),
     ),
     a_mutant(
@@ -30,7 +30,7 @@ OF_INPROCESS = (
     a_mutant(
         "inprocess4",
         "what was fetched before a job completed is taken for news when the fetch took long",
-        "inprocess/test_job_queue.py::test_what_was_fetched_before_a_job_completed_is_not_news_however_long_the_fetch_took",
+        "inprocess/test_job_queue.py::test_a_job_completed_during_a_long_fetch_is_not_queued_again",
         Edit(_PLACE + "job_queue.py", "(self._clock.now() if as_of is None else as_of) - RECENT", "self._clock.now() - RECENT"),
     ),
     a_mutant(

@@ -42,19 +42,19 @@ OF_KIN = (
     a_mutant(
         "kin6",
         "of a job with many parents that is put back only those that its record names are waited for",
-        "domain/test_many_parents.py::test_one_that_is_put_back_waits_for_all_that_have_not_ended",
+        "domain/test_many_parents.py::test_a_requeued_job_waits_for_all_parents_that_have_not_ended",
         Edit(LUA + "include/job/again.lua", "    do_later('a ' .. id)\n", "    redis.call('SREM', unmet_key(id), '*again')\n"),
     ),
     a_mutant(
         "kin7",
         "of a job with many parents that is deleted when it has ended the list of these stays",
-        "domain/test_many_parents.py::test_one_that_is_deleted_leaves_all_of_them[failed]",
+        "domain/test_many_parents.py::test_a_deleted_job_leaves_all_its_parents[failed]",
         Edit(_DEPS + "kin.lua", "    if redis.call('EXISTS', parents_key(id)) == 1 then do_later('p ' .. id) end\n", ""),
     ),
     a_mutant(
         "kin8",
         "who waits for all that depends on a job does not look again at what came when it had ended",
-        "domain/test_tree_wait.py::test_it_ends_with_the_last_of_those_that_depend_on_it[_sync]",
+        "domain/test_tree_wait.py::test_a_wait_for_a_tree_ends_with_its_last_dependent[_sync]",
         Edit(
             "fusion/jobs/awaiting.py",
             "            if ended or job_id in self._fresh:\n",
@@ -98,7 +98,7 @@ OF_KIN = (
     a_mutant(
         "kin14",
         "jobs of a producer that died amid its calls are told to be there",
-        "faults/crash/test_makers.py::test_who_does_it_again_soon_has_the_same_ids[chain-1]",
+        "faults/crash/test_makers.py::test_a_call_repeated_soon_after_a_kill_has_the_same_ids[chain-1]",
         Edit("fusion/enqueue/graph.py", 'error.status == "coming"', "False"),
     ),
     a_mutant(
@@ -137,7 +137,7 @@ OF_KIN = (
     a_mutant(
         "kin19",
         "a job that is put back may wait for those that wait for it",
-        "store/test_cycles.py::test_one_that_is_put_back_may_not_wait_for_those_that_wait_for_it[requeue]",
+        "store/test_cycles.py::test_a_requeued_job_may_not_wait_for_its_own_dependents[requeue]",
         Edit(LUA + "include/job/again.lua", "    if path then return 'cycle ' .. cycle_text(path) end\n", ""),
     ),
     a_mutant(

@@ -55,7 +55,7 @@ OF_LIMITS = (
     a_mutant(
         "limit7",
         "a job that stands in its queue needs no slot to start",
-        "store/test_limits.py::test_who_stands_in_a_queue_without_a_slot_is_not_claimed[True]",
+        "store/test_limits.py::test_a_queued_job_without_a_slot_is_not_claimed[True]",
         Edit(
             LIMIT,
             "has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0\n  end\n  if has",

@@ -80,7 +80,7 @@ MUTANTS = (
         "a",
         "a claim takes the job out of its queue and writes down nowhere who has it",
         "faults/crash/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand"
-        f" faults/crash/test_worker.py::test_whoever_is_struck_at[{_GROUP_STRUCK}]",
+        f" faults/crash/test_worker.py::test_a_process_may_be_killed_at_any_failpoint[{_GROUP_STRUCK}]",
         Edit(INCLUDE + "claim.lua", _LEASE + _INDEX, ""),
     ),
     a_mutant(
@@ -281,7 +281,7 @@ MUTANTS = (
         "a callback has another id at each try",
         "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id"
         " courier/test_kills.py::test_a_courier_killed_around_the_post_leads_to_another_under_the_same_id[callback.after_post]"
-        " courier/test_kills.py::test_every_end_is_told_under_one_id_over_twenty_kills",
+        " courier/test_kills.py::test_every_end_is_delivered_under_one_id_over_twenty_kills",
         Edit("fusion/courier/delivery.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
     ),
     a_mutant(
@@ -328,7 +328,7 @@ MUTANTS = (
     a_mutant(
         "v2",
         "nobody is told of the sets in which jobs wait",
-        "store/test_blocked.py::test_workers_are_told_of_new_sets_once"
+        "store/test_blocked.py::test_workers_learn_of_new_sets_once"
         " worker/test_held.py::test_a_worker_that_has_the_task_runs_them_at_once[slots]",
         Edit(INCLUDE + "park.lua", "if version == known then return {} end", "if version then return {} end"),
     ),

@@ -33,7 +33,7 @@ OF_OUTBOX = (
     a_mutant(
         "outbox4",
         "what Redis lost of an outbox is not sent again",
-        "contrib/outbox/test_forwarder.py::test_a_redis_that_lost_data_is_told_again_what_is_kept",
+        "contrib/outbox/test_forwarder.py::test_kept_rows_are_sent_again_to_a_redis_that_lost_data",
         Edit(_OUTBOX + "forwarder.py", "            if known < number:\n", "            if known > number:\n"),
     ),
     a_mutant(

@@ -40,13 +40,13 @@ OF_PROJECTS = (
         "commit1",
         "what is enqueued in a transaction is sent before its commit",
         "contrib/test_commits.py::test_jobs_are_sent_at_the_commit_in_their_order"
-        " contrib/test_commits.py::test_what_is_rolled_back_is_forgotten_with_its_savepoint",
+        " contrib/test_commits.py::test_jobs_of_a_rolled_back_savepoint_are_dropped",
         Edit(_COMMITS, "if not (aliases := _open_aliases()):", "if not (aliases := []):"),
     ),
     a_mutant(
         "commit2",
         "what a savepoint has rolled back is sent with the rest of its transaction",
-        "contrib/test_commits.py::test_what_is_rolled_back_is_forgotten_with_its_savepoint",
+        "contrib/test_commits.py::test_jobs_of_a_rolled_back_savepoint_are_dropped",
         Edit(_COMMITS, "self._parts.append(ref(part))", "self._parts.append(lambda: part)"),
     ),
     a_mutant(
@@ -58,7 +58,7 @@ OF_PROJECTS = (
     a_mutant(
         "commit4",
         "of several calls that are refused after a commit one is raised, and hides the others",
-        "contrib/test_commits.py::test_what_is_refused_is_raised_after_the_commit",
+        "contrib/test_commits.py::test_a_refused_enqueue_raises_after_the_commit",
         Edit(_COMMITS, "    if len(errors) == 1:\n", "    if errors:\n"),
     ),
     a_mutant(

@@ -20,7 +20,7 @@ OF_PROMISES = (
     a_mutant(
         "promise1",
         "an enqueue of an id that is there makes the job anew",
-        "faults/crash/test_clients.py::test_whoever_calls_it_may_be_killed[enqueue0]",
+        "faults/crash/test_clients.py::test_a_caller_may_be_killed_around_any_script[enqueue0]",
         Edit(LUA + "enqueue.lua", "elseif seen[id] or status and not is_terminal(status) then", "elseif seen[id] then"),
     ),
     a_mutant(
@@ -40,7 +40,7 @@ OF_PROMISES = (
     a_mutant(
         "promise4",
         "the outcomes of a call are told when it is over",
-        "faults/crash/test_gathered.py::test_a_worker_that_dies_amid_a_call_has_its_jobs_run_again_but_those_it_told_of[()]",
+        "faults/crash/test_gathered.py::test_unreported_jobs_of_a_batch_run_again_when_their_worker_dies[()]",
         Edit("fusion/execution/gathered.py", "        if hooks is None and member.callback is None:\n", "        if False:\n"),
     ),
     a_mutant(
@@ -68,7 +68,7 @@ OF_PROMISES = (
     a_mutant(
         "promise8",
         "a scheduler that is late decides a tick as well",
-        "store/test_cron_tick.py::test_of_many_that_decide_at_once_one_does[2]",
+        "store/test_cron_tick.py::test_one_of_many_concurrent_schedulers_decides_a_tick[2]",
         Edit(LUA + "cron_tick.lua", _KNOWS_THE_MARK, ""),
     ),
     a_mutant(

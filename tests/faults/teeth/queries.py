@@ -28,19 +28,19 @@ OF_QUERIES = (
     a_mutant(
         "query3",
         "that a search ended before the last job is not said",
-        "store/test_search.py::test_what_no_index_tells_is_looked_for_among_the_first_ones",
+        "store/test_search.py::test_a_search_without_an_index_reads_the_newest_jobs",
         Edit("fusion/store/read/search_inspector.py", "cut, goes_on = behind and not stage.exact, ", "cut, goes_on = False, "),
     ),
     a_mutant(
         "query4",
         "an answer tells a restricted token how many jobs of others were passed",
-        "store/test_search.py::test_of_others_queues_a_scope_learns_nothing",
+        "store/test_search.py::test_a_search_tells_nothing_of_queues_outside_its_scope",
         Edit("fusion/store/read/search_inspector.py", "            total = looked\n", "            pass\n"),
     ),
     a_mutant(
         "query5",
         "a page whose time is over goes on behind what it had found, not behind what it had looked at",
-        "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
+        "store/test_search_time.py::test_a_search_without_an_index_is_bounded_over_all_pages",
         Edit(
             "fusion/store/read/search_inspector.py",
             "                looked, seen = looked + 1, member.place\n                if self._fits(state, member):\n",
@@ -50,7 +50,7 @@ OF_QUERIES = (
     a_mutant(
         "query6",
         "a restricted token is told the place of another's job where the time of a page was over",
-        "store/test_search_time.py::test_of_others_jobs_a_page_that_goes_on_says_nothing",
+        "store/test_search_time.py::test_the_next_page_tells_nothing_of_jobs_outside_the_scope",
         Edit(
             "fusion/store/read/search_inspector.py",
             "                passed += 1\n",
@@ -60,7 +60,7 @@ OF_QUERIES = (
     a_mutant(
         "query7",
         "of a search that goes on the next page looks at 10,000 jobs more",
-        "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
+        "store/test_search_time.py::test_a_search_without_an_index_is_bounded_over_all_pages",
         Edit("fusion/store/read/search_inspector.py", "else LOOKED - looked\n", "else LOOKED\n"),
     ),
     a_mutant(

@@ -22,7 +22,7 @@ OF_SITES = (
     a_mutant(
         "site3",
         "under a reloader the worker stays with the process that serves nobody",
-        "sidecar/test_host_lock.py::test_who_was_started_by_the_holder_asks_for_it "
+        "sidecar/test_host_lock.py::test_a_process_started_by_the_lock_holder_requests_the_lock "
         "sidecar/test_server.py::test_under_a_reloader_the_process_that_serves_gets_the_worker",
         Edit("fusion/sidecar/host_lock.py", "if self.holder == os.getppid():", "if self.holder == 0:"),
     ),

@@ -35,13 +35,13 @@ OF_STOPS = (
     a_mutant(
         "stop4",
         "the signal to a warm process may meet the job behind",
-        "executors/test_stops.py::test_what_waits_is_taken_back_before_the_process_is_asked",
+        "executors/test_stops.py::test_prefetched_jobs_are_recalled_before_the_process_is_told_to_stop",
         Edit("fusion/executors/warm.py", _ASKED, _ASKED.replace("self.recall(horse)", "list[HorseRun]()")),
     ),
     a_mutant(
         "stop5",
         "a task that cleans up is struck again",
-        "unit/test_stopping.py::test_who_cleans_up_is_left_alone",
+        "unit/test_stopping.py::test_no_stop_is_raised_during_clean_up",
         Edit("fusion/kernel/stopping.py", " and not leads_to(sys.exception(), (JobStopped,))", ""),
     ),
     a_mutant(

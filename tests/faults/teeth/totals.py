@@ -10,7 +10,7 @@ OF_TOTALS = (
     a_mutant(
         "total1",
         "a requeue that is sent again is counted again",
-        "store/test_totals.py::test_what_is_sent_again_counts_nothing",
+        "store/test_totals.py::test_a_resent_call_is_not_counted_again",
         Edit(LUA + "requeue.lua", _AGAIN, _AGAIN.replace("then", "then tally('requeued', original or origin, priority)")),
     ),
     a_mutant(
@@ -22,7 +22,7 @@ OF_TOTALS = (
     a_mutant(
         "total3",
         "what the commit half of a turn counted is written only if the claim half goes well",
-        "store/test_totals.py::test_what_was_committed_is_counted_though_the_claim_fails",
+        "store/test_totals.py::test_a_commit_is_counted_though_the_claim_fails",
         Edit(LUA + "turn.lua", "if done[1] then write_tallies() end\n", ""),
     ),
     a_mutant(

@@ -14,7 +14,7 @@ OF_TRASH = (
     a_mutant(
         "trash2",
         "what comes back takes the place of a job that lives",
-        "store/test_trash.py::test_what_may_not_come_back_says_why",
+        "store/test_trash.py::test_a_job_that_cannot_be_restored_says_why",
         Edit(LUA + "restore.lua", "  if redis.call('EXISTS', key) == 1 then return 'taken' end\n", ""),
     ),
     a_mutant(
@@ -36,7 +36,7 @@ OF_TRASH = (
     a_mutant(
         "audit2",
         "who may append to the audit may shorten it",
-        "store/test_acl_audit.py::test_who_may_append_to_the_audit_may_do_nothing_else_to_it",
+        "store/test_acl_audit.py::test_a_user_of_the_audit_can_only_append",
         Edit("fusion/store/layout/acl.py", "(~{prefix}audit +xadd)", "(~{prefix}audit +xadd +xtrim)"),
     ),
 )

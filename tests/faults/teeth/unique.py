@@ -54,7 +54,7 @@ OF_UNIQUE_KEYS = (
     a_mutant(
         "unique8",
         "who had a unique key and has ended keeps others out",
-        "store/test_unique.py::test_who_has_ended_or_is_gone_has_lost_its_key_whatever_is_written_down",
+        "store/test_unique.py::test_an_ended_or_missing_job_does_not_keep_its_unique_key",
         Edit(UNIQUE, "  if status and own == name and not is_terminal(status) then return id, status, false end\n",
              "  return id, status or '', false\n"),
     ),

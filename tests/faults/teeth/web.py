@@ -66,19 +66,19 @@ OF_WEB = (
     a_mutant(
         "web10",
         "pages show what strangers wrote as if it were theirs",
-        "dashboard/test_every_page.py::test_what_strangers_wrote_is_text_and_what_is_secret_stays_so",
+        "dashboard/test_every_page.py::test_pages_escape_texts_of_strangers_and_hide_secrets",
         Edit("fusion/dashboard/frame.py", "autoescape=True", "autoescape=False"),
     ),
     a_mutant(
         "web11",
         "a page shows who may see less what it was told for another",
-        "dashboard/test_every_page.py::test_who_sees_one_queue_finds_nothing_of_another",
+        "dashboard/test_every_page.py::test_a_token_for_one_queue_finds_nothing_of_another",
         Edit("fusion/dashboard/calls.py", "actor and actor.scopes, actor and actor.scope)", "actor and actor.scopes)"),
     ),
     a_mutant(
         "web12",
         "a page of any site may press a button of the dashboard",
-        "dashboard/test_access.py::test_what_no_page_of_this_service_sent_changes_nothing",
+        "dashboard/test_access.py::test_a_request_from_a_foreign_page_changes_nothing",
         Edit("fusion/dashboard/app.py", 'if site == "same-origin" or (', 'if site != "none" or ('),
     ),
 )

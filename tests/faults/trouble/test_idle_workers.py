@@ -107,7 +107,7 @@ def test_a_signal_amid_the_turn(
 
 @pytest.mark.parametrize("flags", MODES)
 @pytest.mark.parametrize("told", ["TSTP", "HUP", "gone", "forgotten"])
-def test_it_is_told_something_amid_the_turn(
+def test_an_idle_worker_gets_a_command_during_a_turn(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str
 ) -> None:
     """To be quiet or to reload; or its entry is gone, or Redis has forgotten the scripts. What the turn brings runs once."""

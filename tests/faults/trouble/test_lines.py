@@ -162,7 +162,7 @@ def test_a_slow_line_costs_time_and_no_lease(proxy: FaultProxy, fleet: Workers, 
     assert "no longer this worker's" not in "".join(worker.output for worker in workers)
 
 
-def test_results_that_take_long_to_tell_cost_no_lease(proxy: FaultProxy, fleet: Workers, jobs: Jobs, redis_url: str) -> None:
+def test_slowly_sent_results_cost_no_lease(proxy: FaultProxy, fleet: Workers, jobs: Jobs, redis_url: str) -> None:
     """Each attempt to tell them is given up before the answer; beats pass in between, and in the end one attempt was enough."""
     tasks = "tests.jobs.basic,tests.faults.trouble.network_tasks"
     env = {"FUSION_LEASE": "3", "FUSION_SOCKET_TIMEOUT": "0.5", "FUSION_IDLE_WAIT": "1", "FUSION_TASKS": tasks}

@@ -67,7 +67,7 @@ def test_a_worker_whose_name_server_fails(proxy: FaultProxy, fleet: Workers, job
 
 
 @needs_shim
-def test_a_producer_is_told_in_time_that_the_name_server_is_silent(proxy: FaultProxy, names: Names) -> None:
+def test_a_producer_gets_an_error_in_time_when_the_name_server_is_silent(proxy: FaultProxy, names: Names) -> None:
     """Its four attempts ask once; the answer, when it comes, serves who asks next."""
     names.say("silent")
     code = (
@@ -117,12 +117,12 @@ def test_a_late_answer_is_the_next_callers(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == [HOST] * 2, "an answer is used once: names move"
 
 
-def test_what_is_no_name_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_not_looked_up_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", None)
     assert [addresses(host, 1) for host in ("127.0.0.1", "::1", "fe80::1%eth0")] == [["127.0.0.1"], ["::1"], ["fe80::1%eth0"]]
 
 
-def test_no_such_name_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_name_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(socket.gaierror, match="this is not a host name"):
         addresses("a" * 70 + ".example", 10)
     for name in ("redis.invalid", ".."):

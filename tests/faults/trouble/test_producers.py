@@ -132,7 +132,7 @@ def test_after_an_attempt_without_an_answer_a_later_refusal_says_nothing(queue: 
     assert not refused(lambda: queue.enqueue(basic.noop)).nothing_written
 
 
-def test_a_full_server_is_told_apart(private_redis: PrivateRedis) -> None:
+def test_a_full_server_raises_store_full(private_redis: PrivateRedis) -> None:
     queue = Queue("r", private_redis.conn)
     queue.enqueue(basic.noop)
     private_redis.conn.config_set("maxmemory", 1)
@@ -148,7 +148,7 @@ def test_a_full_server_is_told_apart(private_redis: PrivateRedis) -> None:
     assert queue.count == 2
 
 
-def test_what_only_a_person_can_mend_is_a_configuration_error(proxy: FaultProxy, queue: Queue) -> None:
+def test_missing_rights_are_a_configuration_error(proxy: FaultProxy, queue: Queue) -> None:
     proxy.on("enqueue", "NOPERM this user has no permissions to run the 'evalsha' command")
     with pytest.raises(ConfigurationError, match="grant the ACL user") as caught:
         queue.enqueue(basic.noop)
@@ -162,7 +162,7 @@ def test_an_error_nobody_foresaw_stays_what_it_is(proxy: FaultProxy, queue: Queu
         queue.enqueue(basic.noop)
 
 
-def test_a_key_that_is_another_programs_is_told_as_such(conn: redis.Redis) -> None:
+def test_a_key_of_another_program_is_a_configuration_error(conn: redis.Redis) -> None:
     conn.set("rq:queue:r", "no queue")
     with pytest.raises(ConfigurationError, match=r"another program's data.*WRONGTYPE"):
         Queue("r").enqueue(basic.noop)
@@ -348,7 +348,7 @@ def test_requeue_and_a_cron_entry_run_by_hand(queue: Queue, proxy: FaultProxy, b
     assert len(ids(conn)) == 2
 
 
-def test_a_repetition_is_heard_on_a_full_server(private_redis: PrivateRedis) -> None:
+def test_a_repeated_enqueue_is_answered_by_a_full_server(private_redis: PrivateRedis) -> None:
     """It is an answer to what was written long ago; to refuse it now would say that nothing was."""
     queue = Queue("r", private_redis.conn)
     data = Queue.prepare_data(basic.noop)

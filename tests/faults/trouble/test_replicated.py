@@ -67,7 +67,7 @@ def in_the_end(error: NotReplicated) -> Job:
     return job
 
 
-def test_what_returned_is_on_the_replica(pair: Pair, conn: redis.Redis) -> None:
+def test_an_enqueue_that_returned_is_on_the_replica(pair: Pair, conn: redis.Redis) -> None:
     queue, there = Queue("q", conn), pair.replica.client()
     for n in range(50):
         job = queue.enqueue(basic.noop, n, durability="replicated")
@@ -183,7 +183,7 @@ def test_a_wrong_wish_is_named_and_nothing_is_written(conn: redis.Redis, wrong: 
     assert conn.dbsize() == 0
 
 
-def test_who_may_not_wait_is_told_and_the_job_is_there(conn: redis.Redis, pair: Pair) -> None:
+def test_a_user_without_the_wait_command_gets_an_error_and_the_job_is_enqueued(conn: redis.Redis, pair: Pair) -> None:
     conn.execute_command("ACL", "SETUSER", "deaf", "on", "nopass", "~*", "&*", "+@all", "-wait")
     other = connect(pair.url(0).replace("://", "://deaf:x@"))
     error = missed(lambda: Queue("q", other).enqueue(basic.noop, job_id="j", durability="replicated"))

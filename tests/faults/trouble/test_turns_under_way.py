@@ -144,7 +144,7 @@ def _amid_a_late_turn(proxy: FaultProxy, jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("flags", MODES)
 @pytest.mark.parametrize("told", ["TSTP", "HUP", "gone", "forgotten"])
-def test_a_worker_is_told_something_amid_a_turn(
+def test_a_worker_gets_a_command_during_a_turn(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str
 ) -> None:
     """To be quiet or to reload; or its entry is gone, or Redis has forgotten the scripts. Whatever the turn brings runs once."""
