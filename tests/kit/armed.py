@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -12,6 +12,12 @@ from fusion.store.scripting import scripts
 from tools import lua_build
 
 HOOKS = ("arrive", "claim", "return", "leave", "end")
+
+
+class Reading:
+    """How the sources of the scripts are read now; the model builds its scripts by it, too."""
+
+    read: Callable[[Path], str] = staticmethod(Path.read_text)
 
 
 @contextmanager
@@ -32,7 +38,10 @@ def armed(bodies: Mapping[str, str]) -> Iterator[None]:
 
     scripts.load.cache_clear()
     try:
-        with patch.object(scripts, "_read", lambda name: lua_build.build(name, read)):
+        with (
+            patch.object(Reading, "read", staticmethod(read)),
+            patch.object(scripts, "_read", lambda name: lua_build.build(name, read)),
+        ):
             yield
     finally:
         scripts.load.cache_clear()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +17,7 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.limit_broker import LimitBroker
+from tests.kit.armed import Reading
 from tools import lua_build
 
 CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys there that nobody knows
@@ -40,7 +42,7 @@ class Mistake:
 
 
 @cache
-def _changed(name: str, mistakes: tuple[Mistake, ...]) -> scripts.Source:
+def _changed(name: str, mistakes: tuple[Mistake, ...], read: Callable[[Path], str]) -> scripts.Source:
     def change(body: str) -> str:
         body = body.replace(_TIME, _TEST_TIME)
         assert "'TIME'" not in body, f"{name} reads the clock in a way of its own"
@@ -50,7 +52,7 @@ def _changed(name: str, mistakes: tuple[Mistake, ...]) -> scripts.Source:
             body = body.replace(mistake.old, mistake.new)
         return body
 
-    return scripts.parsed(name, lua_build.build(name, change=change))
+    return scripts.parsed(name, lua_build.build(name, read, change))
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def rewritten(mistakes: Iterable[Mistake] = ()) -> Iterator[None]:
     """Scripts that are made meanwhile read the clock of the test."""
 
     def load(name: str) -> scripts.Source:
-        return _changed(name, tuple(mistake for mistake in mistakes if name in mistake.scripts))
+        return _changed(name, tuple(mistake for mistake in mistakes if name in mistake.scripts), Reading.read)
 
     with patch.object(scripts, "load", load), patch.object(host, "load", load):
         yield
