@@ -3,7 +3,6 @@ followed once, and nothing is left over."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
 import pytest
@@ -11,40 +10,33 @@ import redis
 
 from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError, UnknownDependency
 from fusion.store.layout.records import Claimed, Commit
-from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers, memberships
 from tests.kit.hands import Hand, events_of, expire_lease, may_reap, outcome, over, promote_all, status_of
 from tests.kit.length import soaked
 from tests.store.batch_hands import DAY, HOUR, batch_faults, batch_of, callback, of_batch
 from tests.store.kin_hands import child, give, settle
+from tests.store.walker import Walk
 
 KINDS = ("finished", "finished", "finished", "failed", "failed", "retry", "release", "lost")
 WHENS = ("complete", "success")
 
 
-class Walk:
-    """One step after another, by chance, some of them sent twice; `log`: what was done, for whoever reads a failure."""
+class BatchWalk(Walk):
+    """Some of its steps are sent twice."""
 
     def __init__(self, conn: redis.Redis, seed: int) -> None:
-        self.conn, self.chance = conn, random.Random(seed)
-        self.broker = Broker(conn)
+        super().__init__(conn, seed)
         self.hand = Hand(self.broker, "q", "p", "back")
         self.running: list[Claimed] = []
         self.ids: list[str] = []
         self.batches: list[str] = []
         #: Callbacks that somebody canceled or deleted, or whose batch was canceled.
         self.struck: set[str] = set()
-        self.log: list[str] = []
 
     STEPS = {  # noqa: RUF012 - by weight
         "open": 2, "add": 6, "claim": 6, "tell": 8, "close": 2, "requeue": 3, "cancel": 1, "stop": 1, "delete": 1, "empty": 0.3, "expire": 1,
         "due": 2, "lose": 1, "cancel_batch": 0.4, "abandon": 0.3, "tend": 2, "release": 3, "clean": 1, "again": 1, "beget": 1.5,
     }  # fmt: skip
-
-    def step(self) -> None:
-        name = self.chance.choices(*zip(*self.STEPS.items(), strict=True))[0]
-        self.log.append(name)
-        getattr(self, name)()
 
     def some(self) -> str:
         return self.chance.choice(self.ids or ["nobody"])
@@ -149,9 +141,6 @@ class Walk:
             over(self.conn, job_id)
         self.broker.expire()
 
-    def due(self) -> None:
-        promote_all(self.broker, self.conn)
-
     def lose(self) -> None:
         if self.running:
             lost = self.chance.choice(self.running)
@@ -182,9 +171,6 @@ class Walk:
 
     def release(self) -> None:
         self.broker.release(self.chance.randint(1, 5))
-
-    def clean(self) -> None:
-        self.broker.clean()
 
     # -- the end
 
@@ -230,7 +216,7 @@ class Walk:
 
 def _walk(conn: redis.Redis, seed: int, steps: int) -> None:
     may_reap(conn)
-    walk = Walk(conn, seed)
+    walk = BatchWalk(conn, seed)
     try:
         for n in range(steps):
             walk.step()

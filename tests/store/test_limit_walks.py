@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 import redis
 
 from fusion.store.layout.records import Claimed, ClaimFilter
 from fusion.store.read.limit_inspector import LimitInspector
-from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
-from tests.kit.hands import LEASE, TASK, Hand, expire_lease, may_reap, outcome, promote_all
+from tests.kit.hands import TASK, Hand, outcome
 from tests.kit.length import soaked
 from tests.store.limits_hands import faults, holders, tied, waiting
+from tests.store.walker import WalkOfWorkers
 
 KEYS, QUEUES = ("k", "l"), ("q", "p", "scheduler")
 KINDS = ("finished", "failed", "retry", "retry", "later", "held", "release", "lost", "struck", "limited")
 
 
-class Walk:
-    """One step after another, by chance; `log`: what was done, for whoever reads a failure."""
+class LimitWalk(WalkOfWorkers):
+    QUEUES = QUEUES
 
     def __init__(self, conn: redis.Redis, seed: int) -> None:
-        self.conn, self.chance = conn, random.Random(seed)
-        self.broker, self.limits = Broker(conn), LimitBroker(conn)
-        self.hands = [Hand(self.broker, *QUEUES, name=f"host.{n}", alone=n == 1) for n in (1, 2)]
-        self.running: list[tuple[Hand, Claimed]] = []
+        super().__init__(conn, seed, alone=1)
+        self.limits = LimitBroker(conn)
         self.ids: list[str] = []
-        self.log: list[str] = []
-
-    def step(self) -> None:
-        name = self.chance.choices(*zip(*self.STEPS.items(), strict=True))[0]
-        self.log.append(name)
-        getattr(self, name)()
 
     STEPS = {  # noqa: RUF012 - by weight
         "enqueue": 5, "claim": 6, "tell": 6, "cancel": 1, "delete": 1, "requeue": 1, "due": 2, "lose": 1, "pin": 1, "pause": 1,
@@ -55,16 +45,10 @@ class Walk:
             )
         self.broker.enqueue(chance.choice(QUEUES), new, f"n{len(self.ids)}")
 
-    def claim(self) -> None:
-        hand = self.chance.choice(self.hands)
-        self.running += [
-            (hand, job) for job in hand.turn(slots=[0] * self.chance.randint(1, 3), ahead=self.chance.randint(0, 1)).jobs
-        ]
-
     def tell(self) -> None:
         if not self.running:
             return
-        hand, job = self.running.pop(self.chance.randrange(len(self.running)))
+        hand, job = self.a_running()
         kind = self.chance.choice(KINDS)
         fields = (
             {"keep_slot": "1"} if kind == "retry" and self.chance.random() < 0.3 else {"task": "shop.f"} if kind == "held" else {}
@@ -73,24 +57,8 @@ class Walk:
         found = hand.turn(told, slots=[0] * self.chance.randint(0, 2)).jobs
         self.running += [(hand, job) for job in found]
 
-    def cancel(self) -> None:
-        self.broker.cancel(self.some())
-
-    def delete(self) -> None:
-        self.broker.delete([self.some()])
-
     def requeue(self) -> None:
         self.broker.requeue([self.some()], f"r{self.chance.random()}", keep_place=self.chance.random() < 0.5)
-
-    def due(self) -> None:
-        promote_all(self.broker, self.conn)
-
-    def lose(self) -> None:
-        if self.running:
-            _, job = self.running.pop(self.chance.randrange(len(self.running)))
-            may_reap(self.conn)
-            expire_lease(self.conn, job.queue, job.id)
-            self.broker.reap(LEASE, 0)
 
     def pin(self) -> None:
         self.limits.pin_limit(self.chance.choice(KEYS), self.chance.choice((None, 1, 2, 4)))
@@ -112,30 +80,20 @@ class Walk:
         wishes = ClaimFilter(sets=tuple(f"held:{queue}:{TASK}" for queue in QUEUES))
         self.running += [(self.hands[0], job) for job in self.hands[0].turn(slots=[0], claim_filter=wishes).jobs]
 
-    def empty(self) -> None:
-        self.broker.empty(self.chance.choice(QUEUES))
-
-    def clean(self) -> None:
-        self.broker.clean()
+    def last_claim(self, hand: Hand) -> list[Claimed]:
+        sets = tuple(f"held:{queue}:{task}" for queue in QUEUES for task in ("shop.f", TASK))
+        own = ClaimFilter(sets=(*hand.claim_filter.sets, *sets), alone=True)
+        return hand.turn(slots=[0] * 5, claim_filter=own).jobs
 
 
 def walk(conn: redis.Redis, seed: int, steps: int) -> None:
-    walked = Walk(conn, seed)
+    walked = LimitWalk(conn, seed)
     for _ in range(steps):
         walked.step()
         assert faults(conn) == [], (seed, walked.log[-5:])
     assert LimitInspector(conn).limits_audit() == 0, seed
     walked.resume()
-    for _ in range(300):  # whatever there is ends
-        promote_all(walked.broker, conn)
-        for hand, job in walked.running:
-            hand.tell(job)
-        hand = walked.hands[0]
-        sets = tuple(f"held:{queue}:{task}" for queue in QUEUES for task in ("shop.f", TASK))
-        wishes = ClaimFilter(sets=(*hand.claim_filter.sets, *sets), alone=True)
-        walked.running = [(hand, job) for job in hand.turn(slots=[0] * 5, claim_filter=wishes).jobs]
-        if not walked.running and not conn.zcard("rq:scheduler:scheduled_jobs"):
-            break
+    walked.end_all()
     assert faults(conn) == []
     for key in KEYS:
         assert (holders(conn, key), waiting(conn, key)) == ([], []), seed

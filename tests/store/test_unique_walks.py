@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 import redis
 
-from fusion.store.layout.records import Claimed, NewJob
+from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, memberships
-from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, outcome, promote_all
+from tests.kit.hands import outcome
 from tests.kit.length import soaked
 from tests.kit.still import Still
 from tests.store.limits_hands import SEEN, faults
 from tests.store.unique_hands import flaws, lone
+from tests.store.walker import WalkOfWorkers
 
 KEYS, QUEUES = ("k", "l", "m"), ("q", "p")
 KINDS = ("finished", "finished", "failed", "retry", "retry", "release", "lost", "later", "struck")
 WINDOW = 3_600_000
 
 
-class Walk:
-    """One step after another, by chance; `log`: what was done, for whoever reads a failure."""
+class UniqueWalk(WalkOfWorkers):
+    QUEUES = QUEUES
 
     def __init__(self, conn: redis.Redis, seed: int) -> None:
-        self.conn, self.chance, self.broker = conn, random.Random(seed), Broker(conn)
-        self.hands = [Hand(self.broker, *QUEUES, name=f"host.{n}") for n in (1, 2)]
-        self.running: list[tuple[Hand, Claimed]] = []
+        super().__init__(conn, seed)
         self.sent: list[tuple[str, list[NewJob], str]] = []
-        self.log: list[str] = []
         self.count = 0
 
     STEPS = {  # noqa: RUF012 - by weight
         "enqueue": 6, "again": 2, "claim": 5, "tell": 6, "cancel": 1, "delete": 1, "requeue": 2, "due": 2, "lose": 1, "over": 2,
         "empty": 0.2, "clean": 1,
     }  # fmt: skip
-
-    def step(self) -> None:
-        name = self.chance.choices(*zip(*self.STEPS.items(), strict=True))[0]
-        self.log.append(name)
-        getattr(self, name)()
 
     def some(self) -> str:
         return f"j{self.chance.randrange(self.count or 1)}"
@@ -87,35 +79,14 @@ class Walk:
             self.broker.enqueue(queue, jobs, nonce)
             assert self.conn.zcard(f"rq:queue:{queue}") == before
 
-    def claim(self) -> None:
-        hand = self.chance.choice(self.hands)
-        got = hand.turn(slots=[0] * self.chance.randint(1, 3), ahead=self.chance.randint(0, 1)).jobs
-        self.running += [(hand, job) for job in got]
-
     def tell(self) -> None:
         if self.running:
-            hand, job = self.running.pop(self.chance.randrange(len(self.running)))
+            hand, job = self.a_running()
             told = outcome(job, self.chance.choice(KINDS), reason="r", delay=self.chance.choice((0.0, 60.0)))
             self.running += [(hand, job) for job in hand.turn(told, slots=[0] * self.chance.randint(0, 2)).jobs]
 
-    def cancel(self) -> None:
-        self.broker.cancel(self.some())
-
-    def delete(self) -> None:
-        self.broker.delete([self.some()])
-
     def requeue(self) -> None:
         self.broker.requeue([self.some(), self.some()], f"r{self.chance.random()}", delay=self.chance.choice((0, 60)))
-
-    def due(self) -> None:
-        promote_all(self.broker, self.conn)
-
-    def lose(self) -> None:
-        if self.running:
-            _, job = self.running.pop(self.chance.randrange(len(self.running)))
-            may_reap(self.conn)
-            expire_lease(self.conn, job.queue, job.id)
-            self.broker.reap(LEASE, 0)
 
     def over(self) -> None:
         """A window ends."""
@@ -123,15 +94,9 @@ class Walk:
             if self.conn.pttl(f"rq:unique:{key}") >= 0:
                 self.conn.delete(f"rq:unique:{key}")
 
-    def empty(self) -> None:
-        self.broker.empty(self.chance.choice(QUEUES))
-
-    def clean(self) -> None:
-        self.broker.clean()
-
 
 def walk(conn: redis.Redis, seed: int, steps: int, look: Callable[[], None] = lambda: None) -> None:
-    walked = Walk(conn, seed)
+    walked = UniqueWalk(conn, seed)
     for _ in range(steps):
         walked.step()
         seen = Still(conn, *SEEN, "rq:unique*")
@@ -139,13 +104,7 @@ def walk(conn: redis.Redis, seed: int, steps: int, look: Callable[[], None] = la
         look()
     check_conservation(conn, memberships(conn))
     assert conn.get("rq:uniques:audit") is None, seed
-    for _ in range(300):  # whatever there is ends
-        promote_all(walked.broker, conn)
-        for hand, job in walked.running:
-            hand.tell(job)
-        walked.running = [(walked.hands[0], job) for job in walked.hands[0].turn(slots=[0] * 5).jobs]
-        if not walked.running and not conn.zcard("rq:scheduler:scheduled_jobs"):
-            break
+    walked.end_all()
     assert flaws(conn) == []
     walked.over()
     assert conn.keys("rq:unique*") == [], f"seed {seed}: a key is left"
