@@ -6,8 +6,16 @@ import pytest
 import redis
 
 from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
+from tests.kit.hands import Hand
 from tests.kit.servers import ScriptedServer, SpawnedServer, closing_all
+
+
+@pytest.fixture
+def hand(broker: Broker) -> Hand:
+    """A worker that serves the queue `q`."""
+    return Hand(broker, "q")
 
 
 @pytest.fixture

@@ -24,11 +24,6 @@ CLASS = "shop.send.<locals>.Größe"
 EVENT = {"finished": "completed", "failed": "failed", "retry": "retry"}
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def count(conn: redis.Redis) -> int:
     found = Inspector(conn).callback_errors()
     return found.count if found else 0

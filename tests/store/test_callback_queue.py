@@ -22,11 +22,6 @@ OK, BAD = "https://ok.example/", "https://bad.example/"
 GONE = Keys().callbacks_gone
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def _end(conn: redis.Redis, hand: Hand, kind: str = "finished", **more: Any) -> None:
     """The job `j` ends so, and one URL is to be told."""
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", callback_url=OK)

@@ -47,11 +47,6 @@ def told(conn: redis.Redis) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
-@pytest.fixture
 def start(conn: redis.Redis, hand: Hand) -> Callable[..., Any]:
     """A job with all three URLs, claimed."""
 

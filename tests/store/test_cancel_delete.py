@@ -11,11 +11,6 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import DATA, Hand, drain, events_of, everything, fields_of, ids, now_ms, outcome, put, status_of
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def test_a_waiting_job_is_canceled(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
     assert broker.cancel("a") == "canceled"

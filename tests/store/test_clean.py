@@ -12,11 +12,6 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import LEASE, Hand, drain, everything, expire_lease, fields_of, may_reap, now_ms, promote_all, put, status_of
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def _over(conn: redis.Redis, key: str, *job_ids: str) -> None:
     conn.zadd(key, dict.fromkeys(job_ids, now_ms(conn) / 1000 - 2), xx=True)
 

@@ -36,11 +36,6 @@ STATUS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 #: Times that a run which had begun is put back uncharged.
 SPARED = 5
 

@@ -22,11 +22,6 @@ from tests.store.kin_hands import child, give, of_kin, settle
 TASK = "tests.jobs.basic.noop"
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def failed(hand: Hand, *jobs: NewJob) -> None:
     """Enqueue them and have each fail."""
     give(hand.broker, "q", *jobs)

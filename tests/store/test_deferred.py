@@ -25,11 +25,6 @@ def release(broker: Broker, conn: redis.Redis, *ids: str) -> None:
         pass
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def test_a_deferred_job_is_no_work(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     defer(broker, "q", "a")
     assert hand.claim(1) == []

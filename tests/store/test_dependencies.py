@@ -12,11 +12,6 @@ from tests.kit.hands import Hand, drain, events_of, fields_of, ids, new, put, st
 from tests.store.kin_hands import child, give, of_kin, settle
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def test_a_child_waits_until_its_parent_has_finished(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "p")
     give(broker, "q", child("c", "p"))

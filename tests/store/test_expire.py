@@ -16,11 +16,6 @@ from tests.kit.hands import Hand, drain, events_of, everything, fields_of, ids, 
 EXPIRING = "rq:expiring"
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def _indexed(conn: redis.Redis) -> dict[str, int]:
     return {job_id.decode(): int(score) for job_id, score in conn.zrange(EXPIRING, 0, -1, withscores=True)}
 

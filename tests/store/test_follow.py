@@ -14,11 +14,6 @@ from tests.kit.hands import LEASE, Hand, ids, new, outcome
 CALL: dict[str, Any] = {"func": "f", "gather": "10 0", "ties": "m"}
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def follow(hand: Hand, leader: Claimed, most: int = 10, token: int = 1) -> tuple[list[str], bool]:
     jobs, more = hand.broker.follow(hand.name, hand.incarnation, token, LEASE, leader, most)
     assert all(job.execution_id == f"{leader.execution_id}.{token}.{i}" for i, job in enumerate(jobs, 1))

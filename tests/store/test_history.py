@@ -26,11 +26,6 @@ from tests.kit.hands import (
 )
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def history(conn: redis.Redis, job_id: str = "a") -> list[Attempt]:
     return parse_history(fields_of(conn, job_id).get("history"))
 

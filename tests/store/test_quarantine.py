@@ -12,11 +12,6 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, everything, fields_of, outcome, put, status_of
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def fail(hand: Hand, count: int) -> None:
     for claimed in hand.claim(count):
         hand.tell(claimed, "failed", reason="E: x")

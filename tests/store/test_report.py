@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 
 from fusion.store.layout.records import Report
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, events_of, fields_of, put
-
-
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
 
 
 def test_only_the_execution_that_holds_the_job_says_something(broker: Broker, conn: redis.Redis, hand: Hand) -> None:

@@ -15,11 +15,6 @@ from tests.kit.hands import Hand, drain, events_of, everything, fields_of, now_m
 
 
 @pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
-@pytest.fixture
 def heard(conn: redis.Redis) -> Iterator[redis.client.PubSub]:
     """What is published to the worker of `hand`."""
     with conn.pubsub(ignore_subscribe_messages=True) as channel:

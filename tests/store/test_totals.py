@@ -33,11 +33,6 @@ def checked(conn: redis.Redis) -> object:
     check_totals(conn)
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def totals(conn: redis.Redis, queue: str = "q") -> dict[str, int]:
     return {name: count for name, count in Inspector(conn).counters(queue).totals.items() if count}
 

@@ -13,11 +13,6 @@ from tests.kit.hands import LEASE, Hand, everything, expire_lease, fields_of, ma
 from tests.store.unique_hands import end_window, flaws, lone, offer, owner, refused, window
 
 
-@pytest.fixture
-def hand(broker: Broker) -> Hand:
-    return Hand(broker, "q")
-
-
 def test_the_second_job_of_a_key_is_not_accepted_and_the_call_says_what_it_met(conn: redis.Redis, broker: Broker) -> None:
     assert offer(broker, "a") is None
     before = everything(conn)
