@@ -127,6 +127,13 @@ async def hogs_and_notes(seen: str, seconds: float) -> None:
     time.sleep(seconds)
 
 
+async def hogs_until(seen: str, freed: str) -> None:
+    """Blocks the loop until this file is there."""
+    _note(seen, "hogs")
+    while not os.path.exists(freed):
+        time.sleep(0.02)
+
+
 async def naps_once(seen: str, seconds: float) -> None:
     """Waits in its first run, and in no other."""
     again = _has_begun(seen)

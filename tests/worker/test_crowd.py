@@ -226,13 +226,16 @@ def test_tasks_that_a_coroutine_leaves_behind_go_on_until_their_process_ends(
 
 
 def _blocked(
-    workers: Workers, conn: redis.Redis, seen: Path, hogs: float, limit: float, before: tuple[float, float] | None
+    workers: Workers, conn: redis.Redis, seen: Path, hogs: float | Path, limit: float, before: tuple[float, float] | None
 ) -> tuple[Job, list[Job], list[Job]]:
     """One that blocks the loop, those that it keeps from going on (their seconds, and their limit), and those that come meanwhile."""
     crowd = Crowd(workers, conn, "asyncio")
     begun = [crowd.enqueue("nap", str(seen), before[0], timeout=before[1]) for _ in range(10)] if before else []
     eventually(lambda: len(runs_of(seen, "begun")) == len(begun), why="they have begun")
-    blocker = crowd.enqueue("hogs_and_notes", str(seen), hogs, timeout=limit)
+    if isinstance(hogs, Path):  # until this file is there
+        blocker = crowd.enqueue("hogs_until", str(seen), str(hogs), timeout=limit)
+    else:
+        blocker = crowd.enqueue("hogs_and_notes", str(seen), hogs, timeout=limit)
     eventually(lambda: runs_of(seen, "hogs"), why="it blocks the loop")
     return blocker, begun, [crowd.enqueue("nap", str(seen), 0.0, timeout=1) for _ in range(30)]
 
@@ -243,10 +246,11 @@ def _unharmed(conn: redis.Redis, jobs: list[Job]) -> None:
 
 
 def test_those_that_come_while_the_loop_is_blocked_run_elsewhere(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    blocker, _, later = _blocked(workers, conn, seen, 6.0, 60, None)
-    _all(conn, later, "finished")
+    seen, freed = tmp_path / "seen", tmp_path / "freed"
+    blocker, _, later = _blocked(workers, conn, seen, freed, 120, None)
+    _all(conn, later, "finished", 40)  # however slow the machine is: the loop stays blocked meanwhile
     assert status_of(conn, blocker.id) == "started"
+    freed.touch()
     _all(conn, [blocker], "finished")
     _unharmed(conn, [blocker, *later])
     assert len(runs_of(seen, "begun")) == 30, "each began once"
