@@ -88,16 +88,16 @@ def of_worker(url: str) -> Trip:
         done = 0
 
         def _round(self) -> bool:
-            if self.executors.server_pid is None or self.executors.busy or not self.outbox.flushed or queue.count:
-                return super()._round()
-            if self.done == WARM_JOBS:
-                sys.setprofile(None)
-                self.drain("")
-            else:
+            sys.setprofile(None)  # what this looks up is not the worker's
+            at_rest = self.executors.server_pid is not None and not self.executors.busy and self.outbox.flushed
+            if at_rest and not queue.count:
+                if self.done == WARM_JOBS:
+                    self.drain("")
+                    return super()._round()
                 self.done += 1
                 queue.enqueue(TASK)
-                if self.done == WARM_JOBS:
-                    sys.setprofile(trip._note)
+            if self.done == WARM_JOBS:
+                sys.setprofile(trip._note)
             return super()._round()
 
     settings = Settings.load(redis_url=url, tasks=["benchmarks.trips"])

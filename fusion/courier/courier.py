@@ -334,7 +334,7 @@ class Courier:
         try:
             self._consumer.outbox.retry_commits(inf)
             while self._entered and not self._consumer.outbox.flushed:
-                self._consumer.take_turn(blocking=True)
+                self._consumer.take_turn(NO_SLOTS, blocking=True)
             if self._entered:
                 self._consumer.membership.leave()
         except RedisAway:

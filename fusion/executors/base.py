@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fusion.executors import readings
 from fusion.store.layout.records import Claimed
@@ -37,6 +37,19 @@ class KillCause(Enum):
     DISPLACED = "displaced"
     STOLEN = "stolen"
     BROKEN = "broken"
+
+
+class Room(NamedTuple):
+    """What an executor has room for.
+
+    - `free`: jobs that can be started now;
+    - `taken`: slots in use, without isolated runs beside processes for many, and without runs in a process that is about to be killed;
+    - `only_high`: no jobs below HIGH may come, as too many jobs wait for a process of their own.
+    """
+
+    free: int
+    taken: int
+    only_high: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -112,21 +125,23 @@ class ExecutorListener(Protocol):
 class Executor(Protocol):
     """Runs claimed jobs for one worker. No method waits, except `close`."""
 
-    @property
-    def capacity(self) -> int:
-        """Jobs that can be started now."""
+    #: True if jobs may be claimed to wait behind others, see `prefetch_room`.
+    prefetches: bool
+    #: Pid of the process that has loaded the task modules and takes jobs; None while there is none, or it still loads.
+    server_pid: int | None
+    #: A number that grows each time the task modules are loaded again.
+    generation: int
+    #: Why no job may ever run here; empty if one may.
+    hopeless: str
+    #: Why the last try to load the task modules failed; empty if they are loaded, or are being loaded for the first time.
+    unloaded: str
+
+    def room(self) -> Room:
+        """Return what there is room for now."""
 
     @property
     def running(self) -> Collection[Run]:
         """The runs that have begun, or are first in a process and begin at once."""
-
-    @property
-    def taken(self) -> int:
-        """Slots in use. Isolated runs beside processes for many don't count, nor do runs in a process that is about to be killed."""
-
-    @property
-    def only_high(self) -> bool:
-        """True while no jobs below HIGH may come: too many of them wait for a process of their own."""
 
     @property
     def queued(self) -> Collection[Run]:
@@ -141,24 +156,8 @@ class Executor(Protocol):
         """Monotonic time of the next `tick` with work; inf for never. Runs and received frames may change it."""
 
     @property
-    def server_pid(self) -> int | None:
-        """Pid of the process that has loaded the task modules and takes jobs; None while there is none, or it still loads."""
-
-    @property
-    def generation(self) -> int:
-        """A number that grows each time the task modules are loaded again."""
-
-    @property
     def draining(self) -> bool:
         """True while jobs still run in code from before a reload."""
-
-    @property
-    def hopeless(self) -> str:
-        """Why no job may ever run here; empty if one may."""
-
-    @property
-    def unloaded(self) -> str:
-        """Why the last try to load the task modules failed; empty if they are loaded, or are being loaded for the first time."""
 
     def listen(self, listener: ExecutorListener) -> None:
         """Report to this listener from now on. Call it once, before any run is started."""
@@ -167,7 +166,7 @@ class Executor(Protocol):
         """Wake the process for a job that may come in a moment, so that the job need not wait for that."""
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job for at most `limit` seconds. Call it only while there is `capacity`. None if there is no room nevertheless."""
+        """Run a job for at most `limit` seconds. Call it only while there is `room`. None if there is no room nevertheless."""
 
     def prefetch_room(self, lanes: int, free: int) -> int:
         """Return how many jobs may be claimed to wait behind others. `lanes`: processes that may queue jobs. `free`: idle ones among them,

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from math import inf
+from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import KillCause, Run
+from fusion.executors.base import KillCause, Room, Run
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
-from fusion.executors.condemned import Condemned
-from fusion.executors.lasting_horses import HorsePool
-from fusion.executors.queueing import Queueing
-from fusion.executors.session import ExecutorContext, ServerSession
-from fusion.executors.standstill import BlockedLoopLog
-from fusion.executors.turn_size import TurnSize
+from fusion.executors.session import ExecutorContext, HorsePool, ServerSession
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.free_slots import HIGH
+from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Seconds by which the fork server's deadline may be late, so that not every job must send a new one.
@@ -26,15 +24,125 @@ _SLACK = 5.0
 _NEAR = 2.0
 #: Jobs in a row that fail in Fusion's own code until their process is replaced: a task must have broken it.
 OWN_FAULTS = 3
+#: Seconds in which a condemned horse must answer. If it does not, it is stuck, and so are all its runs.
+SIGN = 2.0
+#: Seconds between two warnings, and most characters of a stack.
+_WARN_PAUSE, _STACK = 10.0, 4000
+#: For coroutines: all claimed jobs begin at once, and their leases are renewed from then on.
+MOST = 50
+#: For threads, for each process, while turns are short.
+FEW = 16
+#: Seconds below which a turn counts as short. It is longer with a distant Redis or on a busy machine.
+_SHORT_TURN = 0.008
+#: Weight of the last turn in the expected time of the next one.
+_NEW_TURN = 0.1
 _LINES = (b"log", b"report", b"member", b"stands")
 _OF_A_RUN = (*_LINES, b"meta", b"callback", b"unbegun")
 
 
-class ConcurrentExecutor(Queueing[str, CrowdRun]):
+class TurnSize:
+    """Chooses small turns for threads: jobs begin as soon as their turn ends, some while Redis answers the next one.
+
+    In threads jobs begin one after another, so after a large turn threads idle until the last job begins. But small turns mean more turns.
+    If any turn takes long, `most` is as large as for coroutines, which begin far faster.
+    """
+
+    def __init__(self, horses: int, *, threads: bool) -> None:
+        self._few = min(MOST, FEW * horses) if threads else MOST
+        self._turn = 0.0
+
+    def exchanged(self, seconds: float) -> None:
+        """Record how long a turn with jobs or outcomes took, delivery included."""
+        self._turn += (seconds - self._turn) * _NEW_TURN
+
+    @property
+    def most(self) -> int:
+        """Jobs that the next turn may take."""
+        return self._few if self._turn < _SHORT_TURN else MOST
+
+
+class Condemned:
+    """Condemns horses, and kills them once their time is over.
+
+    A condemned horse gets no more jobs. Its group is killed when only runs that must end are left, when the `neighbour_grace` is over, or
+    when it does not answer within `SIGN`, whichever comes first. It is not killed if all of these runs have ended, unless it is tainted.
+    """
+
+    def __init__(self, server: ConcurrentForkServerClient, settings: Settings, log: logging.Logger) -> None:
+        self._server, self._grace, self._log = server, settings.neighbour_grace, log
+
+    def condemn(self, horse: ConcurrentHorse, run: CrowdRun | None, why: str) -> None:
+        """Condemn a horse because of this run."""
+        if horse.condemned or horse.struck:
+            return
+        now = time.monotonic()
+        horse.kill_by, horse.answer_by = now + self._grace, now + SIGN
+        horse.say({b"kind": b"ping"})
+        others = len(horse.runs) - (run is not None)
+        if others:
+            about = f"job {run.claimed.id}" if run else "a job that is over"
+            text = "%s: %s; its process gets no more jobs, and is killed when the %d others in it have ended, in %g s at most"
+            self._log.warning(text, about, "".join(c if c.isprintable() else "?" for c in why[:200]), others, self._grace)
+
+    def judge(self, horse: ConcurrentHorse, now: float) -> None:
+        """Kill a condemned horse if it is time, or spare it if the reason is gone."""
+        must_end = [run for run in horse.runs.values() if run.overdue]
+        if not (must_end or horse.tainted):
+            horse.kill_by = horse.answer_by = inf
+        elif horse.runs and (len(must_end) == len(horse.runs) or now >= min(horse.kill_by, horse.answer_by)):
+            self.strike(horse)
+
+    def strike(self, horse: ConcurrentHorse) -> None:
+        """SIGKILL the group of a horse, and expect its death to be reported soon."""
+        horse.leaving = horse.leaving or "killed"
+        if not horse.struck:
+            horse.struck, horse.deadline = True, time.monotonic()
+            self._server.kill(horse, SIGKILL)
+
+    def tick(self, horses: Iterable[ConcurrentHorse], now: float) -> float:
+        """Judge the condemned horses. Return when the next check is due."""
+        soonest = inf
+        for horse in horses:
+            if horse.condemned and not horse.struck:
+                self.judge(horse, now)
+            soonest = min(soonest, min((run.due for run in horse.runs.values() if not run.overdue), default=inf))
+            if horse.condemned and not horse.struck:
+                soonest = min(soonest, horse.kill_by, horse.answer_by)
+        return soonest
+
+
+class BlockedLoopLog:
+    """Warns of a job that blocks the loop that it shares with others, with its stack. It limits how often it warns."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told_at = -inf
+        self._untold = 0
+
+    def found(self, horse: ConcurrentHorse, run: CrowdRun | None, frame: Mapping[bytes, bytes]) -> None:
+        """Log that a horse reported a blocked loop."""
+        now = time.monotonic()
+        if now < self._told_at + _WARN_PAUSE:
+            self._untold += 1
+            return
+        before = f" ({self._untold} more were not told)" if self._untold else ""
+        self._told_at, self._untold = now, 0
+        stack = frame.get(b"stack", b"").decode("utf-8", "replace")[-_STACK:]
+        self._log.warning(
+            "the event loop of a process with %d jobs stands still for %.1f s%s; it is blocked by %s. Await what takes long, or make the "
+            "task a plain function, which gets a thread:\n%s",
+            len(horse.runs),
+            readings.standstill(frame),
+            before,
+            f"job {run.claimed.id}" if run else "something that is no job of these",
+            "".join(c if c.isprintable() or c == "\n" else "?" for c in stack),
+        )
+
+
+class ConcurrentExecutor:
     """Gives each job to the horse with the fewest jobs; a job with `isolate` gets its own process.
 
-    - the horse itself enforces soft timeouts and stops. Hard deadlines count from the run's begin and are enforced here (see `Condemned`),
-      and
+    - the horse itself enforces soft timeouts and stops. Hard deadlines count from the run's begin and are enforced here (see `Condemned`), and
       later by the fork server, in case the worker is stuck;
     - jobs that must run alone have as many processes as there are shared ones; more of them wait here, without a slot.
     """
@@ -59,9 +167,12 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     # -- room
 
+    def room(self) -> Room:
+        """Return how many jobs can be started now, and how many slots are in use. Called for each job."""
+        return Room(self._capacity, self._taken, len(self._waiting) > self._settings.slots)
+
     @property
-    def capacity(self) -> int:
-        """Jobs that can be started now."""
+    def _capacity(self) -> int:
         if not self.session.open or (self._waiting and sum(run.priority >= HIGH for run in self._waiting) > self._settings.slots):
             return 0
         room = 0
@@ -70,18 +181,13 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         return min(self._turn_size.most, room)
 
     @property
-    def taken(self) -> int:
-        """Slots in use. Runs that are alone in a process, or are about to be killed with it, don't count. Called for each job."""
+    def _taken(self) -> int:
+        """Return the runs that use slots: not those alone in a process, nor those about to be killed with theirs."""
         taken = 0
         for horse in self.horses.values():
             if not (horse.company or horse.condemned):
                 taken += len(horse.runs)
         return taken
-
-    @property
-    def only_high(self) -> bool:
-        """True while no jobs below HIGH may come: more jobs than there are slots wait to run alone."""
-        return len(self._waiting) > self._settings.slots
 
     @property
     def queued(self) -> list[CrowdRun]:
@@ -113,8 +219,14 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         reserved = min(self._settings.reserve_high, self._wanted) if self._waiting[0].priority >= HIGH else 0
         return sum(horse.company > 0 for horse in self.horses.values()) < self._wanted + reserved
 
-    def fill(self, now: float) -> None:
-        """Fork missing horses, and start the runs that wait to be alone or with other suspects."""
+    def fill(self, now: float) -> bool:
+        """Fork missing horses, and start the runs that wait to be alone or with other suspects.
+
+        True if a job can be started now, and none could before.
+        """
+        if not (self._short and self.session.may_fork(now)):
+            return False
+        had_room = self._capacity > 0
         while self.session.may_fork(now) and self._sharing < self._wanted and self.horses.fork():
             pass
         while self.session.may_fork(now) and self._may_begin_alone and (horse := self.horses.fork()):
@@ -122,6 +234,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             horse.company = run.company
             self._give(horse, run)
             self._gather_suspects(horse)
+        return not had_room and self._capacity > 0
 
     def _gather_suspects(self, horse: ConcurrentHorse) -> None:
         """Give a horse the suspects that may share it, as many as the strictest of them allows."""
@@ -142,7 +255,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     def expect(self) -> None:
         """Wake the horse that gets the next job."""
-        if (horse := self._freest()) and not horse.runs and not horse.wants_write:
+        if (horse := self._freest()) and not horse.runs and not horse.unsent:
             horse.wake()
 
     def _freest(self) -> ConcurrentHorse | None:
@@ -386,7 +499,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def _die(self, horse: ConcurrentHorse, exited: HorseExited | None) -> bool:
         """End the runs of a dead horse. True if it had any."""
         self._take_in(horse, horse.drain())  # its last frames
-        self.session.leaving.pop(horse.serial, None)
+        self.session.forget(horse)
         self.horses.forget(horse)
         runs = list(horse.runs.values())
         for run in runs:
@@ -427,7 +540,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     def drain(self) -> None:
         """Take no more jobs: give back waiting runs, notify running ones, and end idle horses."""
-        self.session.draining = True
+        self.session.drain()
         self.return_queued("its worker takes no more jobs")
         for horse in list(self.horses.values()):
             if horse.runs:

@@ -122,7 +122,7 @@ class ConcurrentHorse(Horse):
         self.struck = False
         #: The deadline that the fork server has, as a safety net: never before the time of each run in it is over.
         self.told = inf
-        self._unsent: list[bytes] = []
+        self._jobs: list[bytes] = []
 
     @property
     def condemned(self) -> bool:
@@ -151,14 +151,14 @@ class ConcurrentHorse(Horse):
         run.for_hooks = HOOKS_TIMEOUT if self._server.hooked else 0.0
         self.runs[execution] = run
         self.given += 1
-        self._unsent.append(pack({b"id": claimed.id.encode(), b"execution_id": execution, **claimed.fields}))
+        self._jobs.append(pack({b"id": claimed.id.encode(), b"execution_id": execution, **claimed.fields}))
 
     def send_jobs(self) -> bool:
-        """Send the queued jobs together, or begin to: see `wants_write`. False if there were none."""
-        if not self._unsent:
+        """Send the queued jobs together, or begin to: see `unsent`. False if there were none."""
+        if not self._jobs:
             return False
-        self._out = memoryview(b"".join((self._out, *self._unsent)))
-        self._unsent.clear()
+        self.unsent = memoryview(b"".join((self.unsent, *self._jobs)))
+        self._jobs.clear()
         self.flush()
         return True
 

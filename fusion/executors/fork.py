@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from signal import SIGKILL
 
-from fusion.executors.base import KillCause, Run
-from fusion.executors.queueing import Queueing
+from fusion.executors.base import KillCause, Room, Run
 from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse_link import Horse
@@ -20,7 +19,7 @@ from fusion.store.layout.records import Claimed
 _LINES = (b"log", b"report", b"member", b"stands")
 
 
-class ForkExecutor(Queueing[int, HorseRun]):
+class ForkExecutor:
     """Gives each job to a spare horse.
 
     - there is one more spare than slots, so that a job never waits for a fork;
@@ -41,13 +40,17 @@ class ForkExecutor(Queueing[int, HorseRun]):
         self._imported: list[Horse] = []
         self._can_import = False
         self._import_limit = context.import_timeout
+        #: True if each horse imports modules by itself.
+        self._by_horses = bool(server.config.by_horses)
         self._server = server
         self.session = ServerSession(server, context, self, self._wanted)
 
-    @property
-    def capacity(self) -> int:
-        """Jobs that can be started now."""
-        return len(self._spares) if self.session.open else 0
+    #: Each process runs one job: none waits behind another.
+    queued: Sequence[Run] = ()
+
+    def room(self) -> Room:
+        """Return how many jobs can be started now, and how many slots are in use."""
+        return Room(len(self._spares) if self.session.open else 0, len(self.runs))
 
     @property
     def next_at(self) -> float:
@@ -74,7 +77,8 @@ class ForkExecutor(Queueing[int, HorseRun]):
         frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
         self._server.run(horse, now + limit, frame)
         self._loop.watch(horse.fileno(), lambda: self._on_readable(run))
-        self.session.finish_sending(horse)
+        if horse.unsent:
+            self.session.finish_sending(horse)
         return run
 
     def kill(self, run: Run, cause: KillCause) -> None:
@@ -105,17 +109,20 @@ class ForkExecutor(Queueing[int, HorseRun]):
     def _own(self, run: Run) -> HorseRun | None:
         return next((own for own in self.runs.values() if own is run), None)
 
-    def fill(self, now: float) -> None:
-        """Fork spares ahead."""
-        self._spares += self._imported
-        self._imported.clear()
+    def fill(self, now: float) -> bool:
+        """Fork spares ahead. True if a job can be started now, and none could before."""
+        had_room = self.session.open and bool(self._spares)
+        if self._imported:
+            self._spares += self._imported
+            self._imported.clear()
         self._fork(now, self._server.fork)
+        return not had_room and self.session.open and bool(self._spares)
 
     def _fork(self, now: float, ask: Callable[[], Horse]) -> None:
-        if not self.session.may_fork(now):
+        if self._ahead >= self._wanted or not self.session.may_fork(now):
             return
         while self._ahead < self._wanted and (horse := self.session.fork(ask)):
-            if self._server.config.by_horses:
+            if self._by_horses:
                 self._await_imports(horse, now)
             else:
                 self._spares.append(horse)
@@ -141,7 +148,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
 
     def drain(self) -> None:
         """Take no more jobs; running jobs continue and are notified."""
-        self.session.draining = True
+        self.session.drain()
         for run in self.runs.values():
             run.horse.finish()
         self._dismiss_spares()
@@ -214,7 +221,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
         if self.runs.pop(run.horse.serial, None) is not None:
             self._loop.unwatch(run.horse.fileno())
             self._listener.ended(run, run.death(exited))
-        self.session.leaving.pop(run.horse.serial, None)
+        self.session.forget(run.horse)
         run.horse.close()
 
     def _drop_spare(self, serial: int) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.base import ExecutorListener, KillCause, Room, Run
 from fusion.executors.concurrent import ConcurrentExecutor
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
@@ -34,7 +34,7 @@ _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
 _STILLBORN = 3
 
 
-#: One fork server with its horses.
+#: One fork server with its horses. Only in the processes of a ForkExecutor no job ever waits behind another.
 Generation = ForkExecutor | WarmExecutor | ConcurrentExecutor
 
 
@@ -61,6 +61,10 @@ class ExecutorGenerations:
         self._restart_at, self._backoff = 0.0, Backoff(_FIRST_RESTART, _LONGEST_RESTART)
         self._import_timeout = settings.import_timeout
         self._drained = False
+        #: The fork server that takes jobs; None while there is none, or it still loads.
+        self.server_pid: int | None = None
+        #: True if jobs may be claimed to wait behind others.
+        self.prefetches = settings.executor == "pool"
         #: Counts the fork servers.
         self.generation = 0
         #: Why no fork server may ever be ready: its imports failed, or it keeps dying before it is ready. Else empty.
@@ -82,18 +86,15 @@ class ExecutorGenerations:
         """Return the runs that have begun, or are first in their process."""
         return [run for generation in self._all for run in generation.runs.values()]
 
-    @property
-    def taken(self) -> int:
-        """Slots in use. Called for each job, and there may be hundreds of runs, so it must be fast."""
-        taken = self._current.taken if self._current else 0
+    def room(self) -> Room:
+        """Return what there is room for now. Called for each job, and there may be hundreds of runs, so it must be fast."""
+        slots = self._settings.slots
+        if self._drained or self._current is None:
+            return Room(0, slots)
+        free, taken, only_high = self._current.room()
         for generation in self._draining:
-            taken += generation.taken
-        return taken
-
-    @property
-    def only_high(self) -> bool:
-        """True while no jobs below HIGH may come: too many of them wait for a process of their own."""
-        return self._current is not None and self._current.only_high
+            taken += generation.room().taken
+        return Room(max(0, min(slots - taken, free)), taken, only_high)
 
     @property
     def queued(self) -> list[Run]:
@@ -104,15 +105,9 @@ class ExecutorGenerations:
     def busy(self) -> bool:
         """True while anything runs."""
         current = self._current
-        return bool(current and (current.runs or current.queued)) or any(generation.runs for generation in self._draining)
-
-    @property
-    def capacity(self) -> int:
-        """Jobs that can be started now."""
-        current = self._current
-        if self._drained or current is None or not (room := current.capacity):
-            return 0
-        return max(0, min(self._settings.slots - self.taken, room))
+        if current and (current.runs or current.queued):
+            return True
+        return bool(self._draining) and any(generation.runs for generation in self._draining)
 
     @property
     def next_at(self) -> float:
@@ -126,12 +121,6 @@ class ExecutorGenerations:
         return min([restart_at, *(generation.next_at for generation in self._all)])
 
     @property
-    def server_pid(self) -> int | None:
-        """The fork server that takes jobs; None while there is none, or it still loads."""
-        session = self._current.session if self._current is not None else None
-        return session.server.pid if session is not None and session.announced else None
-
-    @property
     def draining(self) -> bool:
         """True while an older fork server still runs jobs."""
         return bool(self._draining)
@@ -142,28 +131,33 @@ class ExecutorGenerations:
             self._current.expect()
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job. Call it only while there is `capacity`. None if there is no process nevertheless."""
+        """Run a job. Call it only while there is `room`. None if there is no process nevertheless."""
         assert self._current is not None
         return self._current.start(claimed, limit)
 
     def prefetch_room(self, lanes: int, free: int) -> int:
         """Return how many jobs may be prefetched, see `WarmExecutor.prefetch_room`; 0 while jobs of an older fork server have slots too."""
         current = self._current
-        return 0 if current is None or self._drained or self._draining else current.prefetch_room(lanes, free)
+        if not isinstance(current, WarmExecutor) or self._drained or self._draining:
+            return 0
+        return current.prefetch_room(lanes, free)
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
         """Queue a job behind another; the next `flush` sends it. None if there is no room."""
-        return None if self._current is None or self._drained else self._current.prefetch(claimed, limit, lanes)
+        current = self._current
+        return current.prefetch(claimed, limit, lanes) if isinstance(current, WarmExecutor) and not self._drained else None
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis, from which the size of the next one follows."""
-        if self._current is not None and not self._drained:
-            self._current.exchanged(seconds, jobs)
+        current = self._current
+        if isinstance(current, (WarmExecutor, ConcurrentExecutor)) and not self._drained:
+            current.exchanged(seconds, jobs)
 
     def recall(self, why: str) -> None:
         """Return the jobs that have not begun."""
         for generation in self._all:
-            generation.return_queued(why)
+            if not isinstance(generation, ForkExecutor):
+                generation.return_queued(why)
 
     def kill(self, run: Run, cause: KillCause) -> None:
         """Kill a job's process group. `run.killed` is `cause` when its end is reported."""
@@ -201,13 +195,11 @@ class ExecutorGenerations:
             self._fill(self._current, now)
 
     def _fill(self, generation: Generation, now: float) -> None:
-        before = generation.capacity
-        generation.fill(now)
-        if before or not generation.capacity:
+        if not generation.fill(now):
             return
         session = generation.session
         if not session.announced:
-            session.announced = True
+            session.announced, self.server_pid = True, session.server.pid
             self._log.info("fork server %d is ready for jobs", session.server.pid)
         self._backoff.reset()
         self._stillborn, self.hopeless, self.unloaded = 0, "", ""
@@ -217,15 +209,17 @@ class ExecutorGenerations:
     def flush(self) -> None:
         """Send the prefetched jobs; have the loop send the data that the fork servers' sockets did not take at once."""
         for generation in self._all:
-            generation.send_queued()
-            generation.session.flush()
+            if not isinstance(generation, ForkExecutor):
+                generation.send_queued()
+            if generation.session.server.unsent:
+                generation.session.flush()
 
     def reload(self) -> None:
         """Start a new fork server; it takes the next jobs, running ones finish in the old."""
         if self._current is not None:
             self._current.drain()
             self._draining.append(self._current)
-            self._current = None
+            self._current = self.server_pid = None
         self._late, self._without = (), {}
         self._restart_at = 0.0
         self._backoff.reset()
@@ -283,7 +277,7 @@ class ExecutorGenerations:
 
     def _replace(self, session: ServerSession) -> None:
         """Log why the fork server ended, and plan the next one."""
-        self._current = None
+        self._current = self.server_pid = None
         if session.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)
             module = session.tainted.module

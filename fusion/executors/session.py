@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from signal import SIGKILL
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from fusion.executors.base import Death, ExecutorListener, KillCause, Run
 from fusion.forkserver.client import ForkServerClient
@@ -105,6 +105,8 @@ class ServerSession:
         self.server = server
         self._loop, self._log, self._owner, self._horses = context.loop, context.log, owner, horses
         self.ready = self.announced = self.closed = self.draining = False
+        #: True if horses may get jobs: not while too many leaving horses have not exited.
+        self.open = False
         self.tainted: Tainted | None = None
         self.import_failed: ImportFailed | None = None
         self.leaving: dict[int, tuple[Horse, float]] = {}
@@ -115,10 +117,13 @@ class ServerSession:
         self._control_fd = server.fileno()
         self._loop.watch(self._control_fd, self._on_control)
 
-    @property
-    def open(self) -> bool:
-        """True if horses may get jobs: not while too many leaving horses have not exited."""
-        return self.ready and not self.closed and not self.draining and len(self.leaving) <= 2 * self._horses + 4
+    def _changed(self) -> None:
+        self.open = self.ready and not (self.closed or self.draining) and len(self.leaving) <= 2 * self._horses + 4
+
+    def drain(self) -> None:
+        """Give horses no more jobs."""
+        self.draining = True
+        self._changed()
 
     def next_at(self, *, at_rest: bool, short: bool) -> float:
         """Monotonic time of the next check or fork; inf for never. `at_rest`: nothing runs; `short`: the owner lacks a horse."""
@@ -147,25 +152,31 @@ class ServerSession:
     def leave(self, horse: Horse) -> None:
         """Expect a horse without further work to exit; it is killed if it does not."""
         self.leaving[horse.serial] = (horse, time.monotonic() + FAREWELL)
+        self._changed()
+
+    def forget(self, horse: Horse) -> None:
+        """Expect nothing more of a horse: its owner knows that it is dead."""
+        self.leaving.pop(horse.serial, None)
+        self._changed()
 
     def finish_sending(self, horse: Horse) -> None:
         """Have the loop send the data that the horse's socket did not take at once."""
-        if horse.wants_write:
+        if horse.unsent:
             self._loop.want_write(horse.fileno(), lambda: self._on_writable(horse))
 
     def _on_writable(self, horse: Horse) -> None:
         horse.flush()
-        if not horse.wants_write:
+        if not horse.unsent:
             self._loop.want_write(horse.fileno(), None)
 
     def flush(self) -> None:
         """Have the loop send the data that the fork server's socket did not take at once."""
-        if self.server.wants_write:
+        if self.server.unsent:
             self._loop.want_write(self.server.fileno(), self._on_control_writable)
 
     def _on_control_writable(self) -> None:
         self.server.flush()
-        if not self.server.wants_write:
+        if not self.server.unsent:
             self._loop.want_write(self.server.fileno(), None)
 
     def _on_control(self) -> None:
@@ -177,6 +188,7 @@ class ServerSession:
                 self._owner.fork_failed(message)
             elif isinstance(message, Ready):
                 self.ready = True
+                self._changed()
             elif isinstance(message, Alike):
                 self._log.warning(
                     "every process has %s in the same state, which can't be set anew: make such a thing inside the task, or in after_fork",
@@ -195,7 +207,9 @@ class ServerSession:
         if leaving is None:
             self._owner.exited(exited)
         else:
-            self.backoff.reset()
+            if self.backoff.failures:
+                self.backoff.reset()
+            self._changed()
             leaving[0].close()
 
     def check(self, now: float, runs: Iterable[Mortal]) -> None:
@@ -240,6 +254,7 @@ class ServerSession:
     def end(self) -> None:
         """End the fork server and wait for it: after that none of its horses runs."""
         self.closed = True
+        self._changed()
         self._loop.unwatch(self._control_fd)
         if not self.ready:
             self._kill_all()  # during an import it does not read the request to end
@@ -247,3 +262,32 @@ class ServerSession:
         for horse, _ in self.leaving.values():
             horse.close()
         self.leaving.clear()
+
+
+class HorsePool(dict[int, AnyHorse], Generic[AnyHorse]):
+    """The horses of one fork server by serial number. The loop watches each of them until `forget`."""
+
+    def __init__(
+        self, session: ServerSession, loop: Loop, ask: Callable[[], AnyHorse], listen_to: Callable[[AnyHorse], None]
+    ) -> None:
+        """`ask`: requests a new horse from the fork server. `listen_to`: handles the frames of a horse."""
+        super().__init__()
+        self._session, self._loop, self._ask, self._listen_to = session, loop, ask, listen_to
+
+    def fork(self) -> AnyHorse | None:
+        """Add a horse. If this process has no descriptor left, pause and return None."""
+        horse = self._session.fork(self._ask)
+        if horse is not None:
+            self[horse.serial] = horse
+            self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
+        return horse
+
+    def _on_readable(self, horse: AnyHorse) -> None:
+        self._listen_to(horse)
+        if horse.at_eof and horse.serial in self:
+            self._loop.unwatch(horse.fileno())
+
+    def forget(self, horse: AnyHorse) -> None:
+        """Forget a horse that is dead or gets no more jobs."""
+        self._loop.unwatch(horse.fileno())
+        self.pop(horse.serial, None)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import Death, KillCause, Run
-from fusion.executors.lasting_horses import HorsePool
-from fusion.executors.leftovers import LeftoverLog
+from fusion.executors.base import Death, KillCause, Room, Run
 from fusion.executors.prefetch import MOST, PrefetchEstimator
-from fusion.executors.queueing import Queueing
-from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
+from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorsePool, HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
@@ -29,9 +27,11 @@ _TOO_LARGE = 1.0
 _OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member", b"stands")
 #: The frames among them of which none may be skipped.
 _LINES = (b"log", b"report", b"member", b"stands")
+#: Most kinds that are logged; and reasons to replace a process that are no leftovers.
+_MOST_KINDS, _NONE = 100, ("isolated", "memory", "jobs")
 
 
-class WarmExecutor(Queueing[int, HorseRun]):
+class WarmExecutor:
     """Gives each job to an idle horse, or lets it wait in a busy one (see `PrefetchEstimator`).
 
     - at most as many wait as the estimator allows and as the horse may still run; none in a horse with a large or a long job;
@@ -61,10 +61,9 @@ class WarmExecutor(Queueing[int, HorseRun]):
 
     # -- jobs
 
-    @property
-    def capacity(self) -> int:
-        """Jobs that can be started now."""
-        return len(self.idle) if self.idle and self.session.open else 0
+    def room(self) -> Room:
+        """Return how many jobs can be started now, and how many slots are in use."""
+        return Room(len(self.idle) if self.session.open else 0, len(self.runs))
 
     @property
     def next_at(self) -> float:
@@ -74,12 +73,14 @@ class WarmExecutor(Queueing[int, HorseRun]):
             return min(soonest, self._runs_at)
         return min(soonest, max(self.session.check_at, min((horse.told for horse in self.idle), default=inf) - _NEAR))
 
-    def fill(self, now: float) -> None:
-        """Fork horses ahead."""
-        if not self.session.may_fork(now):
-            return
+    def fill(self, now: float) -> bool:
+        """Fork horses ahead. True if a job can be started now, and none could before."""
+        if len(self.horses) >= self._wanted or not self.session.may_fork(now):
+            return False
+        had_room = self.session.open and bool(self.idle)
         while len(self.horses) < self._wanted and (horse := self.horses.fork()):
             self.idle.insert(0, horse)
+        return not had_room and self.session.open and bool(self.idle)
 
     def expect(self) -> None:
         """Wake the horse that gets the next job."""
@@ -445,7 +446,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         """End the jobs of a dead horse. True if it had begun one, or was to end anyway."""
         back = self.recall(horse)
         self._take_in(horse, horse.drain())  # its last frames
-        self.session.leaving.pop(horse.serial, None)
+        self.session.forget(horse)
         self._forget(horse)
         run = self.runs.pop(horse.serial, None)
         if run is not None:
@@ -497,7 +498,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
 
     def drain(self) -> None:
         """Take no more jobs: give back waiting runs, notify running ones, and end idle horses."""
-        self.session.draining = True
+        self.session.drain()
         for horse in list(self.horses.values()):
             if horse.serial in self.runs:
                 self.give_back(self.recall_behind(horse), "its worker takes no more jobs")
@@ -519,3 +520,20 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.session.end()
         for horse in horses:
             self._die(horse, None, "the fork server ended")
+
+
+class LeftoverLog:
+    """Warns once of each kind of leftover: a task that always leaves something makes warm processes as slow as fresh ones."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told_of: set[str] = set()
+
+    def found(self, run: Run, left: str) -> None:
+        """Log that a job's process is replaced for this reason."""
+        if left in _NONE or left in self._told_of or len(self._told_of) >= _MOST_KINDS:
+            return
+        self._told_of.add(left)
+        about = run.claimed.fields.get(b"description", b"?").decode("utf-8", "replace")
+        text = "job %s (%s) left in its process: %s; a fresh one takes its place, as for every job that does so"
+        self._log.warning(text, run.claimed.id, "".join(c if c.isprintable() else "?" for c in about[:200]), left)

@@ -33,7 +33,7 @@ class WarmHorse(Horse):
     def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
         super().__init__(server, serial, end, limit)
         self.waiting: deque[HorseRun] = deque()
-        self._unsent: deque[tuple[HorseRun, bytes]] = deque()
+        self._given: deque[tuple[HorseRun, bytes]] = deque()
         #: Number of jobs that it has run.
         self.done = 0
         #: True if it gets no more jobs.
@@ -65,17 +65,17 @@ class WarmHorse(Horse):
         return inf if self._endless else now + self._owed
 
     def push(self, run: HorseRun, *, ahead: bool = False) -> bool:
-        """Send a job, or begin to: see `wants_write`. With `ahead`, `send_ahead` sends it later; False if it is too large for that."""
+        """Send a job, or begin to: see `unsent`. With `ahead`, `send_ahead` sends it later; False if it is too large for that."""
         claimed = run.claimed
         frame = pack({b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields})
         if not ahead:
-            self._out = memoryview(frame)
+            self.unsent = memoryview(frame)
             self.flush()
-            self.bulky = len(frame) > PACKET or self.wants_write
+            self.bulky = len(frame) > PACKET or bool(self.unsent)
             return True
         if len(frame) > PACKET:
             return False
-        self._unsent.append((run, frame))
+        self._given.append((run, frame))
         return True
 
     def send_ahead(self) -> list[HorseRun]:
@@ -83,7 +83,7 @@ class WarmHorse(Horse):
 
         Return those for which its socket has no room: the horse no longer has them.
         """
-        unsent = self._unsent
+        unsent = self._given
         try:
             while unsent:
                 self._socket.send(unsent[0][1])
@@ -100,12 +100,12 @@ class WarmHorse(Horse):
     def flush(self) -> None:
         """Send waiting data in packets, as much as the socket takes."""
         try:
-            while self._out:
-                self._out = self._out[self._socket.send(self._out[:PACKET]) :]
+            while self.unsent:
+                self.unsent = self.unsent[self._socket.send(self.unsent[:PACKET]) :]
         except BlockingIOError:
             pass
         except OSError:
-            self._out = memoryview(b"")
+            self.unsent = memoryview(b"")
         self._shut_if_done()
 
     def say(self, fields: Mapping[bytes, bytes]) -> None:
@@ -125,8 +125,8 @@ class WarmHorse(Horse):
     def take_back(self) -> set[bytes]:
         """Read the unread jobs back from the socket; return their executions. Meanwhile the horse may have read one of those between
         them."""
-        taken = {run.claimed.execution_id.encode() for run, _ in self._unsent}
-        self._unsent.clear()
+        taken = {run.claimed.execution_id.encode() for run, _ in self._given}
+        self._given.clear()
         if self._kept is None or self.bulky:
             return taken
         while True:

@@ -1,6 +1,6 @@
 """The worker's side of the fork server, for a selectors loop: no threads, and nothing here waits.
 
-Register `server.fileno()` and each `horse.fileno()` for reading, and for writing while their `wants_write` is true.
+Register `server.fileno()` and each `horse.fileno()` for reading, and for writing while `unsent` holds something.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class ForkServerClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._in = b""
-        self._out: deque[tuple[bytes, _socket.socket | None]] = deque()
+        #: Messages that wait for the socket, see `flush`.
+        self.unsent: deque[tuple[bytes, _socket.socket | None]] = deque()
         self._serial = 0
         self._asked: dict[int, Horse] = {}
         self._limit = 2 * config.max_result + defaults.MAX_EXC_INFO + _OVERHEAD
@@ -88,10 +89,6 @@ class ForkServerClient:
     def fileno(self) -> int:
         """-1 when it is closed."""
         return self._control.fileno() if self._control is not None else -1
-
-    @property
-    def wants_write(self) -> bool:
-        return bool(self._out)
 
     def poll(self) -> int | None:
         """The exit code of the process; None while it runs."""
@@ -168,11 +165,11 @@ class ForkServerClient:
 
     def flush(self) -> None:
         """Send waiting data, as much as the socket takes."""
-        while self._out and self._control is not None:
-            data, end = self._out[0]
+        while self.unsent and self._control is not None:
+            data, end = self.unsent[0]
             lines = 1
-            while lines < len(self._out) and self._out[lines][1] is None:
-                data += self._out[lines][0]
+            while lines < len(self.unsent) and self.unsent[lines][1] is None:
+                data += self.unsent[lines][0]
                 lines += 1
             try:
                 if end is None:
@@ -186,9 +183,9 @@ class ForkServerClient:
                 self._drop_unsent()
                 return
             for _ in range(lines):
-                self._out.popleft()
+                self.unsent.popleft()
             if sent < len(data):
-                self._out.appendleft((data[sent:], None))
+                self.unsent.appendleft((data[sent:], None))
 
     def destroy(self) -> None:
         """End the server and all its descendants, by SIGKILL if it does not end by itself. Wait up to 2.5 s, and 2 s for processes that it
@@ -219,7 +216,7 @@ class ForkServerClient:
 
     def _queue(self, line: str, end: _socket.socket | None) -> None:
         if self._control is not None:
-            self._out.append((line.encode() + b"\n", end))
+            self.unsent.append((line.encode() + b"\n", end))
         elif end is not None:
             end.close()
 
@@ -264,7 +261,7 @@ class ForkServerClient:
         self._drop_unsent()
 
     def _drop_unsent(self) -> None:
-        for _, end in self._out:
+        for _, end in self.unsent:
             if end is not None:
                 end.close()
-        self._out.clear()
+        self.unsent.clear()

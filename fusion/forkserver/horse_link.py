@@ -51,7 +51,8 @@ class Horse:
         self._reader = FrameReader(limit)
         #: True once the task has ended and its callback runs.
         self.task_over = False
-        self._out = memoryview(b"")
+        #: Data that wait for the socket, see `flush`.
+        self.unsent = memoryview(b"")
         self._callbacks: list[float] = []
         self._for_hooks, self._is_shared = 0.0, False
         self._finishing = False
@@ -60,13 +61,9 @@ class Horse:
         """The socket's descriptor, for the loop."""
         return self._socket.fileno()
 
-    @property
-    def wants_write(self) -> bool:
-        return bool(self._out)
-
     def send(self, fields: Mapping[bytes, bytes]) -> None:
-        """Send one frame, or begin to: see `wants_write`."""
-        self._out = memoryview(bytes(self._out) + pack(fields))
+        """Send one frame, or begin to: see `unsent`."""
+        self.unsent = memoryview(bytes(self.unsent) + pack(fields))
         self.flush()
 
     def wake(self) -> None:
@@ -79,12 +76,12 @@ class Horse:
     def flush(self) -> None:
         """Send waiting data, as much as the socket takes. HorseExited, not this, reports a dead horse."""
         try:
-            while self._out:
-                self._out = self._out[self._socket.send(self._out) :]
+            while self.unsent:
+                self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
-            self._out = memoryview(b"")
+            self.unsent = memoryview(b"")
         self._shut_if_done()
 
     def finish(self) -> None:
@@ -93,7 +90,7 @@ class Horse:
         self._shut_if_done()
 
     def _shut_if_done(self) -> None:
-        if self._finishing and not self._out:
+        if self._finishing and not self.unsent:
             with suppress(OSError):
                 self._socket.shutdown(_socket.SHUT_WR)
 

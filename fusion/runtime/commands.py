@@ -43,7 +43,8 @@ class Command:
 class Commands:
     """A worker's subscription to its channel. It ignores messages that are no commands of Fusion: anyone may publish.
 
-    `wanted` returns the worker's channel, which changes when it registers under another name. `fleet`: the channel of all workers.
+    `wanted` returns the worker's channel. It changes when the worker registers under another name: then call `renew`. `fleet`: the channel
+    of all workers.
     `on_subscribed` is called when a subscription begins: commands published before were missed.
     """
 
@@ -52,52 +53,60 @@ class Commands:
     ) -> None:
         self._connect, self._wanted, self._fleet, self._on_subscribed = connect, wanted, fleet, on_subscribed
         self._subscribed = ""
-        self._channel: NonBlockingReader | None = None
+        #: The connection; None while there is none.
+        self.channel: NonBlockingReader | None = None
         self._next_try = 0.0
+        #: When to subscribe, to send a ping, or to stop waiting for its reply.
+        self.next_at = 0.0
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, free=1)
         self._heard_at = 0.0
         self._asked_at: float | None = None
 
     def fileno(self) -> int | None:
         """The subscription's descriptor; None while there is none."""
-        return self._channel.fileno() if self._channel else None
+        return self.channel.fileno() if self.channel else None
 
-    @property
-    def next_at(self) -> float:
-        """When to subscribe, to send a ping, or to stop waiting for its reply."""
-        if self._channel is None:
-            return self._next_try
-        if self._subscribed != self._wanted():
-            return 0.0
-        return self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _PATIENCE
+    def renew(self) -> None:
+        """Subscribe to the channel that is wanted now."""
+        if self.channel is not None:
+            self.next_at = 0.0
+
+    def _set_time(self) -> None:
+        if self.channel is None:
+            self.next_at = self._next_try
+        else:
+            self.next_at = self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _PATIENCE
 
     def tick(self, now: float) -> None:
         """Subscribe if the wanted channels are not subscribed; drop a subscription that does not answer a ping."""
-        if self._channel is not None:
-            self._check(self._channel, now)
+        if self.channel is not None:
+            self._check(self.channel, now)
+        self._set_time()
         wanted = self._wanted()
-        if self._subscribed == wanted or (self._channel is None and now < self._next_try):
+        if self._subscribed == wanted or (self.channel is None and now < self._next_try):
             return
         try:
-            if self._channel is None:
-                self._channel = NonBlockingReader.of(self._connect())
+            if self.channel is None:
+                self.channel = NonBlockingReader.of(self._connect())
                 self._heard_at, self._asked_at = now, None
-            self._channel.send("SUBSCRIBE", wanted, self._fleet)
+            self.channel.send("SUBSCRIBE", wanted, self._fleet)
             self._subscribed = wanted
+            self._set_time()
         except (RedisError, OSError):
             self.close()
 
     def receive(self) -> list[Command]:
         """Return the commands that have arrived."""
-        if self._channel is None:
+        if self.channel is None:
             return []
         try:
-            replies = self._channel.receive()
+            replies = self.channel.receive()
         except (RedisError, OSError):
             self.close()
             return []
         if replies:
             self._heard_at, self._asked_at = time.monotonic(), None
+            self._set_time()
             if any(isinstance(reply, Exception) for reply in replies):
                 self.close()  # not allowed to subscribe, or not now
             else:
@@ -110,9 +119,10 @@ class Commands:
         """Drop the subscription. The next one follows at once, or after a pause if several broke in a row."""
         self._next_try = time.monotonic() + self._backoff.next()
         self._subscribed = ""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+        self._set_time()
 
     def _check(self, channel: NonBlockingReader, now: float) -> None:
         if self._asked_at is not None:

@@ -21,7 +21,7 @@ from fusion.runtime.outbox import Outbox, Result
 from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.supervised import SupervisorLine
-from fusion.runtime.timers import Tick, Timers
+from fusion.runtime.timers import Tick, Timer, Timers
 from fusion.store.layout.records import Claimed, ClaimFilter, Turn
 
 #: Most turns in a row before the loop does anything else.
@@ -37,7 +37,7 @@ class TurnOwner(Protocol):
 
     @property
     def busy(self) -> bool:
-        """True while a job runs: a turn must not block the loop then."""
+        """True while a job runs."""
 
     def free_slots(self) -> FreeSlots:
         """Return the jobs that can be taken now."""
@@ -46,7 +46,7 @@ class TurnOwner(Protocol):
         """Return which blocked jobs may be claimed, and which tasks are missing; None: claim any job of the queues."""
 
     def turn_sent(self, slots: FreeSlots) -> None:
-        """Called after a turn was sent, before its reply has come."""
+        """Called after a turn that answers a doorbell was sent, before its reply has come."""
 
     def start_jobs(self, jobs: Sequence[Claimed]) -> None:
         """Start the claimed jobs."""
@@ -56,18 +56,6 @@ class TurnOwner(Protocol):
 
         `slots`: what it asked for. `seconds`: time since it began. `moved`: jobs committed or jobs claimed by it, whichever is more.
         """
-
-
-class IdleClaim:
-    """A timer that is due when a doorbell rings while no job runs and no outcome waits: the turn is sent before all else."""
-
-    def __init__(self, consumer: Consumer, owner: TurnOwner) -> None:
-        self._consumer, self._owner = consumer, owner
-
-    @property
-    def next_at(self) -> float:
-        """0 if it is due, else inf."""
-        return 0.0 if self._consumer.rung and not self._owner.busy else inf
 
 
 class Consumer:
@@ -101,12 +89,15 @@ class Consumer:
         listing = WorkerListing(settings, broker, served_queues, line)
         self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
         self.history = History(broker, link, self.membership, settings.lease / 3, process.log)
-        self.doorbells = Doorbells(process)
-        self.idle_claim = IdleClaim(self, owner)
+        self.doorbells = Doorbells(process, self._on_rung)
+        #: Due when a doorbell has rung, see `claim_at_once`.
+        self.rung = Timer()
         self.maintenance = Maintenance(settings, broker, link, served_queues, process.log)
         #: The reply to the last turn, None if there was none; and the jobs that it committed or claimed, whichever is more.
         self.turn: Turn | None = None
         self.moved = 0
+        #: The connection that the loop watches for replies.
+        self._watched: object | None = None
         self._requested = self._has_room = False
         self._poll_at, self._opens_at = 0.0, inf
         #: Of the turn under way: when it began, and what it asked for.
@@ -122,7 +113,7 @@ class Consumer:
 
         Leases are renewed first: a turn with large results may keep failing for a long time.
         """
-        timers.when(self.doorbells, self.doorbells.tick)
+        self.doorbells.schedule(timers)
         timers.when(self.membership, renew_leases, redis=True)
         timers.when(self.outbox, self.outbox.retry_commits)
         timers.when(self.outbox.line, self._on_reply)
@@ -157,14 +148,9 @@ class Consumer:
         return not self.outbox.line.next_at
 
     @property
-    def rung(self) -> bool:
-        """True if a doorbell rang and no outcome waits: then a prepared turn may answer it."""
-        return self.doorbells.rung and self.outbox.flushed
-
-    @property
     def next_at(self) -> float:
         """When to take a turn: at once if one is due or a doorbell rang, else when polling is due. Never while one is in flight."""
-        if self.in_flight:
+        if self.outbox.line.busy:
             return inf
         if self._requested or self.doorbells.rung or not self.outbox.flushed:
             return 0.0
@@ -196,40 +182,50 @@ class Consumer:
 
     # -- turns
 
-    def take_turns(self, now: float, *, blocking: bool | None = None) -> None:
+    def take_turns(self, now: float, *, blocking: bool = False, rung: bool = False) -> None:
         """Commit outcomes and claim jobs for the free slots, turn after turn while one is due. RedisAway: the turn is kept.
 
-        `blocking`: wait for each reply; None: only while no job runs, which would have to wait too.
+        `blocking`: wait for each reply. `rung`: a doorbell rang, so a job is likely: `turn_sent` of the owner is called.
         """
-        self.poll(now, self._owner.free_slots().floors)
-        for _ in range(MAX_TURNS):
-            if self.in_flight or not self.turn_due:
+        slots = self._owner.free_slots()
+        self.poll(now, slots.floors)
+        for nth in range(MAX_TURNS):
+            if self.outbox.line.busy or not self.turn_due:
                 break
-            self.take_turn(blocking=not self._owner.busy if blocking is None else blocking)
+            self.take_turn(self._owner.free_slots() if nth else slots, blocking=blocking, rung=rung)
 
-    def take_turn(self, *, blocking: bool) -> None:
+    def take_turn(self, slots: FreeSlots, *, blocking: bool, rung: bool = False) -> None:
         """Take one turn. If not `blocking`, its reply is received now if it comes within a moment, else by `_on_reply`."""
         self._began = time.monotonic()
-        self.begin_turn(self._owner.free_slots(), self._owner.claim_filter(self._began))
+        self.begin_turn(slots, self._owner.claim_filter(self._began))
         if blocking or not self.send_async():
             self._end_turn(self.exchange)
             return
-        self._owner.turn_sent(self._slots)
+        if rung:
+            self._owner.turn_sent(self._slots)
         if self._reply_comes_soon():
             self._end_turn(self.receive_reply)
 
+    def _on_rung(self) -> None:
+        self.rung.next_at = 0.0
+
     def claim_at_once(self, now: float) -> None:
-        """Answer a doorbell. The reply is not waited for: meanwhile the process is woken that gets the job."""
-        self.take_turns(now, blocking=False)
+        """Answer a doorbell before all else, if no job runs and no outcome waits.
+
+        The reply is not waited for: meanwhile the process is woken that gets the job.
+        """
+        self.rung.next_at = inf
+        if self.doorbells.rung and self.outbox.flushed and not self._owner.busy:
+            self.take_turns(now, rung=True)
 
     def prepare_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None) -> None:
         """Encode the turn that would claim jobs for `slots` now, if that is not done yet. It saves the time when a doorbell rings."""
         name, incarnation = self.name, self.membership.incarnation
-        self.outbox.prepare(self._served_queues.turn, slots.first(MOST_SLOTS), claim_filter or ClaimFilter(), name, incarnation)
+        self.outbox.prepare(self._served_queues.turn, _at_most(slots), claim_filter or ClaimFilter(), name, incarnation)
 
     def begin_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
         """Build a turn from the waiting outcomes and a request for jobs for `slots`. A turn that is already under way goes first."""
-        self._requested, self._slots = False, slots.first(MOST_SLOTS)
+        self._requested, self._slots = False, _at_most(slots)
         self.outbox.begin(self._served_queues.turn, self._slots, claim_filter)
 
     def exchange(self) -> list[Claimed]:
@@ -266,7 +262,8 @@ class Consumer:
 
     def _end_turn(self, receive: Callable[[], list[Claimed]]) -> None:
         with self.job_log.batch:
-            self._owner.start_jobs(receive())
+            if jobs := receive():
+                self._owner.start_jobs(jobs)
         if self.turn is not None:
             self._owner.turn_ended(self.turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
 
@@ -287,7 +284,8 @@ class Consumer:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:
             self._served_queues.served(claimed.queue)
-        self.job_log.suspended(turn.status == "suspended")
+        if self.job_log.is_suspended or turn.status == "suspended":
+            self.job_log.suspended(turn.status == "suspended")
         self._opens_at = inf if turn.opens_in is None else time.monotonic() + turn.opens_in
         if turn.next_in is not None:
             self.maintenance.due(time.monotonic() + turn.next_in)
@@ -303,7 +301,7 @@ class Consumer:
     def listen(self, queues: Sequence[str], floors: Sequence[int]) -> None:
         """Wait at the doorbells of these queues while a slot is free, no turn is due or in flight, and Redis answers."""
         self._has_room = bool(floors)
-        if self._has_room and not self._requested and not self.in_flight and self._process.link.away_since is None:
+        if self._has_room and not self._requested and not self.outbox.line.busy and self._process.link.away_since is None:
             self.doorbells.arm(queues, floors)
         self.doorbells.follow()
         self._watch_reply()
@@ -313,11 +311,11 @@ class Consumer:
 
         If nothing runs, the turn that answers a doorbell is encoded now.
         """
-        if self.turn_due or self.in_flight:
+        if self.turn_due or self.outbox.line.busy:
             self.listen((), ())
             return
         slots = self._owner.free_slots()
-        if not slots.floors:
+        if not slots.floors and self._opens_at < inf:
             self.yield_wait()
         self.listen(doorbells(now), slots.floors)
         if slots.floors and not self._owner.busy:
@@ -334,6 +332,10 @@ class Consumer:
     def _watch_reply(self) -> None:
         """Have the loop watch the connection on which turns are sent, if it is open."""
         loop, line = self._process.loop, self.outbox.line
+        channel = line.channel
+        if channel is self._watched and not (channel is not None and channel.unsent):
+            return
+        self._watched = channel
         loop.follow("turn", fd := line.fileno(), line.receive)
         if fd is not None and line.wants_write:
             loop.want_write(fd, self._on_writable)
@@ -343,3 +345,8 @@ class Consumer:
         line.flush()
         if not line.wants_write and (fd := line.fileno()) is not None:
             self._process.loop.want_write(fd, None)
+
+
+def _at_most(slots: FreeSlots) -> FreeSlots:
+    """Return as many of these slots as one turn may ask for."""
+    return slots if len(slots.floors) + slots.ahead <= MOST_SLOTS else slots.first(MOST_SLOTS)

@@ -1,15 +1,99 @@
-"""The doorbells at which one process waits. It passes on a token that it can't use."""
+"""Waiting for work without polling: blocked BLPOPs on the doorbells of a process's queues. It passes on a token that it can't use."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
+
+from redis import Redis
+from redis.exceptions import RedisError
 
 from fusion.runtime.context import ProcessContext
-from fusion.runtime.doorbell import Doorbell
 from fusion.runtime.free_slots import ANY
 from fusion.runtime.redis_link import RedisAway
+from fusion.runtime.timers import Timers
+from fusion.store.client.resp import NonBlockingReader
+from fusion.store.layout.keys import Keys
+
+#: Seconds beyond the server's own timeout after which a silent connection counts as dead.
+_PATIENCE = 2.0
+_RECONNECT_PAUSE = 1.0
+
+
+class Doorbell:
+    """One connection that waits inside Redis while its process has room for work.
+
+    A token only means "poll"; it never carries the job. `armed`: a wait is under way. It can't be cancelled, so a token may come when no
+    slot is free any more; then the worker rings for another one. `high`: wait only for jobs of HIGH and above.
+    """
+
+    def __init__(self, connect: Callable[[], Redis], keys: Keys, wait: float, *, high: bool = False) -> None:
+        self._connect, self._keys, self._wait = connect, keys, wait
+        self._bell = keys.wake_high if high else keys.wake
+        #: The connection; None while there is none.
+        self.channel: NonBlockingReader | None = None
+        self._next_try = 0.0
+        #: Monotonic time by which a wait under way must have a reply.
+        self.next_at = inf
+        self.armed = False
+
+    def fileno(self) -> int | None:
+        """The connection's descriptor; None while there is none."""
+        return self.channel.fileno() if self.channel else None
+
+    def arm(self, queues: Sequence[str]) -> bool:
+        """Start waiting; False if Redis can't be reached now. Then nothing is lost: the process polls every few seconds anyway."""
+        now = time.monotonic()
+        if self.armed or now < self._next_try or not queues:
+            return self.armed
+        try:
+            if self.channel is None:
+                self.channel = NonBlockingReader.of(self._connect())
+            self.channel.send("BLPOP", *map(self._bell, queues), f"{self._wait:.3f}")
+        except (RedisError, OSError):
+            self.drop()
+            return False
+        self.armed = True
+        self.next_at = now + self._wait + _PATIENCE
+        return True
+
+    def receive(self) -> str | bool | None:
+        """Return the queue that rang, None if the wait timed out, False if nothing came or the connection is broken."""
+        if self.channel is None:
+            return False
+        try:
+            replies = self.channel.receive()
+        except (RedisError, OSError):
+            self.drop()
+            return False
+        if not replies:
+            return False
+        self.armed, self.next_at = False, inf
+        reply = replies[-1]
+        if isinstance(reply, Exception):
+            self.drop()
+            return False
+        return None if reply is None else self._keys.name_of_wake(reply[0].decode())
+
+    def tick(self, now: float) -> None:
+        """Close a connection whose reply is overdue."""
+        if now >= self.next_at:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the connection. The next attempt follows after one second at the earliest."""
+        self.armed, self.next_at = False, inf
+        self._next_try = time.monotonic() + _RECONNECT_PAUSE
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+    def renew(self) -> None:
+        """Close the connection so that the next `arm` may name other queues. A token that comes in this moment is lost."""
+        self.drop()
+        self._next_try = 0.0
 
 
 class Doorbells:
@@ -21,28 +105,21 @@ class Doorbells:
     - `floors` below are the lowest priorities of the free slots.
     """
 
-    def __init__(self, process: ProcessContext) -> None:
-        self._process = process
+    def __init__(self, process: ProcessContext, on_rung: Callable[[], None] = lambda: None) -> None:
+        """`on_rung`: called when a reply came that `answer` must handle."""
+        self._process, self._on_rung = process, on_rung
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)
         self._high = Doorbell(process.connect_blocking, keys, wait, high=True)
-        #: Replies not handled yet: whether it was the bell for any job, and the queue that rang.
-        self._rung: list[tuple[bool, str | bool | None]] = []
+        #: The connections that the loop watches.
+        self._followed: tuple[object, object] = (None, None)
+        #: Replies that `answer` must handle: whether it was the bell for any job, and the queue that rang.
+        self.rung: list[tuple[bool, str | bool | None]] = []
 
-    @property
-    def rung(self) -> bool:
-        """True if a reply came that `answer` must handle."""
-        return bool(self._rung)
-
-    @property
-    def next_at(self) -> float:
-        """Monotonic time by which a wait under way must have a reply."""
-        return min(self._any.next_at, self._high.next_at)
-
-    def tick(self, now: float) -> None:
-        """Close connections whose replies are overdue."""
-        self._any.tick(now)
-        self._high.tick(now)
+    def schedule(self, timers: Timers) -> None:
+        """Add the timers that close connections whose replies are overdue."""
+        timers.when(self._any, self._any.tick)
+        timers.when(self._high, self._high.tick)
 
     def arm(self, queues: Sequence[str], floors: Sequence[int]) -> None:
         """Wait at each doorbell that may bring a job for a free slot."""
@@ -58,12 +135,16 @@ class Doorbells:
 
     def follow(self) -> None:
         """Keep the loop in step with the connections."""
+        channels = self._any.channel, self._high.channel
+        if channels == self._followed:
+            return
+        self._followed = channels
         self._process.loop.follow("doorbell", self._any.fileno(), self._on_any)
         self._process.loop.follow("high doorbell", self._high.fileno(), self._on_high)
 
     def answer(self, floors: Sequence[int]) -> bool:
         """Handle the replies: pass on tokens that fit no slot. True if there may be a job for a free slot."""
-        rung, self._rung = self._rung, []
+        rung, self.rung = self.rung, []
         for for_any, rang in rung:
             fits = ANY in floors if for_any else bool(floors)
             if not fits and isinstance(rang, str):
@@ -77,11 +158,13 @@ class Doorbells:
 
     def _on_any(self) -> None:
         if (rang := self._any.receive()) is not False:
-            self._rung.append((True, rang))
+            self.rung.append((True, rang))
+            self._on_rung()
 
     def _on_high(self) -> None:
         if (rang := self._high.receive()) is not False:
-            self._rung.append((False, rang))
+            self.rung.append((False, rang))
+            self._on_rung()
 
     def _pass_on(self, queue: str) -> None:
         if self._process.link.open(time.monotonic()):

@@ -21,10 +21,7 @@ class FreeSlots(NamedTuple):
 
     def first(self, count: int) -> FreeSlots:
         """Return at most `count` of them."""
-        floors = self.floors
-        if len(floors) + self.ahead <= count:
-            return self
-        return FreeSlots(floors[:count], max(0, count - len(floors)))
+        return FreeSlots(self.floors[:count], max(0, min(self.ahead, count - len(self.floors))))
 
 
 #: No job may be claimed.

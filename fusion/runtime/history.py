@@ -45,12 +45,9 @@ class History:
         self._offset, self._second, self._came = time.time() - time.monotonic(), b"", 0.0
         self._calls: list[tuple[int, _Rows]] = []
         self._number = 0
-        self._tell_at, self._refused = inf, ""
-
-    @property
-    def next_at(self) -> float:
-        """When the sums are sent; `inf` while there are none."""
-        return self._tell_at
+        self._refused = ""
+        #: When the sums are sent; `inf` while there are none.
+        self.next_at = inf
 
     def note(self, result: Result) -> None:
         """Count an outcome that Redis has accepted."""
@@ -81,8 +78,8 @@ class History:
         self._tell_soon()
 
     def _tell_soon(self) -> None:
-        if self._tell_at == inf:
-            self._tell_at = time.monotonic() + self._every
+        if self.next_at == inf:
+            self.next_at = time.monotonic() + self._every
 
     def _unix(self, text: bytes) -> float:
         """Return a stored time in Unix seconds; 0 if it is not a time. Most times of a call share their second, so the last one is
@@ -99,7 +96,7 @@ class History:
         while self._calls:
             self._link.attempt(partial(self._tell, *self._calls[0]))
             self._calls.pop(0)
-        self._tell_at = inf
+        self.next_at = inf
 
     def _pack(self) -> None:
         """Turn the sums into calls. Only a limited number of calls waits while Redis is away."""

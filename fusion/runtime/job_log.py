@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 from fusion.execution.completion import Decision
 from fusion.runtime.terminal_log import LineBatch
@@ -27,13 +28,14 @@ class JobLog:
         self._describe = job_lines
         self._job_lines = job_lines and log.isEnabledFor(logging.INFO)
         self._bad: dict[str, float] = {}
-        self.batch = LineBatch(log)
+        self._lines = LineBatch(log)
+        self.batch: AbstractContextManager[object] = self._lines if self._job_lines else nullcontext()
         self.is_suspended = False
 
     def started(self, claimed: Claimed) -> None:
         """Log that a job begins."""
         if self._job_lines:
-            if self.batch.add(f"{one_line(claimed.queue, 200)}: {_described(claimed)} ({claimed.id})"):
+            if self._lines.add(f"{one_line(claimed.queue, 200)}: {_described(claimed)} ({claimed.id})"):
                 return
             about = self._about(claimed)
             self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
@@ -47,7 +49,7 @@ class JobLog:
         if (
             answer == "ok"
             and decision.kind == "finished"
-            and self.batch.add(f"{one_line(claimed.queue, 200)}: Job OK ({claimed.id})")
+            and self._lines.add(f"{one_line(claimed.queue, 200)}: Job OK ({claimed.id})")
         ):
             return
         about = self._about(claimed)

@@ -65,30 +65,31 @@ class Maintenance:
         self._parts = 0
         self._reap_at = self._clean_at = self._promote_at = self._sample_at = self._carry_at = 0.0
         self._expire_at = self._release_at = self._tend_at = float("inf")
-
-    @property
-    def next_at(self) -> float:
-        """When the first of them is due."""
-        return min(
-            *(self._reap_at, self._clean_at, self._promote_at, self._expire_at),
-            *(self._release_at, self._tend_at, self._sample_at, self._carry_at),
-        )
+        #: When the first of them is due.
+        self.next_at = 0.0
 
     def due(self, at: float) -> None:
         """Have due jobs moved at this monotonic time at the latest."""
         self._promote_at = min(self._promote_at, at)
+        self.next_at = min(self.next_at, at)
 
     def releases(self) -> None:
         """Have jobs released soon: some no longer wait for others."""
         if self._release_at == float("inf"):  # else the last search set the time
-            self._release_at = 0.0
+            self._release_at = self.next_at = 0.0
 
     def tick(self, now: float) -> None:
         """Do what is due. RedisAway if Redis does not answer.
 
         A step that fails for a key of the wrong type is logged once and tried again when it is due next.
         """
-        self._link.attempt(partial(self._run, now), look=True)
+        try:
+            self._link.attempt(partial(self._run, now), look=True)
+        finally:
+            self.next_at = min(
+                *(self._reap_at, self._clean_at, self._promote_at, self._expire_at),
+                *(self._release_at, self._tend_at, self._sample_at, self._carry_at),
+            )
 
     def _run(self, now: float) -> None:
         if now >= self._reap_at:

@@ -83,23 +83,22 @@ class Membership:
         """`name`: default: host name and process id."""
         self._link, self._listing, self._every, self._on_vanished = link, listing, every, on_vanished
         #: The registered name.
-        self.name = self._base = name or f"{socket.gethostname()}.{os.getpid()}"
+        self.name = self._base = self._known_as = name or f"{socket.gethostname()}.{os.getpid()}"
         #: Tells this process from others that had its name, or will have it.
         self.incarnation = secrets.token_hex(8)
         self._notes: dict[str, str] = {}
         self._noted = False
         self._beat_at = inf
-
-    @property
-    def next_at(self) -> float:
-        """When the next heartbeat or note is due."""
-        return 0.0 if self._noted else self._beat_at
+        #: When the next heartbeat or note is due.
+        self.next_at = inf
+        #: Called after this process has registered under another name than before.
+        self.on_renamed: Callable[[], None] | None = None
 
     def note(self, field: str, value: str) -> None:
         """Set a note in the entry, sent with the next call; an empty `value` removes it."""
         if self._notes.get(field, "") != value:
             self._notes[field] = value
-            self._noted = True
+            self._noted, self.next_at = True, 0.0
 
     def enter(self, *, patient: bool = True) -> None:
         """Register for the first time; redis-py's errors pass through.
@@ -114,7 +113,7 @@ class Membership:
 
     def beat_now(self) -> None:
         """Have the next heartbeat sent at once."""
-        self._beat_at = 0.0
+        self._beat_at = self.next_at = 0.0
 
     def tick(self, now: float) -> None:
         """Send the heartbeat of a process that holds no jobs. After RedisAway or CallRefused the entry lasts until its lease expires."""
@@ -129,11 +128,11 @@ class Membership:
             self.renew()
         if now < self._beat_at:
             return []
-        self._beat_at = now + self._every
+        self._beat_at = self.next_at = now + self._every
         try:
             registered, answers = self._link.attempt(lambda: self._listing.beat(self.name, self.incarnation, held))
         except RedisAway:
-            self._beat_at = now
+            self._beat_at = self.next_at = now
             raise
         if not registered:
             if self._on_vanished is not None:
@@ -154,7 +153,11 @@ class Membership:
             self.name = f"{self._base}.{number}"
         self._noted = False
         # Notes don't move the time of the next heartbeat: only a heartbeat renews leases.
-        self._beat_at = min(self._beat_at, time.monotonic() + self._every)
+        self._beat_at = self.next_at = min(self._beat_at, time.monotonic() + self._every)
+        if self.name != self._known_as:
+            self._known_as = self.name
+            if self.on_renamed is not None:
+                self.on_renamed()
 
 
 def own_fields() -> dict[str, Any]:

@@ -90,32 +90,23 @@ class Outbox:
         self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
         self._results: list[Result] = []
         self._late: list[tuple[float, Result]] = []
+        #: When a postponed outcome is sent again.
+        self.next_at = inf
         self._begun: list[Claimed] = []
         self._open: _OpenTurn | None = None
+        #: True if nothing waits to be sent and no turn is under way. Postponed outcomes do not count.
+        self.flushed = True
+        #: True while a turn is under way.
+        self.turn_open = False
         self._ready: _ReadyTurn | None = None
         self._token = 0
         #: Outages that had begun when a turn was last sent without waiting.
         self._outages = 0
 
     @property
-    def flushed(self) -> bool:
-        """True if nothing waits to be sent and no turn is under way. Postponed outcomes do not count."""
-        return not self._results and not self._begun and self._open is None
-
-    @property
     def committed(self) -> bool:
         """True if all outcomes are committed. Postponed ones do not count; a turn without outcomes may be under way."""
         return not self._results and not self._begun and not (self._open and self._open.results)
-
-    @property
-    def next_at(self) -> float:
-        """When a postponed outcome is sent again."""
-        return min(at for at, _ in self._late) if self._late else inf
-
-    @property
-    def turn_open(self) -> bool:
-        """A turn is under way."""
-        return self._open is not None
 
     def uncommitted(self) -> list[Claimed]:
         """Jobs that have run and whose outcomes are not committed: this worker still holds their leases."""
@@ -128,15 +119,25 @@ class Outbox:
         pause = result.backoff.next()
         if result.backoff.failures > _OFFERS:
             return False
-        self._late.append((time.monotonic() + pause, result))
+        self._postpone(time.monotonic() + pause, result)
         return True
+
+    def _postpone(self, at: float, result: Result) -> None:
+        self._late.append((at, result))
+        self.next_at = min(self.next_at, at)
 
     def retry_commits(self, now: float) -> None:
         """Add the postponed outcomes that are due by `now` to the next turn."""
         if not self._late:
             return
         self._results += [result for at, result in self._late if at <= now]
+        self._changed()
         self._late = [(at, result) for at, result in self._late if at > now]
+        self.next_at = min((at for at, _ in self._late), default=inf)
+
+    def _changed(self) -> None:
+        self.turn_open = self._open is not None
+        self.flushed = not (self._results or self._begun or self.turn_open)
 
     def renumber(self) -> None:
         """Give a turn under way a new token, after Redis forgot this worker. The old token would give other jobs execution ids that were
@@ -150,12 +151,13 @@ class Outbox:
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
             self._begun = [other for other in self._begun if other is not claimed]
+        self.flushed = False
 
     def add_signaled(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
         """Add the outcome of a process that received a signal at the monotonic time `signaled`. It waits a moment: if this worker received
         the signal too, the outcome is `instead`."""
         result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
-        self._late.append((signaled + SIGNAL_WINDOW, result))
+        self._postpone(signaled + SIGNAL_WINDOW, result)
 
     def worker_signaled(self, at: float) -> None:
         """Record that this worker received a signal at that monotonic time."""
@@ -166,6 +168,7 @@ class Outbox:
     def report_begun(self, claimed: Claimed) -> None:
         """Report with the next turn that a prefetched job runs: if this worker dies, the job counts as lost."""
         self._begun.append(claimed)
+        self.flushed = False
 
     def begin(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
         """Build a turn from the outcomes and a request for jobs. Do nothing if a turn is under way, or if there is nothing to send."""
@@ -174,6 +177,7 @@ class Outbox:
             results, self._results = self._first()
             self._open = _OpenTurn(self._token, results, list(queues), slots, self._begun, claim_filter or ClaimFilter())
             self._begun = []
+            self._changed()
 
     def _first(self) -> tuple[list[Result], list[Result]]:
         """The outcomes that the next turn carries, and those that wait for another."""
@@ -242,6 +246,7 @@ class Outbox:
             self.renumber()
         else:
             self._open = None
+            self._changed()
             if sent.begun:
                 failpoint("ahead.told")
         return turn, sent.results

@@ -51,6 +51,8 @@ class Probes:
     def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], HealthReport]]) -> None:
         self._loop, self._checks = loop, checks
         self._clients: dict[int, _Client] = {}
+        #: When the first open connection runs out of time for its request.
+        self.next_at = inf
         self._listener: socket.socket | None = None
 
     def open(self, host: str, port: int) -> str:
@@ -67,11 +69,6 @@ class Probes:
         self._loop.watch(listener.fileno(), lambda: self._accept(listener))
         host, port = listener.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-    @property
-    def next_at(self) -> float:
-        """When the first open connection runs out of time for its request."""
-        return min(client.until for client in self._clients.values()) if self._clients else inf
 
     def tick(self, now: float) -> None:
         """Close connections whose request did not come in time."""
@@ -96,6 +93,7 @@ class Probes:
             self._drop(next(iter(self._clients)))
         fd = channel.fileno()
         self._clients[fd] = _Client(channel, time.monotonic() + _PATIENCE)
+        self._set_time()
         self._loop.watch(fd, partial(self._read, fd))
 
     def _read(self, fd: int) -> None:
@@ -141,8 +139,12 @@ class Probes:
 
     def _drop(self, fd: int) -> None:
         client = self._clients.pop(fd)
+        self._set_time()
         self._loop.unwatch(fd)
         client.channel.close()
+
+    def _set_time(self) -> None:
+        self.next_at = min((client.until for client in self._clients.values()), default=inf)
 
 
 def _response(status: int, document: Mapping[str, object], *, as_json: bool = False, head: bool = False) -> bytes:

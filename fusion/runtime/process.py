@@ -92,11 +92,12 @@ class Process(ABC):
 
     def obey(self) -> None:
         """Obey signals and the supervisor."""
-        if self.signals.quit or self.signals.stops > 1 or self.supervisor.impatient(time.monotonic()):
+        signals, released = self.signals, self.supervisor.released
+        if signals.quit or signals.stops > 1 or (released and self.supervisor.impatient(time.monotonic())):
             self.kill()
-        elif self.signals.stops:
+        elif signals.stops:
             self.drain("signal")
-        elif self.supervisor.released:
+        elif released:
             self.drain("the supervisor")
 
     def _round(self) -> bool:

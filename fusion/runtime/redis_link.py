@@ -65,7 +65,8 @@ class RedisLink:
         """`meanwhile`: words for the log about what continues without Redis."""
         self._log, self._meanwhile = log, meanwhile
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=True)
-        self._away_since: float | None = None
+        #: Monotonic time at which Redis stopped answering; None while it answers.
+        self.away_since: float | None = None
         self._told: set[str] = set()
         self._refused = False
         self._too_old = ""
@@ -75,11 +76,6 @@ class RedisLink:
         self.outages = 0
 
     @property
-    def away_since(self) -> float | None:
-        """Monotonic time at which Redis stopped answering; None while it answers."""
-        return self._away_since
-
-    @property
     def outdated(self) -> bool:
         """True if this process is too old for the data; then it does not touch them."""
         return bool(self._too_old)
@@ -87,9 +83,9 @@ class RedisLink:
     @property
     def trouble(self) -> list[str]:
         """Return the reasons why Redis can't be used now, for a probe; empty if it can."""
-        if self._too_old or self._away_since is None:
+        if self._too_old or self.away_since is None:
             return [self._too_old] * self.outdated
-        return [f"Redis is away for {time.monotonic() - self._away_since:.0f} s"]
+        return [f"Redis is away for {time.monotonic() - self.away_since:.0f} s"]
 
     def begin(self, enter: Callable[[], object], *, patient: bool = True) -> None:
         """Connect for the first time: `enter` puts this process into its list. redis-py's errors pass through.
@@ -128,19 +124,23 @@ class RedisLink:
                 self._missed(error)
             raise RedisAway from error
         except CallRefused:
-            self._answered(look)
+            if self.away_since is not None:
+                self._answered(self.away_since, look)
             raise
-        self._answered(look)
+        if self.away_since is not None:
+            self._answered(self.away_since, look)
         return answer
 
-    def _answered(self, look: bool) -> None:
-        if self._away_since is not None and not (look and self._refused):
-            what = "the data are this process's again" if self._too_old else "Redis is back"
-            self._log.warning("%s after %.1f s", what, time.monotonic() - self._away_since)
-            self._too_old = ""
-            self._away_since, self.retry_at = None, 0.0
-            self._backoff.reset()
-            self._told.clear()
+    def _answered(self, since: float, look: bool) -> None:
+        """End the outage that began at that time, unless this answer shows too little."""
+        if look and self._refused:
+            return
+        what = "the data are this process's again" if self._too_old else "Redis is back"
+        self._log.warning("%s after %.1f s", what, time.monotonic() - since)
+        self._too_old = ""
+        self.away_since, self.retry_at = None, 0.0
+        self._backoff.reset()
+        self._told.clear()
 
     def _wait_for_data(self, error: SchemaMismatch) -> None:
         now = time.monotonic()
@@ -152,9 +152,9 @@ class RedisLink:
         self.retry_at = now + _LONGEST_PAUSE * random.uniform(0.5, 1.0)
 
     def _begin_outage(self, now: float) -> bool:
-        if self._away_since is not None:
+        if self.away_since is not None:
             return False
-        self._away_since = now
+        self.away_since = now
         self.outages += 1
         return True
 

@@ -27,9 +27,12 @@ class SupervisorLine:
 
     def __init__(self, channel: socket.socket | None = None, patience: float = 0.0) -> None:
         self._channel, self._patience = channel, patience
-        self._beat_at = 0.0
-        self._ready = False
-        self._released = False
+        #: When the next sign of life is due.
+        self.next_at = inf if channel is None else 0.0
+        #: True if a supervisor has not received READY yet.
+        self.wants_ready = channel is not None
+        #: True if the supervisor wants a warm end, or is gone.
+        self.released = False
         #: Monotonic time by which a warm end must be over; inf without a limit.
         self._end_by = inf
         if channel is not None:
@@ -63,27 +66,12 @@ class SupervisorLine:
         self._release()
 
     def _release(self) -> None:
-        self._released = True
+        self.released = True
         self._end_by = time.monotonic() + self._patience + _GRACE
-
-    @property
-    def wants_ready(self) -> bool:
-        """True if a supervisor has not received READY yet."""
-        return self._channel is not None and not self._ready
-
-    @property
-    def released(self) -> bool:
-        """True if the supervisor wants a warm end, or is gone."""
-        return self._released
 
     def impatient(self, now: float) -> bool:
         """Return True if a warm end takes too long and the supervisor is gone."""
         return now > self._end_by
-
-    @property
-    def next_at(self) -> float:
-        """When the next sign of life is due."""
-        return self._beat_at if self._channel is not None else inf
 
     def say(self, word: str, value: str = "") -> None:
         """Send one line, unless the supervisor does not read."""
@@ -96,11 +84,11 @@ class SupervisorLine:
 
     def beat(self, now: float, state: str, *, ready: bool) -> None:
         """Send a heartbeat if one is due, and READY once, as soon as this process is `ready`."""
-        if ready and not self._ready:
-            self._ready = True
+        if ready and self.wants_ready:
+            self.wants_ready = False
             self.say("READY")
-        if now >= self._beat_at:
-            self._beat_at = now + _BEAT_INTERVAL
+        if now >= self.next_at:
+            self.next_at = now + _BEAT_INTERVAL
             self.say("BEAT", state)
 
     def close(self) -> None:

@@ -31,13 +31,9 @@ class WatchedChild:
         self.child: Child | None = None
         #: Pauses between a bad end and the next start.
         self.backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        self._check_at = inf
+        #: When `ended` should be called; inf while there is no process.
+        self.next_at = inf
         self._is_deaf = False
-
-    @property
-    def next_at(self) -> float:
-        """When `ended` should be called."""
-        return self._check_at
 
     def start(self, now: float) -> Child | None:
         """Start the process. If it can't be started now, log that and return None."""
@@ -46,7 +42,7 @@ class WatchedChild:
         except OSError as error:
             self._process.log.error("the %s can't be started: %s", self._label, error.strerror)
             return None
-        self.child, self._check_at, self._is_deaf = child, now + _CHECK, False
+        self.child, self.next_at, self._is_deaf = child, now + _CHECK, False
         self._process.loop.watch(child.fileno(), self._hear)
         return child
 
@@ -57,7 +53,7 @@ class WatchedChild:
             return None
         code = child.collect()
         if code is None:
-            self._check_at = now + (_SOON if self._is_deaf else _CHECK)
+            self.next_at = now + (_SOON if self._is_deaf else _CHECK)
             if now - child.heard > self._process.settings.hang_timeout and child.told != "SIGKILL":
                 child.hung = True
                 child.signal(signal.SIGKILL, now)
@@ -82,9 +78,9 @@ class WatchedChild:
     def _hear(self) -> None:
         if self.child is not None and not self.child.listen():
             self._process.loop.unwatch(self.child.fileno())
-            self._check_at, self._is_deaf = 0.0, True  # it has closed its line: most likely it ends this moment
+            self.next_at, self._is_deaf = 0.0, True  # it has closed its line: most likely it ends this moment
 
     def _forget(self, child: Child) -> None:
         self._process.loop.unwatch(child.fileno())
         child.close()
-        self.child, self._check_at = None, inf
+        self.child, self.next_at = None, inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from fusion.runtime.doorbell import Doorbell
+from fusion.runtime.doorbells import Doorbell
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport

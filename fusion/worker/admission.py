@@ -1,14 +1,18 @@
-"""Says whether a worker takes jobs, and which ones each free slot may take."""
+"""Says whether a worker takes jobs, which ones each free slot may take, and so what a turn may claim."""
 
 from __future__ import annotations
 
 import logging
 from enum import Enum
-from math import inf
 
+from fusion.executors import readings
+from fusion.executors.base import Executor
 from fusion.kernel.memory import MemoryThrottle
-from fusion.runtime.free_slots import ANY, HIGH
+from fusion.runtime.free_slots import ANY, HIGH, FreeSlots
 from fusion.runtime.membership import Membership
+from fusion.settings import Settings
+from fusion.store.layout.records import Claimed
+from fusion.worker.recycling import Recycling
 
 
 class Blocked(Enum):
@@ -38,7 +42,7 @@ class Admission:
     """
 
     def __init__(self, slots: int, reserve: int, throttle: MemoryThrottle | None, log: logging.Logger) -> None:
-        self._slots, self._reserve, self._throttle, self._log = slots, reserve, throttle, log
+        self._slots, self._reserve, self.throttle, self._log = slots, reserve, throttle, log
         #: Why no job is taken; empty if jobs are.
         self.blocked: set[Blocked] = set()
         if self.scarce:
@@ -47,17 +51,12 @@ class Admission:
     @property
     def scarce(self) -> str:
         """Name the memory that is scarce, like `RAM 92.1 %`; empty if none is."""
-        return self._throttle.active if self._throttle else ""
+        return self.throttle.active if self.throttle else ""
 
     @property
     def open(self) -> bool:
         """True if this worker may ask Redis for jobs."""
         return not (self.blocked and self.blocked & _CLOSING)
-
-    @property
-    def next_at(self) -> float:
-        """When memory is measured again."""
-        return self._throttle.next_at if self._throttle else inf
 
     def floors(self, free: int, taken: int) -> list[int]:
         """Return the lowest priority that each of `free` slots takes, slots for any job first. `taken`: slots in use. Empty unless
@@ -84,10 +83,76 @@ class Admission:
 
     def tick(self, now: float, entry: Membership) -> bool:
         """Measure memory if that is due; True if jobs may be taken again."""
-        if self._throttle is None or now < self._throttle.next_at:
+        if self.throttle is None or now < self.throttle.next_at:
             return False
-        said = self._throttle.check(now)
+        said = self.throttle.check(now)
         if said:
             self._log.warning("%s", said)
         entry.note("throttled", self.scarce)
         return self.block(Blocked.THROTTLED, bool(self.scarce)) and not self.scarce
+
+
+class Slots:
+    """The executor's free slots, less those that admission and recycling withhold.
+
+    `turn_due`: a slot became free, so a turn should claim jobs for it.
+    """
+
+    def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
+        self._executor, self._admission, self._recycling = executor, admission, recycling
+        self._slots, self._limited = settings.slots, settings.max_jobs is not None
+        #: Processes that jobs of any class may wait in.
+        self.lanes = settings.slots - settings.reserve_high
+        self.turn_due = False
+        #: Slots of batched calls that wait for more jobs, see `BatchedCalls`.
+        self.reserved = 0
+
+    @property
+    def stopping(self) -> bool:
+        """True if the worker ends: no slot takes a job."""
+        return Blocked.RECYCLING in self._admission.blocked
+
+    def free(self) -> FreeSlots:
+        """The jobs that may be claimed now."""
+        floors = self.floors()
+        return FreeSlots(floors, self._ahead(floors) if self._executor.prefetches else 0)
+
+    def floors(self) -> list[int]:
+        """The lowest priority for each slot that may take a job now."""
+        room, taken, only_high = self._executor.room()
+        taken = self._slots if only_high else taken + self.reserved
+        free = max(0, room - self.reserved)
+        if self._limited:
+            free = self._recycling.room(free)
+        floors = self._admission.floors(free, taken) if free else []
+        if self.reserved and self._admission.open:  # a waiting call gives its slot to a job that must not wait
+            floors += [HIGH] * (self._recycling.room(room) - len(floors))
+        return floors
+
+    def following(self, wanted: int) -> int:
+        """The number of jobs that may be claimed for a call that has its slot, `wanted` at most."""
+        return self._recycling.room(wanted) if self._admission.open else 0
+
+    def _ahead(self, floors: list[int]) -> int:
+        """Return the number of jobs to claim beyond those for the free slots, whose `floors` these are."""
+        if not self._admission.open:
+            return 0
+        room = self._executor.prefetch_room(self.lanes, floors.count(ANY))
+        return max(0, self._recycling.room(len(floors) + room) - len(floors)) if room else 0
+
+    def fits(self, claimed: Claimed) -> bool:
+        """Say whether a slot is free for a job of its class."""
+        floors = self.floors()
+        return bool(floors) and readings.priority(claimed.fields) >= floors[0]
+
+    def may_wait(self, claimed: Claimed) -> bool:
+        """Return True if a job was claimed to wait behind another, and still may: since then this worker may have stopped taking jobs."""
+        return claimed.ahead and self._admission.open
+
+    def take_slot(self) -> None:
+        """Count a job that was started."""
+        self._recycling.count(1)
+
+    def release_slot(self, jobs: int = 1) -> None:
+        """Take back the count of jobs that did not begin."""
+        self._recycling.count(-jobs)

@@ -22,8 +22,8 @@ from fusion.runtime.redis_link import CallRefused, RedisAway, RedisLink, refusab
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
+from fusion.worker.admission import Slots
 from fusion.worker.outcomes import Outcomes
-from fusion.worker.slots import Slots
 
 #: Jobs that one call to Redis may claim, so that the script stays short.
 _AT_ONCE = 50
@@ -75,9 +75,12 @@ class BatchedCalls:
     ) -> None:
         self._executor, self._slots, self._broker, self._link = executor, slots, broker, link
         self._membership, self._settings = membership, settings
-        self._waiting: list[_Waiting] = []
-        #: Under way: the members without an outcome, by execution.
-        self._calls: dict[Run, dict[bytes, Run]] = {}
+        #: Calls that have not begun.
+        self.waits: list[_Waiting] = []
+        #: When to ask for more jobs, or to begin a call.
+        self.next_at = inf
+        #: Calls under way: their members without an outcome, by execution.
+        self.calls: dict[Run, dict[bytes, Run]] = {}
         #: A request to Redis without a reply. It is repeated before any other, as it may have claimed jobs.
         self._unheard: Callable[[], tuple[list[Claimed], bool]] | None = None
         self._outcomes: Outcomes
@@ -89,32 +92,28 @@ class BatchedCalls:
 
     # -- what this worker has
 
-    @property
-    def waits(self) -> bool:
-        """True while a call has not begun."""
-        return bool(self._waiting)
-
     def runs(self) -> Iterator[Run]:
         """Yield each run of a job that this worker holds, except those that are being killed."""
         for run in (*self._executor.running, *self._executor.queued):
-            if run in self._calls:
-                yield from self._calls[run].values()
+            if run in self.calls:
+                yield from self.calls[run].values()
             elif not run.killed:
                 yield run
-        for call in self._waiting:
+        for call in self.waits:
             yield from call.runs
 
     # -- coming together
 
     def fits(self, claimed: Claimed) -> bool:
         """Return True if a waiting call takes this job. A job of another kind closes the waiting calls of its queue."""
-        if not self._waiting:
+        if not self.waits:
             return False
         key = _key(claimed)
-        for call in self._waiting:
+        for call in self.waits:
             if call.key[0] == claimed.queue and call.key != key:
                 call.open = False
-        return any(call.key == key and call.room for call in self._waiting)
+        self.next_at = 0.0
+        return any(call.key == key and call.room for call in self.waits)
 
     def take(self, claimed: Claimed, limit: float) -> bool:
         """Take a job that has a slot, or `fits`. Return False if the job is not for a batched call."""
@@ -123,23 +122,22 @@ class BatchedCalls:
         if figures is None or b"func" not in fields or readings.suspects(fields):
             return False
         now, key = time.monotonic(), _key(claimed)
-        call = next((call for call in self._waiting if call.key == key and call.room), None)
+        call = next((call for call in self.waits if call.key == key and call.room), None)
         if call is None:
             most, wait = figures
             wait = 0.0 if readings.priority(fields) >= HIGH else wait
             call = _Waiting(key, most, now + wait, max(_SHORTEST, min(wait / _LOOKS, _LONGEST)), ask_at=now)
-            self._waiting.append(call)
+            self.waits.append(call)
             self._slots.reserved += 1
         call.runs.append(Run(claimed, limit, now))
         call.size += len(fields.get(b"data", b"")) + len(fields.get(b"meta", b""))
+        self.next_at = 0.0
         return True
 
-    @property
-    def next_at(self) -> float:
-        """When to ask for more jobs, or to begin a call."""
+    def _soonest(self) -> float:
         away = self._link.away_since is not None
         soonest = self._link.retry_at if self._unheard else inf
-        for call in self._waiting:
+        for call in self.waits:
             asks = max(call.ask_at, self._link.retry_at)
             soonest = min(soonest, 0.0 if not call.room else min(asks, call.until) if away else asks)
         return soonest
@@ -151,15 +149,16 @@ class BatchedCalls:
                 self._look(now)
             except RedisAway:
                 pass  # the request is kept, and due calls begin without its reply
-        for call in [call for call in self._waiting if call.is_due(now, self._link.away_since is not None)]:
+        for call in [call for call in self.waits if call.is_due(now, self._link.away_since is not None)]:
             self._begin(call)
-        while self._waiting and self._slots.reserved > self._executor.capacity:  # a job that does not wait took its process
-            self._give_back_waiting(self._waiting[-1], "its slot went to a job that does not wait")
+        while self.waits and self._slots.reserved > self._executor.room().free:  # a job that does not wait took its process
+            self._give_back_waiting(self.waits[-1], "its slot went to a job that does not wait")
+        self.next_at = self._soonest()
 
     def _look(self, now: float) -> None:
         if self._unheard:
             self._ask()
-        for call in list(self._waiting):
+        for call in list(self.waits):
             while call.room and now >= call.ask_at:
                 wanted = self._slots.following(min(call.room, _AT_ONCE))
                 if not wanted:
@@ -196,7 +195,7 @@ class BatchedCalls:
         runs = call.runs
         if not runs:
             return
-        if not self._executor.capacity:
+        if not self._executor.room().free:
             self._give_back(runs, "no process for it")
             return
         if len(runs) == 1:
@@ -205,12 +204,12 @@ class BatchedCalls:
         if carrier is None:
             self._give_back(runs, "no process for it")
         elif len(runs) > 1:
-            self._calls[carrier] = {run.claimed.execution_id.encode(): run for run in runs}
+            self.calls[carrier] = {run.claimed.execution_id.encode(): run for run in runs}
             for run in runs:
                 run.began = carrier.began
 
     def _drop(self, call: _Waiting) -> None:
-        self._waiting.remove(call)
+        self.waits.remove(call)
         self._slots.reserved -= 1
 
     def _give_back(self, runs: list[Run], why: str) -> None:
@@ -220,7 +219,7 @@ class BatchedCalls:
 
     def give_back_waiting(self, why: str) -> None:
         """Give back what waits: it has not begun, nothing is counted."""
-        for call in list(self._waiting):
+        for call in list(self.waits):
             self._give_back_waiting(call, why)
 
     def _give_back_waiting(self, call: _Waiting, why: str) -> None:
@@ -251,24 +250,24 @@ class BatchedCalls:
             if not call.runs:
                 self._drop(call)
         elif carrier := self._carrier_of(run):
-            del self._calls[carrier][run.claimed.execution_id.encode()]
-            if not self._calls[carrier]:
+            del self.calls[carrier][run.claimed.execution_id.encode()]
+            if not self.calls[carrier]:
                 self._executor.kill(carrier, KillCause.LOST)
         else:
             self._executor.kill(run, KillCause.LOST)
 
     def _waiting_with(self, run: Run) -> _Waiting | None:
-        return next((call for call in self._waiting if run in call.runs), None)
+        return next((call for call in self.waits if run in call.runs), None)
 
     def _carrier_of(self, run: Run) -> Run | None:
         execution = run.claimed.execution_id.encode()
-        return next((carrier for carrier, members in self._calls.items() if members.get(execution) is run), None)
+        return next((carrier for carrier, members in self.calls.items() if members.get(execution) is run), None)
 
     # -- outcomes of members
 
     def opened(self, run: Run, frame: Mapping[bytes, bytes]) -> tuple[Run, dict[bytes, bytes]] | None:
         """Unpack a member's frame. Return the member and the frame; None if it is not for a member that still lacks an outcome."""
-        member = self._calls.get(run, {}).get(frame.get(b"of", b""))
+        member = self.calls.get(run, {}).get(frame.get(b"of", b""))
         try:
             inner = unpack(frame.get(b"frame", b"")[4:])
         except FrameError:
@@ -277,12 +276,12 @@ class BatchedCalls:
         if member is None or kind in (b"callback", b"member"):
             return None
         if kind not in (b"log", b"meta", b"report", b"stands"):
-            del self._calls[run][member.claimed.execution_id.encode()]
+            del self.calls[run][member.claimed.execution_id.encode()]
         return member, inner
 
     def over(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
         """Handle a call that ended by itself. A member without an answer runs again alone. False if the run is not a batched call."""
-        members = self._calls.pop(run, None)
+        members = self.calls.pop(run, None)
         if members is None:
             return False
         stopped = any(member.stopping for member in members.values())
@@ -304,7 +303,7 @@ class BatchedCalls:
 
     def ended(self, run: Run, death: Death) -> bool:
         """Decide the members' outcomes after the call's process died. False if the run is not a batched call."""
-        members = self._calls.pop(run, None)
+        members = self.calls.pop(run, None)
         if members is None:
             return False
         stopped = any(member.stopping for member in members.values())
@@ -323,7 +322,7 @@ class BatchedCalls:
 
     def returned(self, run: Run, why: str) -> bool:
         """Give back the members of a call that will not begin. False if the run is not a batched call."""
-        members = self._calls.pop(run, None)
+        members = self.calls.pop(run, None)
         if members is None:
             return False
         self._give_back(list(members.values()), why)

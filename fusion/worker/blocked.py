@@ -65,12 +65,6 @@ class BlockedWork:
             while len(self._lacking) > _MOST:
                 del self._lacking[next(iter(self._lacking))]
 
-    def renew(self, generation: int) -> None:
-        """Forget the missing tasks if the fork server's number changed: the new one may have them."""
-        if generation != self._generation:
-            self._generation = generation
-            self._lacking.clear()
-
     def lacking(self, now: float) -> dict[str, str]:
         """Tasks that were found missing a short time ago, and why."""
         return {task: lack.why for task, lack in self._lacking.items() if now < lack.until}
@@ -87,13 +81,23 @@ class BlockedWork:
     def _of(self, kind: str) -> list[_Set]:
         return [one for one in self._sets if one.kind == kind and self._served_queues.serves(one.queue)]
 
-    def claim_filter(self, now: float, probation: Probation) -> ClaimFilter:
-        """Which blocked jobs a turn may claim, and which tasks are missing here."""
+    def claim_filter(self, now: float, probation: Probation, generation: int) -> ClaimFilter:
+        """Return which blocked jobs a turn may claim, and which tasks are missing here.
+
+        `generation`: the number of the fork server. If it changed, no task counts as missing: the new one may have them.
+        """
+        if generation != self._generation:
+            self._generation = generation
+            self._lacking.clear()
+        if not (self._sets or self._lacking):
+            return ClaimFilter(self._known, (), {}, probation.alone, probation.only)
         sets = () if probation.only else self.held(now)
         sets = (*sets, *(self.on_probation if probation.allowed else ()))
         return ClaimFilter(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)
 
     def bells(self, now: float, probation: Probation) -> Sequence[str]:
-        """Queues and sets to wait for."""
+        """Return the queues and sets to wait for."""
+        if not (self._sets or probation.only):
+            return self._served_queues.bells
         own = () if probation.only else (*self._served_queues.bells, *self.held(now))
         return [*own, *(self.on_probation if probation.allowed else ())]

@@ -8,11 +8,11 @@ from fusion.kernel.failpoints import failpoint
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.membership import Membership
 from fusion.store.layout.records import Claimed
+from fusion.worker.admission import Slots
 from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.reports import Reports
-from fusion.worker.slots import Slots
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 
@@ -46,11 +46,12 @@ class Dispatcher:
         """Start a claimed job, queue it behind another, or keep it for its batched call. If none is possible, give it back."""
         failpoint("claim.after_reply")
         slots, executor = self._slots, self._executor
-        idle = self._batched_calls.fits(claimed) or slots.fits(claimed)  # its slot may have been taken since the turn was sent
+        # Its slot may have been taken since the turn was sent.
+        idle = (self._batched_calls.waits and self._batched_calls.fits(claimed)) or slots.fits(claimed)
         if not (idle or slots.may_wait(claimed)):
             self._outcomes.give_back(claimed, "no free process")
             return
-        if self._stop_requests.includes(claimed):
+        if claimed.execution_id in self._stop_requests.early:
             self._outcomes.stopped(claimed)
             return
         limit = self._envelopes.open(claimed)
@@ -58,7 +59,7 @@ class Dispatcher:
             self._outcomes.refuse(claimed, limit)
             return
         self._job_log.started(claimed)
-        if idle and self._batched_calls.take(claimed, limit):
+        if idle and b"gather" in claimed.fields and self._batched_calls.take(claimed, limit):
             slots.take_slot()
             return
         if (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes)) is None:
@@ -87,15 +88,20 @@ class Dispatcher:
             if (opened := self._batched_calls.opened(run, frame)) is None:
                 return
             run, frame = opened
-        elif frame.get(b"kind") not in _LINES and self._batched_calls.over(run, frame):
+        elif self._batched_calls.calls and frame.get(b"kind") not in _LINES and self._batched_calls.over(run, frame):
             return
-        if frame.get(b"kind") == b"report":
+        kind = frame.get(b"kind")
+        if kind == b"report":
             self._reports.take(run, frame)
-        elif frame.get(b"kind") == b"stands":
+        elif kind == b"stands":
             self._outcomes.stands(run, frame)
-        elif not self._task_logs.take(run, frame):
+        elif kind == b"log" or kind == b"meta":
+            self._task_logs.take(run, frame)
+        else:
+            if run.unsaid or b"unsaid" in frame:
+                self._task_logs.note_dropped(run, frame)
             failpoint("outcome.received")
-            self._outcomes.received(run, self._reports.left(run) | frame)
+            self._outcomes.received(run, self._reports.left(run) | frame if self._reports.pending else frame)
 
     def ended(self, run: Run, death: Death) -> None:
         """A run is over, and its process sent no outcome."""

@@ -19,8 +19,8 @@ from fusion.runtime.history import History
 from fusion.runtime.job_log import one_line
 from fusion.runtime.outbox import Outbox
 from fusion.store.layout.records import Claimed
+from fusion.worker.admission import Slots
 from fusion.worker.blocked import BlockedWork
-from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped", b"displaced")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)

@@ -12,20 +12,18 @@ from fusion.runtime.context import ProcessContext
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.supervised import SupervisorLine
-from fusion.worker.admission import Admission
+from fusion.worker.admission import Admission, Slots
 from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.blocked import BlockedWork
-from fusion.worker.burst import Burst
+from fusion.worker.control import Burst, Health
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
-from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
 from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
 from fusion.worker.relay_child import RelayChild
 from fusion.worker.reports import Reports
-from fusion.worker.slots import Slots
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 

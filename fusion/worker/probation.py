@@ -36,7 +36,7 @@ class Probation:
     def __init__(self, process: ProcessContext, command: Sequence[str], only: bool) -> None:
         self._process = process
         self._host = socket.gethostname()
-        self._watched = WatchedChild(process, "worker for jobs on probation", command, inf, own_group=True)
+        self.watched = WatchedChild(process, "worker for jobs on probation", command, inf, own_group=True)
         #: This worker takes no others.
         self.only = only
         #: True if nothing runs beside a job of this worker.
@@ -47,16 +47,19 @@ class Probation:
         self._dead_workers: list[tuple[float, str, str, str]] = []
         self._ask_at = self._start_at = 0.0
         self._asked = True
+        #: When to ask Redis. When to check the child: see `watched`.
+        self.next_at = inf
 
     @property
     def child(self) -> Child | None:
         """The worker for jobs on probation, None while there is none."""
-        return self._watched.child
+        return self.watched.child
 
     def due(self, sets: Sequence[str]) -> None:
         """Ask Redis soon: these sets may hold jobs on probation."""
         self._sets = sets
         self._ask_at, self._asked = 0.0, False
+        self._set_time()
 
     @property
     def pending(self) -> bool:
@@ -67,18 +70,21 @@ class Probation:
     def _concerned(self) -> bool:
         return not self.only and bool(self._sets or self.allowed or self.child or self._dead_workers)
 
-    @property
-    def next_at(self) -> float:
-        """When to check the child, or to ask Redis."""
-        redis_at = self._ask_at if self._concerned else inf if self._asked else 0.0
+    def _set_time(self) -> None:
+        self.next_at = self._ask_at if self._concerned else inf if self._asked else 0.0
         if self._dead_workers:
-            redis_at = min(redis_at, self._dead_workers[0][0])
-        return min(self._watched.next_at, max(redis_at, self._process.link.retry_at))
+            self.next_at = min(self.next_at, self._dead_workers[0][0])
 
     def tick(self, now: float, incarnation: str, *, busy: bool, taking: bool) -> bool:
         """Do what is due. `busy`: a job runs here; `taking`: the worker takes jobs. True if it may take jobs on probation from now on."""
+        try:
+            return self._tick(now, incarnation, busy=busy, taking=taking)
+        finally:
+            self._set_time()
+
+    def _tick(self, now: float, incarnation: str, *, busy: bool, taking: bool) -> bool:
         before = self.allowed
-        if ended := self._watched.ended(now):
+        if ended := self.watched.ended(now):
             self._bury(*ended, now)
         if not self._concerned:
             self._asked = True
@@ -95,7 +101,7 @@ class Probation:
 
     def _ask(self, now: float, incarnation: str, *, busy: bool, taking: bool) -> None:
         keep = self.child is not None or (self.alone and self.allowed and busy)
-        can_start = self.alone or (bool(self._watched.command) and now >= self._start_at)
+        can_start = self.alone or (bool(self.watched.command) and now >= self._start_at)
         if not (keep or (taking and can_start)):
             self._ask_at = now + _WAIT
             return
@@ -104,7 +110,7 @@ class Probation:
         self._ask_at = now + (_RENEW if held and keep else _ASK)
         self.allowed, self._asked = held and self.alone, True
         if held and not self.alone and self.child is None:
-            if child := self._watched.start(now):
+            if child := self.watched.start(now):
                 self._process.log.warning("jobs were lost again and again: %s runs them, one after another", child)
             else:
                 self._start_at = now + _NO_PROCESS
@@ -112,10 +118,10 @@ class Probation:
     def _bury(self, child: Child, code: int, now: float) -> None:
         self._ask_at = 0.0
         if not code or child.ready:
-            self._watched.backoff.reset()  # it was ready, so its jobs killed it: the jobs behind them must not wait
+            self.watched.backoff.reset()  # it was ready, so its jobs killed it: the jobs behind them must not wait
         if not code:
             return
-        why, pause = named(cause_of(child, code)), self._watched.backoff.next()
+        why, pause = named(cause_of(child, code)), self.watched.backoff.next()
         self._start_at = now + pause
         self._process.log.error("%s; another starts in %.1f s", why, pause)
         if child.name:
@@ -131,7 +137,7 @@ class Probation:
 
     def release(self, *, cold: bool = False) -> None:
         """Take no more jobs, as the worker ends. With `cold` the running job goes back."""
-        self._watched.command = []
+        self.watched.command = []
         if self.child is not None:
             if cold:
                 self.child.signal(signal.SIGQUIT, inf)
@@ -141,4 +147,4 @@ class Probation:
     def close(self) -> None:
         """Let go of the child. If it still runs, it ends by itself, as its parent is gone."""
         self.release(cold=True)
-        self._watched.close(_FAREWELL)
+        self.watched.close(_FAREWELL)

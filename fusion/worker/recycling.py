@@ -42,6 +42,8 @@ class Recycling:
         self.memory = 0
         #: True once the worker ends: then no limit matters any more.
         self.over = False
+        #: True if a limit may be reached while nothing else happens.
+        self.has_times = bool(age or settings.max_idle_time or settings.max_memory)
 
     def count(self, jobs: int) -> None:
         """Count jobs that were started; a negative number takes back those that did not begin."""
@@ -69,7 +71,8 @@ class Recycling:
         """
         if self.over:
             return ""
-        return self._due(now, idle=settled and not (self._executor.busy or waits), waits=waits) or self._measure(now)
+        why = self._due(now, idle=settled and not (self._executor.busy or waits), waits=waits)
+        return why or (self._measure(now) if now >= self._measure_at else "")
 
     def _due(self, now: float, *, idle: bool, waits: bool) -> str:
         s = self._settings
@@ -88,7 +91,7 @@ class Recycling:
 
     def _measure(self, now: float) -> str:
         server = self._executor.server_pid
-        if now < self._measure_at or server is None:
+        if server is None:
             return ""
         self._measure_at = now + _INTERVAL
         limit, size = self._settings.max_memory, rss(server) // _MIB

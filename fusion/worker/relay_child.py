@@ -10,7 +10,7 @@ from math import inf
 from fusion.kernel import defaults
 from fusion.runtime.child_process import Child, cause_of, named
 from fusion.runtime.context import ProcessContext
-from fusion.runtime.redis_link import RedisAway
+from fusion.runtime.timers import Timer, Timers
 from fusion.runtime.watched_child import WatchedChild
 from fusion.store.write.event_broker import EventBroker
 
@@ -35,30 +35,24 @@ class RelayChild:
         self._watched = WatchedChild(process, "relay", command, _FAREWELL)
         self._lease = min(process.settings.lease, defaults.RELAY_LEASE)
         self._bereft = False
-        self._check_at = time.monotonic() + _FIRST_CHECK * random.uniform(0.2, 1.0)
+        #: Asks Redis whether a relay is needed; inf while this worker's runs.
+        self._check = Timer(time.monotonic() + _FIRST_CHECK * random.uniform(0.2, 1.0) if command else inf)
 
-    @property
-    def next_at(self) -> float:
-        """When to check the relay, or to ask Redis whether one is needed."""
-        if not self._watched.command:
-            return inf
-        return self._watched.next_at if self._watched.child else max(self._check_at, self._process.link.retry_at)
+    def schedule(self, timers: Timers) -> None:
+        """Add the timers: they check this worker's relay, or ask Redis whether one is needed."""
+        timers.when(self._watched, self._look_after)
+        timers.when(self._check, self._look_for, redis=True)
 
-    def tick(self, now: float) -> None:
-        """Start a relay if one is needed; handle the end of the last one."""
-        if not self._watched.command:
-            return
-        if self._watched.child is not None:
-            if ended := self._watched.ended(now):
-                self._bury(*ended, now)
-        elif now >= self._check_at and self._process.link.open(now):
-            self._check_at = now + _CHECK * random.uniform(0.8, 1.0)
-            try:
-                why = self._process.link.attempt(self._missing, look=True)
-            except RedisAway:
-                return
-            if why:
-                self._start(now, why)
+    def _look_after(self, now: float) -> None:
+        """Handle the end of the relay."""
+        if ended := self._watched.ended(now):
+            self._bury(*ended, now)
+
+    def _look_for(self, now: float) -> None:
+        """Start a relay if one is needed."""
+        self._check.next_at = now + _CHECK * random.uniform(0.8, 1.0)
+        if why := self._process.link.attempt(self._missing, look=True):
+            self._start(now, why)
 
     def _missing(self) -> str:
         """Return why a relay is needed; empty if none is."""
@@ -71,9 +65,9 @@ class RelayChild:
     def _start(self, now: float, why: str) -> None:
         child = self._watched.start(now)
         if child is None:
-            self._check_at = now + self._watched.backoff.next()
+            self._check.next_at = now + self._watched.backoff.next()
             return
-        self._bereft = False
+        self._bereft, self._check.next_at = False, inf
         self._process.log.info("%s: %s is started", why, child)
 
     def _bury(self, child: Child, code: int, now: float) -> None:
@@ -81,7 +75,7 @@ class RelayChild:
         if child.ready_at is not None and now - child.ready_at > _HEALTHY:
             self._watched.backoff.reset()
         pause = self._watched.backoff.next()
-        self._check_at = now + pause
+        self._check.next_at = now + pause
         if code:
             self._process.log.error("%s; another starts in %.1f s", named(cause_of(child, code)), pause)
 

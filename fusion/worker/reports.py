@@ -42,17 +42,18 @@ class Reports:
     ) -> None:
         """`tell`: sends a frame to the process of a run."""
         self._broker, self._link, self._membership, self._tell = broker, link, membership, tell
-        self._pending: dict[Run, _Pending] = {}
+        #: The runs whose newest report is not written.
+        self.pending: dict[Run, _Pending] = {}
         #: When there is something to write.
         self.next_at = inf
 
     def take(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
         """Take a report from a run's process. Ignore a report that is too long: the process runs foreign code."""
         now = time.monotonic()
-        pending = self._pending.get(run)
+        pending = self.pending.get(run)
         if pending is None:
             due = max(now + _TOGETHER, run.reported_at + defaults.REPORT_INTERVAL)
-            pending = self._pending[run] = _Pending(due)
+            pending = self.pending[run] = _Pending(due)
         pending.fields |= report_of(frame)
         if b"wait" in frame:
             pending.waits.append(frame[b"wait"][:20])
@@ -61,22 +62,22 @@ class Reports:
 
     def left(self, run: Run) -> dict[bytes, bytes]:
         """Return the unwritten report of a run that is over, for its outcome."""
-        pending = self._pending.pop(run, None)
+        pending = self.pending.pop(run, None)
         return pending.fields if pending else {}
 
     def flush(self, now: float) -> None:
         """Write the reports that are due. RedisAway if Redis does not answer: then they are kept."""
-        due = [run for run, pending in self._pending.items() if pending.due <= now][:_BATCH]
+        due = [run for run, pending in self.pending.items() if pending.due <= now][:_BATCH]
         if due:
             self._write(due)
-        self.next_at = min((pending.due for pending in self._pending.values()), default=inf)
+        self.next_at = min((pending.due for pending in self.pending.values()), default=inf)
 
     def flush_all(self) -> None:
         """The end: write what there is. RedisAway if Redis does not answer."""
-        while runs := [*self._pending][:_BATCH]:
+        while runs := [*self.pending][:_BATCH]:
             self._write(runs)
             for run in runs:
-                self._pending.pop(run, None)
+                self.pending.pop(run, None)
 
     def _write(self, runs: list[Run]) -> None:
         now = time.monotonic()
@@ -84,9 +85,9 @@ class Reports:
         answers = self._link.attempt(lambda: self._broker.report(self._membership.name, reports))
         for run, report, answer in zip(runs, reports, answers, strict=True):
             if answer.startswith("error"):
-                self._pending[run].due = now + _AGAIN
+                self.pending[run].due = now + _AGAIN
                 continue
-            pending = self._pending.pop(run)
+            pending = self.pending.pop(run)
             run.reported_at = now
             if report.said:
                 run.progress_told_at = now
@@ -94,7 +95,7 @@ class Reports:
                 self._tell(run, {b"stored": number})
 
     def _report_of(self, run: Run, now: float) -> Report:
-        fields, said = self._pending[run].fields, ""
+        fields, said = self.pending[run].fields, ""
         progress = fields.get(b"progress", b"")
         if progress and now >= run.progress_told_at + defaults.PROGRESS_EVENT_INTERVAL:
             found = parse_progress(progress)

@@ -12,7 +12,6 @@ from fusion.runtime.commands import Command
 from fusion.runtime.job_log import one_line
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.layout.names import check_job_id
-from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 from fusion.worker.batched_calls import BatchedCalls
 
@@ -29,28 +28,23 @@ class StopRequests:
 
     def __init__(self, batched_calls: BatchedCalls, broker: Broker, link: RedisLink, log: logging.Logger) -> None:
         self._batched_calls, self._broker, self._link, self._log = batched_calls, broker, link, log
-        self._early: deque[str] = deque(maxlen=_MOST)
+        #: Executions to stop that this worker has not received yet.
+        self.early: deque[str] = deque(maxlen=_MOST)
         self._asked: deque[str] = deque(maxlen=_MOST)
-
-    @property
-    def next_at(self) -> float:
-        """0 while a request is not written to Redis, else inf."""
-        return 0.0 if self._asked else inf
+        #: 0 while a request is not written to Redis, else inf.
+        self.next_at = inf
 
     def obey(self, command: Command) -> None:
         """Stop the run that a command names. Without an execution id, keep the request for Redis."""
         if not command.execution_id:
             self._asked.append(command.job_id)
+            self.next_at = 0.0
             return
         for run in self._batched_calls.runs():
             if run.claimed.execution_id == command.execution_id:
                 self._batched_calls.stop(run)
                 return
-        self._early.append(command.execution_id)
-
-    def includes(self, claimed: Claimed) -> bool:
-        """True if the stop came before this worker received the job."""
-        return claimed.execution_id in self._early
+        self.early.append(command.execution_id)
 
     def tick(self, now: float) -> None:
         """Write the requests of RQ clients to Redis. RedisAway if it does not answer: the rest is kept."""
@@ -61,3 +55,4 @@ class StopRequests:
             except InvalidName as error:
                 self._log.warning("stop: %s", one_line(str(error)))
             self._asked.popleft()
+        self.next_at = inf

@@ -52,20 +52,19 @@ class TaskLogs:
         #: When there is something to write.
         self.next_at = float("inf")
 
-    def take(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
-        """Take a log line or the job's meta. False for any other frame, an outcome: count the lines that the process dropped."""
-        kind = frame.get(b"kind")
-        if kind == b"meta":
+    def take(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Take a log line or the job's meta."""
+        if frame.get(b"kind") == b"meta":
             self._save_meta(run, frame.get(b"meta", b"{}"))
-            return True
-        if kind == b"log":
+        else:
             event = frame.get(b"event", b"").decode("utf-8", "replace")
             self._add(run, event if event in STATUSES else "log", frame.get(b"message", b""), _count(frame.get(b"dropped")))
-            return True
+
+    def note_dropped(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Write with an outcome that lines were dropped, here or in the job's process."""
         run.unsaid += _count(frame.get(b"unsaid"))
         if run.unsaid:
             self._add(run, "log", b"lines of this job were dropped", 0)
-        return False
 
     def _save_meta(self, run: Run, meta: bytes) -> None:
         claimed = run.claimed

@@ -23,7 +23,7 @@ from fusion.store.client.connections import describe
 from fusion.store.layout.records import Claimed, ClaimFilter, Turn
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Blocked
-from fusion.worker.command_handler import CommandHandler
+from fusion.worker.control import CommandHandler
 from fusion.worker.parts import SideProcesses, WorkerPlan, build
 
 log = logging.getLogger("fusion.worker")
@@ -65,22 +65,28 @@ class Worker(Process):
         self.command_handler = CommandHandler(
             process, self.consumer, self.executors, parts.stop_requests, self._set_quiet, self.drain
         )
+        #: What `_note_executors` saw last: the fork server's pid, and why there is none.
+        self._executors_known: tuple[int | None, str] | None = None
         self._give_up = self.timers.at(inf, self._on_give_up)
-        self._gave_up, self._parent = False, os.getppid()
+        self._gave_up, self._parent, self._memory_shown = False, os.getppid(), 0
         self._schedule()
 
     def _schedule(self) -> None:
         """Add the timers in the order in which they run, and the parts to close at the end; the last one closes first."""
         parts, timers = self.parts, self.timers
         # A doorbell is answered first: an idle worker has nothing more urgent.
-        timers.when(self.consumer.idle_claim, self.consumer.claim_at_once, redis=True)
+        timers.when(self.consumer.rung, self.consumer.claim_at_once, redis=True)
         timers.wake(self.executors)
-        timers.wake(parts.recycling)
-        timers.when(self.admission, self._measure_memory)
-        timers.when(parts.job_memory, parts.job_memory.tick)
-        timers.when(parts.relay_child, parts.relay_child.tick)
+        if parts.recycling.has_times:
+            timers.wake(parts.recycling)
+        if throttle := self.admission.throttle:
+            timers.when(throttle, self._measure_memory)
+        if self.settings.max_job_memory:
+            timers.when(parts.job_memory, parts.job_memory.tick)
+        parts.relay_child.schedule(timers)
         # Before a turn: it claims jobs on probation only if this worker may take them.
-        timers.when(parts.probation, self._check_probation)
+        timers.when(parts.probation.watched, self._check_probation)
+        timers.when(parts.probation, self._check_probation, redis=True)
         self.consumer.schedule(timers, self._renew_leases)
         # After a turn: they use its result, and may wait.
         timers.when(parts.batched_calls, parts.batched_calls.tick)
@@ -114,8 +120,7 @@ class Worker(Process):
 
     def claim_filter(self, now: float) -> ClaimFilter:
         """Which blocked jobs may be claimed, and which tasks are missing here."""
-        self.parts.blocked_work.renew(self.executors.generation)
-        return self.parts.blocked_work.claim_filter(now, self.parts.probation)
+        return self.parts.blocked_work.claim_filter(now, self.parts.probation, self.executors.generation)
 
     def turn_sent(self, slots: FreeSlots) -> None:
         """Wake the process that gets the next job while Redis looks for one."""
@@ -133,9 +138,11 @@ class Worker(Process):
         parts = self.parts
         if moved:
             self.executors.exchanged(seconds, moved)
-        self.admission.block(Blocked.SUSPENDED, turn.status == "suspended")
         if turn.status == "suspended":
+            self.admission.block(Blocked.SUSPENDED)
             self.executors.recall("suspended")
+        elif self.admission.blocked:
+            self.admission.block(Blocked.SUSPENDED, False)
         if turn.waits is not None:
             parts.blocked_work.update(turn.waits)
             self.consumer.doorbells.renew()
@@ -182,16 +189,24 @@ class Worker(Process):
         """Keep the executors running, end if a limit is reached, and wait at the doorbells while a slot is free."""
         parts = self.parts
         self.executors.tick(now)
-        parts.health.tick(now)
-        self.admission.block(Blocked.NO_EXECUTOR, self.executors.server_pid is None)
-        self.membership.note("unloaded", self.executors.unloaded[:_NOTE])
+        parts.health.turned_at = now
+        self._note_executors()
         if self.slots.turn_due:
             self.slots.turn_due = False
             self.consumer.request_turn()
         self._check_limits(now)
         self.consumer.wait(now, self._doorbells)
-        self.command_handler.follow()
+        if self.command_handler.commands.channel is not self.command_handler.followed:
+            self.command_handler.follow()
         self.executors.flush()
+
+    def _note_executors(self) -> None:
+        """Take no jobs while no task modules are loaded, and show why."""
+        known = self.executors.server_pid, self.executors.unloaded
+        if known != self._executors_known:
+            self._executors_known = known
+            self.admission.block(Blocked.NO_EXECUTOR, self.executors.server_pid is None)
+            self.membership.note("unloaded", self.executors.unloaded[:_NOTE])
 
     def _check_limits(self, now: float) -> None:
         """Drain if a limit is reached, or if a burst can run no job."""
@@ -199,12 +214,13 @@ class Worker(Process):
         if parts.recycling.over:
             return
         committed = self.outbox.committed and self.link.away_since is None
-        if why := parts.recycling.tick(now, settled=committed, waits=parts.batched_calls.waits):
+        if why := parts.recycling.tick(now, settled=committed, waits=bool(parts.batched_calls.waits)):
             self.drain(why)
-        elif parts.burst.is_hopeless():
+        elif parts.burst.on and parts.burst.is_hopeless():
             self.drain("no job can run")
-        if parts.recycling.memory:
-            self.membership.note("memory", str(parts.recycling.memory))
+        if parts.recycling.memory != self._memory_shown:
+            self._memory_shown = parts.recycling.memory
+            self.membership.note("memory", str(self._memory_shown))
 
     def _doorbells(self, now: float) -> Sequence[str]:
         return self.parts.blocked_work.bells(now, self.parts.probation)
@@ -242,7 +258,8 @@ class Worker(Process):
     def obey(self) -> None:
         """Do what signals and the supervisor ask for, before another job is claimed."""
         signals = self.signals
-        self.outbox.worker_signaled(signals.struck_at)
+        if self.outbox.next_at < inf:
+            self.outbox.worker_signaled(signals.struck_at)
         if signals.set_quiet is not None:
             quiet, signals.set_quiet = signals.set_quiet, None
             self._set_quiet(quiet)
@@ -298,7 +315,7 @@ class Worker(Process):
             self.outbox.worker_signaled(self.signals.struck_at)
             self.outbox.retry_commits(inf)
             while not self.outbox.flushed:
-                self.consumer.take_turn(blocking=True)
+                self.consumer.take_turn(self.free_slots(), blocking=True)
             self.parts.reports.flush_all()
             self.parts.task_logs.flush_all()
             self.consumer.history.tick(time.monotonic())

@@ -15,7 +15,7 @@ import redis
 
 from fusion import Queue
 from fusion.delivery.signing import verify
-from fusion.runtime.doorbell import Doorbell
+from fusion.runtime.doorbells import Doorbell
 from fusion.store.redis_server.binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
 from tests.kit.hands import fields_of, status_of

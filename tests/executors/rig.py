@@ -17,7 +17,7 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn
-from fusion.worker.admission import Admission, Blocked
+from fusion.worker.admission import Admission, Blocked, Slots
 from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
@@ -25,7 +25,6 @@ from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
 from fusion.worker.recycling import Recycling
 from fusion.worker.reports import Reports
-from fusion.worker.slots import Slots
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 from tests.kit.fake_executor import FakeExecutor

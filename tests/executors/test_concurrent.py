@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from fusion.executors.base import Death, KillCause, Run
-from fusion.executors.condemned import SIGN
-from fusion.executors.turn_size import FEW, MOST
-from fusion.worker.admission import Admission
+from fusion.executors.concurrent import FEW, MOST, SIGN
+from fusion.worker.admission import Admission, Slots
 from fusion.worker.recycling import Recycling
-from fusion.worker.slots import Slots
 from tests.executors.rig import LOG, Rig, claimed
 from tests.executors.stage import Stage
 
@@ -67,13 +65,13 @@ def at(stage: Stage, seconds: float) -> None:
 def test_the_one_that_runs_fewest_gets_the_job_and_no_more_than_it_has_places(stage: Stage) -> None:
     runs = [stage.start() for _ in range(5)]
     assert sorted(serials(stage, runs)) in ([1, 1, 1, 2, 2], [1, 1, 2, 2, 2])
-    assert stage.executor.capacity == 1
+    assert stage.executor.room().free == 1
     stage.executor.flush()
     assert sum(len(stage.server.jobs(serial)) for serial in (1, 2)) == 5
     stage.start()
-    assert stage.executor.capacity == 0
+    assert stage.executor.room().free == 0
     stage.answer(runs[0])
-    assert (stage.executor.capacity, len(stage.executor.running)) == (1, 5)
+    assert (stage.executor.room().free, len(stage.executor.running)) == (1, 5)
 
 
 def _slots(stage: Stage, reserve: int = 0) -> Slots:
@@ -136,7 +134,7 @@ def test_an_overdue_run_is_killed_once_its_neighbours_have_ended(stage: Stage) -
     assert said(stage, late) == [b"ping"]
     stage.answer(late, b"pong")
     assert killed(stage) == []
-    assert stage.executor.capacity == 3, "another process has its place, and theirs"
+    assert stage.executor.room().free == 3, "another process has its place, and theirs"
     for run in beside:
         stage.answer(run)
     assert killed(stage) == [str(stage.serial(late))]
@@ -179,7 +177,7 @@ def test_an_overdue_run_that_ends_spares_its_process(stage: Stage) -> None:
     assert len(stage.executor.running) == 5
     for run in others:
         stage.answer(run)
-    assert stage.executor.capacity == 6
+    assert stage.executor.room().free == 6
 
 
 def test_a_tainted_one_gets_no_more_jobs_and_goes_when_it_is_empty(stage: Stage) -> None:
@@ -189,7 +187,7 @@ def test_a_tainted_one_gets_no_more_jobs_and_goes_when_it_is_empty(stage: Stage)
     for run in runs:
         stage.answer(run)
     assert killed(stage) == []
-    assert stage.executor.capacity == 6
+    assert stage.executor.room().free == 6
     assert first not in serials(stage, [stage.start() for _ in range(6)])
 
 
@@ -253,7 +251,7 @@ def test_a_bounded_number_of_isolated_runs_run_beside_the_slots(stage: Stage) ->
     runs = [stage.start(isolate=b"1", priority=priority) for priority in (1, 1, 1, 2)]
     assert [run in stage.executor.running for run in runs] == [True, True, False, False]
     assert stage.executor.queued == [runs[3], runs[2]], "the best first"
-    assert stage.executor.capacity == 6
+    assert stage.executor.room().free == 6
     stage.answer(runs[0])
     stage.tick(time.monotonic())
     assert runs[3] in stage.executor.running
@@ -288,7 +286,7 @@ def test_a_drain_notifies_running_jobs_which_can_still_be_stopped(stage: Stage) 
     stage.executor.drain()
     stage.executor.stop(run)
     assert said(stage, run) == [b"drain", b"stop"]
-    assert stage.executor.capacity == 0
+    assert stage.executor.room().free == 0
     stage.answer(run)
     assert not stage.executor.busy
 
@@ -298,7 +296,7 @@ def test_a_process_is_replaced_before_the_next_job_when_it_has_had_enough(monkey
     stage.ready()
     runs = []
     for _ in range(5):
-        assert stage.executor.capacity
+        assert stage.executor.room().free
         runs.append(stage.start())
         stage.answer(runs[-1])
     assert serials(stage, runs) == [1, 1, 1, 1, 2]
@@ -308,23 +306,23 @@ def test_a_process_is_replaced_before_the_next_job_when_it_has_had_enough(monkey
 def test_a_turn_takes_a_limited_number_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, executor="asyncio")
     stage.ready()
-    assert stage.executor.capacity == MOST == 50
+    assert stage.executor.room().free == MOST == 50
     for _ in range(160):
         assert stage.executor.start(claimed(), 10.0)
-    assert stage.executor.capacity == 40
+    assert stage.executor.room().free == 40
     stage.executor.close()
 
 
 def test_threads_take_few_jobs_a_turn_unless_turns_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, executor="thread", horses=2, threads=50)
     stage.ready()
-    assert stage.executor.capacity == 2 * FEW
+    assert stage.executor.room().free == 2 * FEW
     for _ in range(30):
         stage.executor.exchanged(0.05, 10)
-    assert stage.executor.capacity == MOST, "a Redis that is far away"
+    assert stage.executor.room().free == MOST, "a Redis that is far away"
     for _ in range(60):
         stage.executor.exchanged(0.002, 10)
-    assert stage.executor.capacity == 2 * FEW
+    assert stage.executor.room().free == 2 * FEW
     stage.executor.close()
 
 

@@ -26,11 +26,11 @@ def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def test_horses_are_forked_ahead_once_the_modules_are_loaded(stage: Stage) -> None:
     stage.tick(0.0)
-    assert stage.executor.capacity == 0 and stage.executor.server_pid is None
+    assert stage.executor.room().free == 0 and stage.executor.server_pid is None
     stage.server.say("READY")
     stage.tick(0.0)
     assert [line.split()[0] for line in stage.server.read()].count("FORK") == 3, "a spare more than there are slots"
-    assert stage.executor.capacity == 2 and stage.listener.rooms == 1
+    assert stage.executor.room().free == 2 and stage.listener.rooms == 1
 
 
 def test_at_rest_there_is_no_timer(stage: Stage) -> None:
@@ -57,7 +57,7 @@ def test_a_job_reaches_its_horse_after_its_deadline_reached_the_fork_server(stag
 def test_outcomes_end_runs(stage: Stage, jobs: int) -> None:
     stage.ready()
     runs = [stage.start() for _ in range(jobs)]
-    assert stage.executor.capacity == 2 - jobs and list(stage.executor.running) == runs
+    assert stage.executor.room().free == 2 - jobs and list(stage.executor.running) == runs
     for run in runs:
         stage.answer(run)
     assert stage.listener.frames == [(run, b"finished") for run in runs] and not stage.executor.busy
@@ -128,7 +128,7 @@ def test_an_import_that_does_not_end_is_cut_off(stage: Stage) -> None:
     stage.tick(0.0)
     stage.executor.tick(1e9)
     stage.executor.tick(1e9 + 0.5)
-    assert stage.servers[0].destroyed and stage.executor.capacity == 0
+    assert stage.servers[0].destroyed and stage.executor.room().free == 0
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
@@ -141,7 +141,7 @@ def test_fork_servers_that_never_get_ready_are_hopeless_after_three(stage: Stage
     stage.tick(2e9)
     stage.server.say("READY")
     stage.tick(0.0)
-    assert not stage.executor.hopeless and stage.executor.capacity == 2
+    assert not stage.executor.hopeless and stage.executor.room().free == 2
 
 
 def test_a_module_that_can_not_be_imported_is_hopeless_until_it_can(stage: Stage) -> None:
@@ -176,10 +176,10 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 def test_a_process_that_imports_by_itself_gets_a_job_once_it_has(late: Stage) -> None:
     assert [line.split()[0] for line in late.server.read()].count("FORK") == 3
     assert "RUN 2 60.0" in late.server.commands
-    assert late.executor.capacity == 0 and late.listener.rooms == 0
+    assert late.executor.room().free == 0 and late.listener.rooms == 0
     late.server.answer(2, {b"kind": b"ready"})
     late.tick(0.0)
-    assert late.executor.capacity == 1 and late.listener.rooms == 1, "the worker hears that there is room"
+    assert late.executor.room().free == 1 and late.listener.rooms == 1, "the worker hears that there is room"
     assert [line for line in late.server.read() if line.startswith("RUN 2")] == ["RUN 2 inf"], "its limit was that of the import"
     assert late.serial(late.start()) == 2
 
@@ -212,11 +212,11 @@ def test_a_fork_server_that_dies_ends_its_runs_and_is_replaced(stage: Stage) -> 
     stage.server.hang_up()
     stage.tick(0.0)
     assert [(ended, death.status) for ended, death in stage.listener.ends] == [(run, None)]
-    assert stage.executor.capacity == 0 and not stage.executor.busy
+    assert stage.executor.room().free == 0 and not stage.executor.busy
     stage.tick()
     stage.server.say("READY")
     stage.tick(0.0)
-    assert stage.executor.capacity == 2 and stage.executor.generation == 2 and stage.listener.rooms == 2
+    assert stage.executor.room().free == 2 and stage.executor.generation == 2 and stage.listener.rooms == 2
 
 
 def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs(stage: Stage) -> None:
@@ -225,10 +225,10 @@ def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs
     old.jobs(stage.serial(run))
     stage.executor.reload()
     stage.tick(0.0)
-    assert len(stage.servers) == 2 and stage.executor.draining and stage.executor.capacity == 0 and not old.destroyed
+    assert len(stage.servers) == 2 and stage.executor.draining and stage.executor.room().free == 0 and not old.destroyed
     stage.server.say("READY")
     stage.tick(0.0)
-    assert stage.executor.capacity == 1, "the old one's job has a slot"
+    assert stage.executor.room().free == 1, "the old one's job has a slot"
     assert stage.executor.prefetch_room(2, 1) == 0
     old.answer(stage.serial(run), {b"kind": b"finished", b"execution_id": run.claimed.execution_id.encode()})
     settle(stage.loop)
@@ -237,7 +237,7 @@ def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs
     while not old.destroyed and old.ends:  # idle warm horses go, too
         old.exit(next(iter(old.ends)))
         stage.tick(0.0)
-    assert old.destroyed and not stage.executor.draining and stage.executor.capacity == 2
+    assert old.destroyed and not stage.executor.draining and stage.executor.room().free == 2
 
 
 def test_a_drained_executor_takes_nothing_and_starts_no_other(stage: Stage) -> None:
@@ -245,7 +245,7 @@ def test_a_drained_executor_takes_nothing_and_starts_no_other(stage: Stage) -> N
     run = stage.start()
     stage.server.jobs(stage.serial(run))
     stage.executor.drain()
-    assert stage.executor.capacity == 0 and stage.executor.prefetch(claimed(ahead=True), 1.0, 2) is None
+    assert stage.executor.room().free == 0 and stage.executor.prefetch(claimed(ahead=True), 1.0, 2) is None
     stage.answer(run)
     stage.server.hang_up()
     stage.tick()

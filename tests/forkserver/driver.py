@@ -142,7 +142,7 @@ class Driver:
             assert not self.closed, self.messages
             assert ForkFailed(horse.serial, ANY) not in self.messages, self.messages
             readable: list[Any] = [self.server] if horse.at_eof else [self.server, horse]
-            writable = [horse] if horse.wants_write else []
+            writable = [horse] if horse.unsent else []
             ready, able, _ = select.select(readable, writable, [], 0.05)
             if able:
                 horse.flush()

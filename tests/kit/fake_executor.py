@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from signal import SIGKILL
 
-from fusion.executors.base import Death, ExecutorListener, KillCause, Run
+from fusion.executors.base import Death, ExecutorListener, KillCause, Room, Run
 from fusion.store.layout.records import Claimed
 
 
@@ -31,12 +31,8 @@ class FakeExecutor:
         self.reloads = self.expected = 0
         self.draining = self.drained = self.closed = False
         self.hopeless = self.unloaded = ""
-        self.only_high = False
+        self.only_high, self.prefetches = False, depth > 0
         self._listener: ExecutorListener | None = None
-
-    @property
-    def taken(self) -> int:
-        return len(self.running)
 
     @property
     def listener(self) -> ExecutorListener:
@@ -45,6 +41,9 @@ class FakeExecutor:
 
     def listen(self, listener: ExecutorListener) -> None:
         self._listener = listener
+
+    def room(self) -> Room:
+        return Room(self.capacity, len(self.running), self.only_high)
 
     @property
     def capacity(self) -> int:

@@ -71,6 +71,7 @@ class ScriptedLine:
         self.is_there = False
         self.refuses: Exception | None = None
         self.wants_write = False
+        self.channel = None
         self.dropped = 0
         self._call: Callable[[], Turn] | None = None
 

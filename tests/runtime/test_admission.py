@@ -92,6 +92,6 @@ def test_memory(entry: Membership, readings: list[float], blocked: list[bool], r
     for n, used in enumerate(readings):
         memory.used = used
         seen.append((admission.tick(5.0 * n, entry), Blocked.THROTTLED in admission.blocked))
-        assert admission.next_at == 5.0 * n + 5.0
+        assert admission.throttle and admission.throttle.next_at == 5.0 * n + 5.0
         assert not admission.tick(5.0 * n + 4.9, entry), "not due"
     assert seen == list(zip(resumed, blocked, strict=True))

@@ -266,7 +266,7 @@ def test_a_token_that_fits_no_slot_is_passed_on(
     hear()
     assert consumer.next_at == 0
     consumer.poll(-1.0, floors)
-    assert (consumer.turn_due, broker.rung, bells.rung) == (wants, passed_on, False)
+    assert (consumer.turn_due, broker.rung, bells.rung) == (wants, passed_on, [])
 
 
 def test_a_token_is_not_passed_on_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

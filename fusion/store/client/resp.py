@@ -40,7 +40,8 @@ class NonBlockingReader:
         self._client = client
         self._sock: Any = sock
         self._fileno: int = sock.fileno()
-        self._out = bytearray()
+        #: Parts of commands that wait for room in the socket.
+        self.unsent = bytearray()
         self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=to_error, notEnoughData=_INCOMPLETE)
         sock.setblocking(False)
 
@@ -58,7 +59,7 @@ class NonBlockingReader:
     @property
     def wants_write(self) -> bool:
         """True while a part of a command waits for room in the socket."""
-        return bool(self._out)
+        return bool(self.unsent)
 
     def fileno(self) -> int:
         """Return the socket's descriptor, also after `close`, so that it can be unregistered."""
@@ -70,26 +71,26 @@ class NonBlockingReader:
 
     def send_packed(self, packed: bytes) -> None:
         """Send an encoded command, as `send` does."""
-        self._out += packed
+        self.unsent += packed
         self.flush()
 
     def flush(self) -> None:
         """Send what is buffered. Raises as `send` does."""
-        while self._out:
+        while self.unsent:
             try:
-                sent = self._open().send(self._out)
+                sent = self._open().send(self.unsent)
             except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return
             except OSError as error:
                 raise self._broken(str(error)) from error
-            del self._out[:sent]
+            del self.unsent[:sent]
 
     def receive(self) -> list[Any]:
         """Read the replies that are complete by now, maybe none. An error reply is an exception *in* the list, as others may follow it.
 
         Raises redis ConnectionError (and closes) when the connection ended; replies from before that are given out first.
         """
-        if self._out:
+        if self.unsent:
             self.flush()
         sock = self._open()
         read = 0
@@ -118,7 +119,7 @@ class NonBlockingReader:
         if self._sock is None:
             return
         self._sock = None
-        self._out.clear()
+        self.unsent.clear()
         self._connection.disconnect()
         if self._client is not None:
             self._client.connection_pool.release(self._connection)

@@ -34,32 +34,25 @@ class ScriptLine(Generic[T]):
         self._client = client_of(client)
         self._is_ours = is_ours(self._client)
         self._timeout = self._client.connection_pool.connection_kwargs.get("socket_timeout") or inf
-        self._channel: NonBlockingReader | None = None
+        #: The connection; None while there is none.
+        self.channel: NonBlockingReader | None = None
         self._call: ScriptCall[T] | None = None
         self._reply: Any = None
         self._has_reply = False
-        self._patience = self._silent_after = inf
-
-    @property
-    def busy(self) -> bool:
-        """A call is under way, or its answer was not taken yet."""
-        return self._call is not None
-
-    @property
-    def next_at(self) -> float:
-        """When `answer` is to be asked for: at once if the answer has come, else when it should have."""
-        if self._call is None:
-            return inf
-        return 0.0 if self._has_reply else self._silent_after
+        self._patience = inf
+        #: True while a call is under way, or its answer was not taken yet.
+        self.busy = False
+        #: When `answer` is to be asked for: at once if the answer has come, else when it should have.
+        self.next_at = inf
 
     @property
     def wants_write(self) -> bool:
         """A part of the call waits until the socket takes it."""
-        return self._channel is not None and self._channel.wants_write
+        return self.channel is not None and self.channel.wants_write
 
     def fileno(self) -> int | None:
         """The connection's descriptor; None while there is none."""
-        return self._channel.fileno() if self._channel else None
+        return self.channel.fileno() if self.channel else None
 
     def send(self, call: ScriptCall[T]) -> bool:
         """Send a call, as much of it as fits now; False if only redis-py can make it. Connects if need be, which blocks, in bounds.
@@ -68,42 +61,42 @@ class ScriptLine(Generic[T]):
         if packed is None:
             return False
         try:
-            if self._channel is None:
-                self._channel = NonBlockingReader.of(self._client)
-            self._channel.send_packed(packed)
+            if self.channel is None:
+                self.channel = NonBlockingReader.of(self._client)
+            self.channel.send_packed(packed)
         except (errors.RedisError, OSError):
             self.drop()
             raise
         failpoint("turn.sent")
         self._call, self._has_reply, self._patience = call, False, self._timeout + time_for(len(packed))
-        self._silent_after = time.monotonic() + self._patience
+        self.busy, self.next_at = True, time.monotonic() + self._patience
         return True
 
     def flush(self) -> None:
         """Send more of a call that did not fit at once."""
-        if self._channel is not None:
+        if self.channel is not None:
             try:
-                self._channel.flush()
+                self.channel.flush()
             except errors.ConnectionError as error:
                 self._is_over(error)
             else:
-                self._silent_after = time.monotonic() + self._patience
+                self._go_on_waiting()
 
     def receive(self) -> None:
         """Read what came. Raises nothing: `answer` tells."""
-        if self._channel is None or self._has_reply:
+        if self.channel is None or self._has_reply:
             return
         try:
-            replies = self._channel.receive()
+            replies = self.channel.receive()
         except errors.RedisError as error:
             self._is_over(error)
             return
         if len(replies) > (self._call is not None):
             self._is_over(errors.InvalidResponse("an answer to nothing that was asked"))
         elif replies:
-            self._reply, self._has_reply = replies[0], True
+            self._reply, self._has_reply, self.next_at = replies[0], True, 0.0
         else:
-            self._silent_after = time.monotonic() + self._patience
+            self._go_on_waiting()
 
     def answer(self) -> T:
         """Take the answer of the call under way. Raises what redis-py raises, TimeoutError if none has come."""
@@ -112,25 +105,32 @@ class ScriptLine(Generic[T]):
         if not self._has_reply:
             self.drop()
             raise errors.TimeoutError("Timeout reading from socket")
-        self._call = self._reply = None
-        self._has_reply = False
+        self._forget()
         if isinstance(reply, Exception) and not isinstance(reply, errors.NoScriptError):
             self._close()  # of a server that became a replica, say: a new connection may lead to another
         return call.heard(reply)
 
     def drop(self) -> None:
         """Close the connection. Of a call under way nothing will be heard here."""
-        self._call = self._reply = None
-        self._has_reply = False
+        self._forget()
         self._close()
+
+    def _forget(self) -> None:
+        self._call = self._reply = None
+        self._has_reply = self.busy = False
+        self.next_at = inf
+
+    def _go_on_waiting(self) -> None:
+        if self.busy and not self._has_reply:
+            self.next_at = time.monotonic() + self._patience
 
     def _is_over(self, error: Exception) -> None:
         """Nothing more will come. A connection that broke while nothing was asked is made anew with the next call."""
         self._close()
         if self._call is not None:
-            self._reply, self._has_reply = error, True
+            self._reply, self._has_reply, self.next_at = error, True, 0.0
 
     def _close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None

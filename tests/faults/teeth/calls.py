@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.teeth.edits import LUA, Edit, a_mutant
 
 _CODE = "fusion/worker/batched_calls.py"
-_WAITING = "        for call in self._waiting:\n            yield from call.runs\n"
+_WAITING = "        for call in self.waits:\n            yield from call.runs\n"
 _AGAIN = "if memory and string.sub(memory, 1, #first) == first then -- a resend"
 _GIVES_WAY = "        if self.reserved and self._admission.open:"
 
@@ -36,7 +36,7 @@ OF_CALLS = (
         "call4",
         "a job of high priority waits for the slot of a call that waits",
         "worker/test_gathered_trouble.py::test_a_call_that_waits_gives_its_slot_to_a_job_that_must_not",
-        Edit("fusion/worker/slots.py", _GIVES_WAY, "        if False:"),
+        Edit("fusion/worker/admission.py", _GIVES_WAY, "        if False:"),
     ),
     a_mutant(
         "call5",

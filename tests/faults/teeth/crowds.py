@@ -20,7 +20,7 @@ OF_CROWDS = (
         "one that does not end takes its neighbours along",
         "executors/test_concurrent.py::test_an_overdue_run_is_killed_once_its_neighbours_have_ended"
         " worker/test_crowd.py::test_one_that_does_not_end_is_killed_with_its_process_and_no_neighbour_runs_twice[thread]",
-        Edit("fusion/executors/condemned.py", _TIME, "True"),
+        Edit("fusion/executors/concurrent.py", _TIME, "True"),
     ),
     a_mutant(
         "crowd3",

@@ -316,7 +316,7 @@ MUTANTS = (
         "u3",
         "the worker for jobs on probation does not hear that its worker ends",
         "worker/test_blame.py::test_a_worker_that_is_told_to_end_takes_no_more_jobs_on_probation[slots]",
-        Edit("fusion/runtime/supervised.py", "        return self._released\n", "        return self._end_by < inf\n"),
+        Edit("fusion/runtime/supervised.py", "        self.released = True\n", "        self.released = self._patience < inf\n"),
     ),
     a_mutant(
         "v1",
