@@ -40,7 +40,7 @@ def test_a_worker_that_takes_nothing_gives_back_what_it_claimed(stop: Any, ahead
     stop(rig)
     rig.start(ahead=ahead)
     assert rig.kinds() == ["release"] and not rig.executor.running
-    assert rig.slots.floors() == [] and rig.slots.ahead([]) == 0
+    assert rig.slots.free() == ([], 0)
 
 
 @pytest.mark.parametrize("stop", [Rig.stop, Rig.be_quiet], ids=["stopping", "quiet"])
@@ -94,8 +94,7 @@ def test_reserved_slots_are_for_high_jobs(reserve: int, running: int) -> None:
 @pytest.mark.parametrize("depth", [0, 2, 8])
 def test_no_more_is_claimed_ahead_than_may_wait_and_may_run(depth: int, max_jobs: int | None) -> None:
     rig = Rig(FakeExecutor(2, depth=depth), max_jobs=max_jobs)
-    floors = rig.slots.floors()
-    ahead = rig.slots.ahead(floors)
+    floors, ahead = rig.slots.free()
     assert ahead == min(max(0, depth - len(floors)), (max_jobs or 99) - len(floors))
 
 

@@ -156,8 +156,8 @@ def test_a_connection_that_breaks_while_nothing_was_asked_is_made_anew(three: Ma
     assert send(three)
     heard(line)
     line.answer()
-    assert line._channel is not None
-    line._channel._open().shutdown(socket.SHUT_RDWR)
+    assert line.channel is not None
+    line.channel._open().shutdown(socket.SHUT_RDWR)
     line.receive()
     assert (line.fileno(), line.busy, line.next_at) == (None, False, inf)
     assert send(three), "on a new connection"
