@@ -22,7 +22,7 @@ from fusion import Queue
 from fusion.kernel.scope import Scope
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
-from fusion.store.layout.records import Commit
+from fusion.store.layout.records import Commit, TurnRequest
 from fusion.store.query.grammar import Query
 from fusion.store.read.failure_inspector import FailureInspector
 from fusion.store.read.search_inspector import SearchInspector
@@ -61,13 +61,13 @@ def fill(conn: redis.Redis, queued: int, failed: int) -> None:
         Queue(f"q{n % QUEUES}", conn).enqueue(f"shop.tasks.f{n}", n, to=f"user{n}", job_id=f"failed{n}")
     queues = [f"q{n}" for n in range(QUEUES)]
     broker.register("filler.1", "one", 300.0, 420, {"queues": ",".join(queues), "pid": 1, "hostname": "filler"})
-    jobs = broker.turn("filler.1", "one", 1, (), queues, [0] * GROUPS, 300.0, 420).jobs
+    jobs = broker.turn(TurnRequest("filler.1", "one", 1, (), queues, [0] * GROUPS, 300.0, 420)).jobs
     commits = []
     for n, job in enumerate(jobs):
         kind = f"builtins.{('ValueError', 'TimeoutError', 'KeyError', 'ConnectionError')[n % 4]}"
         told = {"error_class": kind, "error_frame": f"shop.tasks:f{n}", "error_bases": "builtins.Exception"}
         commits.append(Commit("failed", job.id, job.execution_id, reason=f"{kind}: number {n}", fields=told))
-    broker.turn("filler.1", "one", 2, commits, queues, [], 300.0, 420)
+    broker.turn(TurnRequest("filler.1", "one", 2, commits, queues, [], 300.0, 420))
     broker.deregister("filler.1", "one")
     for queue in queues:
         Queue(queue, conn).enqueue("shop.tasks.send", queue, job_id=f"waits-{queue}", description=f"send to {queue}")

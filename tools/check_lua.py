@@ -66,8 +66,8 @@ def problems(name: str, texts: Mapping[str, str]) -> list[str]:
     heads = {piece: lua_build.headers(texts[piece]) for piece in pieces}
     functions = {local.name for local in top if local.function}
     for user, head in heads.items():
-        rare = {*head.get("RARE", ()), *head.get("RARER", ())}
-        found += [f"{user}: {word} is rare, and no function" for word in sorted(rare - functions)]
+        named = {word for kind in ("ONCE", "RARE", "RARER") for word in head.get(kind, ())}
+        found += [f"{user}: {word} is in its ONCE or RARE, and no function" for word in sorted(named - functions)]
         direct = {f"include/{piece}" for piece in head.get("INCLUDE", ())}
         needed = {definer for one, definer in edges if one == user}
         acting = {piece for piece in direct if "Acts" in lua_build.headers(texts[piece])}

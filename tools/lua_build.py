@@ -6,6 +6,7 @@ each call of a script, and looks for each local that a function takes from outsi
 - joins a script with its includes, each once, behind those that it includes itself;
 - leaves out functions that nothing calls, comments and indentation;
 - writes what small functions return in the place of their calls, and literals in the place of the names of keys, arguments and constants;
+- writes the body of a function that ONCE names in the place of its one call;
 - moves functions that RARE or RARER name into one that makes them at its first call.
 
 What is left open are the values of a fleet (`FleetConstants`): the loader sets them. Lines of `built/` keep their text, and marks (`--@file:line`)
@@ -32,7 +33,8 @@ LUA = Path(schema.__file__).parents[1] / "lua"
 BUILT = LUA / "built"
 
 #: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
-#: STORED_RESULT_TTL: what its absence means in the second layout; KEPT_STATES: ended ones with a set for each queue.
+#: AHEAD, ALONE: what the ids of some executions end in; STORED_RESULT_TTL: what its absence means in the second layout; KEPT_STATES: ended
+#: ones with a set for each queue.
 CONSTANTS: dict[str, str] = {
     name: literal(value)
     for name, value in {
@@ -43,6 +45,8 @@ CONSTANTS: dict[str, str] = {
         "N_RUN_FIELDS": len(codec.RUN_FIELDS),
         "TIED_FIELDS": codec.TIED_FIELDS,
         "N_TIED_FIELDS": len(codec.TIED_FIELDS),
+        "AHEAD": codec.AHEAD,
+        "ALONE": codec.ALONE,
         "FIRST_SCHEMA": schema.FIRST,
         "KEPT_STATES": states.KEPT,
     }.items()
@@ -52,7 +56,7 @@ OPEN = frozenset(FleetConstants().literals())
 #: What Redis gives to every script.
 GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
 
-_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|ONCE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _FUNCTION = re.compile(r"local function (\w+)\(")
 _EXPRESSION = re.compile(r"local function (\w+)\((\w+)\) return (.*) end$")
 _VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --.*)?$")
@@ -60,6 +64,7 @@ _CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
 _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
 _STRING = r"'[^'\n]*'"
+_STATEMENT = re.compile(r"( *)(\w+)\(\)")
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _LITERAL = re.compile(rf"""P \.\. {_STRING}|{_STRING}|"[^"]*"|[\d.e^ *-]+""")
 _SIMPLE = re.compile(r"[\w.]+|'\w*'")
@@ -165,6 +170,7 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     arguments |= {f"A_{argument}": f"ARGV[{nth}]" for nth, argument in enumerate(head.get("ARGV", ()), 1)}
     arguments["REST"] = str(len(head.get("ARGV", ())) + 1)
     lines = without_unused([line for path, text in files.items() for line in _lines_of(path, text)])
+    lines = in_place(lines, {word for text in files.values() for word in headers(text).get("ONCE", ())})
     lines = made_when_called(lines, rare)
     lines = [replace(line, text=_COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
     if change is not None:
@@ -207,6 +213,42 @@ def without_unused(lines: Sequence[Line]) -> list[Line]:
             words.subtract(_words(lines[one.first : one.end]))
             cut.update(range(one.first, one.end))
     return [line for at, line in enumerate(lines) if at not in cut]
+
+
+def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
+    """Return the lines with the bodies of these functions in the places of their calls, each a block of its own. To make a function costs
+    more than it tells a reader of the built text. Raises ValueError for one that takes or returns something, or has not one call, alone in
+    its line, behind it."""
+    bodies = {one.name: lines[one.first : one.end] for one in functions(lines) if one.name in names}
+    cut = {at for one in functions(lines) if one.name in names for at in range(one.first, one.end)}
+    words, put = _words(lines), set[str]()
+
+    def with_bodies(part: Iterable[Line]) -> Iterator[Line]:
+        for line in part:
+            match = _STATEMENT.fullmatch(line.text)
+            if match is None or match[2] not in bodies:
+                yield line
+                continue
+            put.add(match[2])
+            head, *body, end = bodies[match[2]]
+            if not head.text.endswith("()") or _returns(body) or words[match[2]] != 2:
+                raise ValueError(f"{match[2]} takes or returns something, or is not called once")
+            yield replace(head, text="do")
+            yield from with_bodies(body)
+            yield end
+
+    found = list(with_bodies(line for at, line in enumerate(lines) if at not in cut))
+    if missing := sorted(bodies.keys() - put):
+        raise ValueError(f"{', '.join(missing)}: the call is a line of its own")
+    return found
+
+
+def _returns(body: Sequence[Line]) -> bool:
+    """Whether a function's body returns: not one of the functions in it."""
+    text = "\n".join(line.text for line in body)
+    return "return" in _WORD.findall(
+        re.sub(r"^( *)local function .*(?<! end)(?:\n.*)*?\n\1end$|^ *local function .* end$", "", text, flags=re.MULTILINE)
+    )
 
 
 def made_when_called(lines: Sequence[Line], groups: Sequence[Collection[str]]) -> list[Line]:

@@ -16,7 +16,7 @@ from benchmarks.peers.base import Conditions
 from benchmarks.server import Server
 from fusion import Queue
 from fusion.store.client.connections import connect
-from fusion.store.layout.records import Commit
+from fusion.store.layout.records import Commit, TurnRequest
 from fusion.store.write.broker import Broker
 
 _NOOP = "benchmarks.tasks.noop"
@@ -38,11 +38,11 @@ class Waiting:
         commits: list[Commit] = []
         done, began = 0, time.perf_counter()
         while done < jobs:
-            turn = self._broker.turn("bench", "b" * 16, next(self._tokens), commits, ["default"], [0] * 8, 30, 420)
+            turn = self._broker.turn(TurnRequest("bench", "b" * 16, next(self._tokens), commits, ["default"], [0] * 8, 30, 420))
             commits = [Commit("finished", job.id, job.execution_id, 0.0, 0.0, 0.0, "", {}, None) for job in turn.jobs]
             done += len(turn.jobs)
         rate = done / (time.perf_counter() - began)
-        self._broker.turn("bench", "b" * 16, next(self._tokens), commits, ["default"], [], 30, 420)
+        self._broker.turn(TurnRequest("bench", "b" * 16, next(self._tokens), commits, ["default"], [], 30, 420))
         self._add(done)
         return rate
 

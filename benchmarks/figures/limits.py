@@ -17,7 +17,7 @@ from benchmarks.server import Server
 from fusion import Queue
 from fusion.kernel.timeutil import from_iso
 from fusion.store.client.connections import connect
-from fusion.store.layout.records import Commit
+from fusion.store.layout.records import Commit, TurnRequest
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 
@@ -48,10 +48,10 @@ class Keyed:
         self._conn.config_resetstat()
         commits: list[Commit] = []
         for _ in range(_TURNS):
-            turn = self._broker.turn("bench", "b" * 16, next(self._tokens), commits, ["default"], [0], 30, 420)
+            turn = self._broker.turn(TurnRequest("bench", "b" * 16, next(self._tokens), commits, ["default"], [0], 30, 420))
             commits = [Commit("finished", job.id, job.execution_id, 0.0, 0.0, 0.0, "", {}, None) for job in turn.jobs]
         spent = self._conn.info("commandstats")["cmdstat_evalsha"]["usec"] / _TURNS
-        self._broker.turn("bench", "b" * 16, next(self._tokens), commits, ["default"], [], 30, 420)
+        self._broker.turn(TurnRequest("bench", "b" * 16, next(self._tokens), commits, ["default"], [], 30, 420))
         self._add(_TURNS)
         return float(spent)
 

@@ -17,7 +17,7 @@ from fusion.runtime.backoff import Backoff
 from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
-from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn, TurnRequest
 from fusion.store.write.broker import Broker, TurnCall
 
 #: How often a refused outcome is sent again, and the first pause in seconds; each pause is twice the one before.
@@ -259,9 +259,18 @@ class Outbox:
 
     def _make_call(self, sent: _OpenTurn, name: str, incarnation: str) -> TurnCall:
         now = time.monotonic()
-        commits = [result.commit(now) for result in sent.results]
-        begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
-        lease, ttl = self._lease, self._worker_ttl
-        slots = sent.slots.floors + [ANY] * sent.slots.ahead
-        rest = (commits, sent.queues, slots, lease, ttl, sent.slots.ahead, begun, sent.claim_filter)
-        return self._broker.turn_call(name, incarnation, sent.token, *rest, listed=self._listed)
+        request = TurnRequest(
+            name,
+            incarnation,
+            sent.token,
+            commits=[result.commit(now) for result in sent.results],
+            queues=sent.queues,
+            slots=sent.slots.floors + [ANY] * sent.slots.ahead,
+            lease=self._lease,
+            worker_ttl=self._worker_ttl,
+            ahead=sent.slots.ahead,
+            begun=[(claimed.id, claimed.execution_id) for claimed in sent.begun],
+            claim_filter=sent.claim_filter,
+            listed=self._listed,
+        )
+        return self._broker.turn_call(request)

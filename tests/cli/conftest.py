@@ -15,7 +15,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from fusion.cli.main import cli
-from fusion.store.layout.records import Claimed, Commit
+from fusion.store.layout.records import Claimed, Commit, TurnRequest
 from fusion.store.write.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +65,7 @@ class FakeHands:
     def turn(self, *commits: Commit, slots: int = 0) -> list[Claimed]:
         self.token += 1
         exact = [queue for queue in self.queues if "*" not in queue]
-        return self.broker.turn(self.name, "incarnation", self.token, commits, exact, [0] * slots, 30.0, 420).jobs
+        return self.broker.turn(TurnRequest(self.name, "incarnation", self.token, commits, exact, [0] * slots, 30.0, 420)).jobs
 
     def end(self, kind: str, jobs: list[Claimed], elapsed: float = 0.0) -> None:
         self.turn(*(Commit(kind, job.id, job.execution_id, elapsed, reason="ValueError: boom") for job in jobs))

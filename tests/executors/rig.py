@@ -16,7 +16,7 @@ from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
-from fusion.store.layout.records import Claimed, Commit, Turn
+from fusion.store.layout.records import Claimed, Commit, Turn, TurnRequest
 from fusion.worker.admission import Admission, Blocked, Slots
 from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.blocked import BlockedWork
@@ -52,15 +52,13 @@ class _Broker:
     def turn_line(self) -> ScriptedLine:
         return ScriptedLine()
 
-    def turn_call(
-        self, name: str, incarnation: str, token: int, commits: list[Commit], *rest: Any, listed: bool
-    ) -> Callable[[], Turn]:
-        return partial(self._turn, commits, rest[5])
+    def turn_call(self, request: TurnRequest) -> Callable[[], Turn]:
+        return partial(self._turn, request)
 
-    def _turn(self, commits: list[Commit], begun: list[tuple[str, str]]) -> Turn:
-        self.commits += commits
-        self.begun += begun
-        return Turn("ok", ["ok"] * len(commits), [], [], False, None, None)
+    def _turn(self, request: TurnRequest) -> Turn:
+        self.commits += request.commits
+        self.begun += request.begun
+        return Turn("ok", ["ok"] * len(request.commits), [], [], False, None, None)
 
     def save_meta(self, job: str, meta: bytes, execution: str) -> None:
         self.metas.append((job, meta))

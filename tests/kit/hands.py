@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Turn
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Turn, TurnRequest
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.kit.still import everything_at_once
@@ -69,7 +69,9 @@ class Hand:
         served = self.queues if queues is None else queues
         told = [(c.id, c.execution_id) for c in begun]
         own = claim_filter or self.claim_filter
-        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told, own)
+        return self.broker.turn(
+            TurnRequest(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told, own)
+        )
 
     def claim(self, count: int = 1, queues: Sequence[str] | None = None) -> list[Claimed]:
         jobs = self.turn(slots=[0] * count, queues=queues).jobs

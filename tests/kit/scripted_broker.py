@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from redis import exceptions as errors
 
 from fusion.store.layout.keys import Keys
-from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn
-
-
-@dataclass
-class SentTurn:
-    """One turn as it was sent."""
-
-    name: str
-    incarnation: str
-    token: int
-    commits: list[Commit]
-    queues: list[str]
-    slots: list[int]
-    ahead: int
-    begun: list[tuple[str, str]]
-    claim_filter: ClaimFilter
+from fusion.store.layout.records import Claimed, Turn, TurnRequest
 
 
 class ScriptedCall:
@@ -124,7 +108,7 @@ class ScriptedBroker:
         self.lost: set[str] = set()
         self.fails: dict[str, list[Exception]] = {}
         self.calls: list[str] = []
-        self.sent: list[SentTurn] = []
+        self.sent: list[TurnRequest] = []
         self.made: list[ScriptedCall] = []
         self.entries: list[tuple[str, dict[str, Any]]] = []
         self.leases: list[list[tuple[str, str]]] = []
@@ -140,28 +124,11 @@ class ScriptedBroker:
     def turn_line(self) -> ScriptedLine:
         return self.line
 
-    def turn_call(
-        self,
-        name: str,
-        incarnation: str,
-        token: int,
-        commits: list[Commit],
-        queues: list[str],
-        slots: list[int],
-        lease: float,
-        worker_ttl: float,
-        ahead: int,
-        begun: list[tuple[str, str]],
-        claim_filter: ClaimFilter,
-        *,
-        listed: bool,
-    ) -> ScriptedCall:
-        sent = SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, claim_filter)
-
+    def turn_call(self, request: TurnRequest) -> ScriptedCall:
         def call() -> Turn:
             self._called("turn")
-            self.sent.append(sent)
-            given = self.turns.pop(0) if self.turns else answer(answers=["ok"] * len(commits))
+            self.sent.append(request)
+            given = self.turns.pop(0) if self.turns else answer(answers=["ok"] * len(request.commits))
             if isinstance(given, Exception):
                 raise given
             return given

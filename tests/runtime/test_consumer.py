@@ -18,7 +18,7 @@ from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
-from fusion.store.layout.records import Claimed, Turn
+from fusion.store.layout.records import Claimed, Turn, TurnRequest
 from tests.kit.scripted_broker import ScriptedBroker, answer, claimed
 
 LOG = logging.getLogger("consumer")
@@ -307,7 +307,7 @@ def test_a_failure_beside_a_signal_is_lost_if_the_worker_got_it_too(signaled: fl
 
 def test_the_script_runs_out_into_plain_answers() -> None:
     broker = ScriptedBroker()
-    assert isinstance(broker.turn_call("w", "i", 1, [], [], [], 1, 1, 0, [], None, listed=False)(), Turn)  # type: ignore[arg-type]
+    assert isinstance(broker.turn_call(TurnRequest("w", "i", 1, [], [], [], 1, 1))(), Turn)
 
 
 def test_a_turn_is_bounded_and_another_follows_at_once() -> None:

@@ -13,7 +13,7 @@ import redis
 from redis import exceptions as errors
 
 from fusion.store.client.connections import connect
-from fusion.store.layout.records import Commit, Turn
+from fusion.store.layout.records import Commit, Turn, TurnRequest
 from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, outcome, put
@@ -40,7 +40,9 @@ def three(redis_url: str, conn: redis.Redis) -> Iterator[Made]:
 def send(three: Made, *commits: Commit, slots: int = 0, again: bool = False) -> bool:
     _, hand, line = three
     hand.token += not again
-    return line.send(hand.broker.turn_call(hand.name, hand.incarnation, hand.token, commits, ["q"], [0] * slots, 60, 420))
+    return line.send(
+        hand.broker.turn_call(TurnRequest(hand.name, hand.incarnation, hand.token, commits, ["q"], [0] * slots, 60, 420))
+    )
 
 
 def enqueue(broker: Broker, *names: str, size: int = 0) -> None:
@@ -143,7 +145,7 @@ def test_each_piece_of_an_answer_is_a_sign_of_life(scripted: Scripted) -> None:
     server = scripted(lambda n: b"*7\r\n$2\r\nok\r\n")
     broker = Broker(connect(f"{server.url}?socket_timeout=30", "worker"), server_version=(7,))
     line = broker.turn_line()
-    assert line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+    assert line.send(broker.turn_call(TurnRequest("w", "i", 1, [], ["q"], [], 60, 420)))
     first = line.next_at
     heard(line, pieces=1)
     assert line.next_at > first
@@ -170,7 +172,7 @@ def test_a_connection_that_breaks_amid_a_call_is_the_calls_trouble(scripted: Scr
     broker = Broker(connect(server.url, "worker"), server_version=(7,))
     line = broker.turn_line()
     for connections in (1, 2):
-        assert line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+        assert line.send(broker.turn_call(TurnRequest("w", "i", 1, [], ["q"], [], 60, 420)))
         heard(line)
         assert (line.fileno(), line.busy, line.next_at) == (None, True, 0.0)
         with pytest.raises(errors.ConnectionError):
@@ -183,7 +185,7 @@ def test_a_server_that_refuses_is_connected_to_anew(scripted: Scripted, reply: s
     server = scripted(lambda n: f"-{reply}\r\n".encode())
     broker = Broker(connect(server.url, "worker"), server_version=(7,))
     line = broker.turn_line()
-    assert line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+    assert line.send(broker.turn_call(TurnRequest("w", "i", 1, [], ["q"], [], 60, 420)))
     heard(line)
     with pytest.raises(errors.ResponseError):
         line.answer()
@@ -195,7 +197,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(scripted: Scripted)
     server = scripted(lambda n: b"+OK\r\n+OK\r\n")
     broker = Broker(connect(server.url, "worker"), server_version=(7,))
     line = broker.turn_line()
-    assert line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+    assert line.send(broker.turn_call(TurnRequest("w", "i", 1, [], ["q"], [], 60, 420)))
     heard(line)
     with pytest.raises(errors.InvalidResponse):
         line.answer()
@@ -206,7 +208,7 @@ def test_a_server_that_can_not_be_reached(free_tcp_port: int) -> None:
     broker = Broker(connect(f"redis://127.0.0.1:{free_tcp_port}/0", "worker"), server_version=(7,))
     line = broker.turn_line()
     with pytest.raises(errors.ConnectionError):
-        line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+        line.send(broker.turn_call(TurnRequest("w", "i", 1, [], ["q"], [], 60, 420)))
     assert (line.busy, line.next_at) == (False, inf)
 
 

@@ -11,6 +11,7 @@ from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 from fusion.store.client.connections import classify, connect, one_line
 from fusion.store.client.resp import NonBlockingReader
+from fusion.store.layout.records import TurnRequest
 from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.redis_server.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
@@ -69,7 +70,7 @@ def test_turns_with_large_outcomes_and_jobs_over_tls(front: TLSFront, ca_file: s
     put(broker, "q", *"abcd", data="x" * 1_000_000)
     told, *held = hand.claim(2)
     commit = outcome(told, fields={"result": b"y" * 5_000_000})
-    assert line.send(broker.turn_call(hand.name, hand.incarnation, 2, [commit], ["q"], [0, 0], 60, 420))
+    assert line.send(broker.turn_call(TurnRequest(hand.name, hand.incarnation, 2, [commit], ["q"], [0, 0], 60, 420)))
     assert hand.extend(*held) == (True, ["ok"])
     heard(line)
     turn = line.answer()

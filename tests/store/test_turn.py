@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.records import TurnRequest
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import (
@@ -309,7 +310,7 @@ def test_a_listed_order_holds_within_one_call(broker: Broker) -> None:
 
     def turn(token: int, listed: bool) -> list[str]:
         rest = ((), ("b", "a"), [0, 0], hand.lease, 420)
-        return [job.id for job in broker.turn(hand.name, hand.incarnation, token, *rest, listed=listed).jobs]
+        return [job.id for job in broker.turn(TurnRequest(hand.name, hand.incarnation, token, *rest, listed=listed)).jobs]
 
     assert turn(1, listed=True) == ["b-1", "b-2"]
     assert turn(1, listed=True) == ["b-1", "b-2"], "a resend is answered alike"

@@ -44,6 +44,8 @@ RUN_FIELDS = (
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
 TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather")
+#: What the id of an execution ends in if it was claimed ahead, to wait behind running jobs, and if its worker runs nothing beside it.
+AHEAD, ALONE = "a", "s"
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.
 _DIGITS = 20
 _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS)

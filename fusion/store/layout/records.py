@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from fusion.store.layout import codec
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class Claimed:
     @property
     def ahead(self) -> bool:
         """True if it was claimed to wait behind another."""
-        return self.execution_id.endswith("a")
+        return self.execution_id.endswith(codec.AHEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,31 @@ class ClaimFilter:
     lacking: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
     only: bool = False
+
+
+@dataclass(slots=True)
+class TurnRequest:
+    """What a worker sends with a turn: the outcomes to commit, and the slots to claim jobs for. Not to be changed, see `NewJob`.
+
+    - `token`: its number. The same one again asks for the same reply.
+    - `queues`: among those with jobs of one class the first comes first; within the turn they take turns, unless the order is `listed`.
+    - `slots`: the lowest priority that each may take. The last `ahead` of them are for jobs that will wait behind others. If the worker
+      dies, such a job loses no attempt, unless it is among `begun` by then, as a (job id, execution id) pair.
+    - `lease`, `worker_ttl`: in seconds.
+    """
+
+    name: str
+    incarnation: str
+    token: int
+    commits: Sequence[Commit]
+    queues: Sequence[str]
+    slots: Sequence[int]
+    lease: float
+    worker_ttl: float
+    ahead: int = 0
+    begun: Sequence[tuple[str, str]] = ()
+    claim_filter: ClaimFilter = ClaimFilter()
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

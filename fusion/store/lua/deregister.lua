@@ -13,7 +13,7 @@ local back, queues = 0, {}
 local whole = give_portion(A_name, function(id, exec, key)
   local job = read_job(key)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
-  local begun = string.sub(exec, -1) ~= 'a' or redis.call('HGET', key, 'begun') == exec
+  local begun = mark_of(exec) ~= AHEAD or redis.call('HGET', key, 'begun') == exec
   if not begun or let_off(key) then
     settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
   else

@@ -1,22 +1,27 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets
--- ARGV: n_lacking listed
+-- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets
+-- ARGV: n_lacking n_outcomes
 -- FLAGS: allow-oom
+-- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
+-- ONCE: keep_gates settle_keys mend_indexes wake_others
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
 -- INCLUDE: keys limit_keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate
 -- INCLUDE: turn_gates
 -- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
 -- Uses: unexpected unrung unsettled wildcards
--- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
---   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
---   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
---   begun Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and
---   why. `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the
---   same, and it serves those sets alone. `known`: the version of the list of sets that it has
--- Returns: {status, answers, jobs, bad, again, next_ms, waits, open_ms}; status: ok | suspended | unregistered |
---   outdated; again: 1 = another turn finds more, and 2 more = `release` has something to do;
+-- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,
+--   and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`: 1 = the queues' order is a rank
+-- Sections, one behind the other (fusion/store/write/turn_codec.py writes them); n_...: how many entries each has
+--   queues    a name, or a wildcard and after a space the last queue that was served by it
+--   slots     the lowest priority that it may take. The last n_ahead are room behind running jobs
+--   begun     id, execution: of jobs that were claimed ahead and have begun
+--   sets      of blocked jobs that the worker can serve, of its queues
+--   lacking   a task that the worker lacks, why
+--   outcomes  kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...
+-- Returns: {status, answers, jobs, bad, again, releases, next_ms, waits, open_ms}; status: ok | suspended |
+--   unregistered | outdated; again: 1 = another turn finds more; releases: 1 = `release` has something to do;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
 --   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
@@ -24,14 +29,13 @@
 -- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
 -- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
--- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
-local STEPS, FEW = 20, 5
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
+local RELEASING = P .. 'releasing'
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation',
   'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
-if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, -1, {} } end
+if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
 local last = memory and tonumber(string.match(memory, '^%d+')) or 0
-if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, -1, {} } end
+if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
 local answers, jobs, bad = {}, {}, {}
 
@@ -46,128 +50,152 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
       jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS + N_TIED_FIELDS) }
     end
   end
-  return { 'ok', answers, jobs, {}, 2 * redis.call('EXISTS', P .. 'releasing'),
+  return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', RELEASING),
     tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
     tonumber(string.match(memory, '\n~(%d+)')) }
 end
+
+-- Where each section begins: behind the one before it.
+local QUEUES_FROM = REST
+local n_slots = tonumber(A_n_slots)
+local slots_from = QUEUES_FROM + A_n_queues
+local begun_from = slots_from + n_slots
+local sets_from = begun_from + 2 * A_n_begun
+local lacking_from = sets_from + A_n_sets
+local outcomes_from = lacking_from + 2 * A_n_lacking
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
 local function each_of(command, key, list, first)
   for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
--- the commit half: each outcome stands or falls alone, and all are answered before anything is claimed
-local note = { 'turn', '' } -- for the worker's hash
-unrung = {}
-local done, at, lines = {}, REST, { A_token }
-expected = math.max(1, A_n_outcomes + A_n_slots)
-finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
-for i = 1, tonumber(A_n_outcomes) do
-  local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-  local more = { unpack(ARGV, at + 8, at + 7 + n) }
-  local raised = callback_error(more)
-  local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
-      more, raised)
-  at = at + 8 + n
-  if not ok then answer = 'error: ' .. error_text(answer) end
-  answers[i] = answer
-  lines[#lines + 1] = '<' .. answer
-  if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
-  if ok and changed then
-    if raised[1] then -- counted last, and once: an outcome that is refused comes again
-      redis.pcall('HINCRBY', CALLBACK_ERRORS, 'count', 1)
-      redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
+-- What the worker's hash remembers of this turn, and what else goes into it.
+local lines, note = { A_token }, { 'turn', '' }
+
+-- Each outcome stands or falls alone, and all are answered before anything is claimed.
+local function commit_half()
+  local done, at, counts = {}, outcomes_from, false
+  finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
+  for i = 1, tonumber(A_n_outcomes) do
+    local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
+    local more = { unpack(ARGV, at + 8, at + 7 + n) }
+    local raised = callback_error(more)
+    local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
+        more, raised)
+    at = at + 8 + n
+    if not ok then answer = 'error: ' .. error_text(answer) end
+    answers[i] = answer
+    lines[#lines + 1] = '<' .. answer
+    if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
+    if ok and changed then
+      if raised[1] then -- counted last, and once: an outcome that is refused comes again
+        redis.pcall('HINCRBY', CALLBACK_ERRORS, 'count', 1)
+        redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
+      end
+      counts = true
+      worked = worked + elapsed
+      if kind == 'finished' then
+        finished = finished + 1
+      elseif kind == 'failed' or kind == 'retry' then
+        failed = failed + 1
+      end
     end
-    worked = worked + elapsed
-    if kind == 'finished' then
-      finished = finished + 1
-    elseif kind == 'failed' or kind == 'retry' then
-      failed = failed + 1
-    end
+  end
+  if counts then
     note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
   end
+  for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
+  each_of('HDEL', held_key, done)
+  if done[1] then write_tallies() end
 end
-for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
-each_of('HDEL', held_key, done)
-if done[1] then write_tallies() end
 
--- the claim half
-local first_slot = at + A_n_queues
-if tonumber(A_n_slots) > 0 and A_alone ~= 'only' then
-  for i = at, first_slot - 1 do
-    if is_wildcard(ARGV[i]) then
-      for j = at, first_slot - 1 do listed[ARGV[j]] = true end
-      expand(string.match(ARGV[i], '^(%S+) ?(.*)$'))
-    else
-      names[count] = ARGV[i]
+-- What the claim half takes jobs from are sources, counted from 0: the worker's queues, up to `count`, and behind them
+-- sets of blocked jobs. Each set belongs to a queue, with whose jobs its own stand in one order.
+local NONE = {}
+local set_at = NONE -- by source: the set
+local sets_of, unindexed = NONE, NONE -- by queue: the sources of its sets; that nothing else of it is to be looked at
+local n_sources
+local queued, out = {}, {} -- by source: its best entries, false if none is to be taken; those that are to leave it
+local start, again = 0, 0 -- the queue whose turn it is; 1 if another turn finds more
+local stopped, suspended, due_limits, waiting, gated, releasing -- what there is of that which is rare
+
+local function list_queues()
+  if n_slots > 0 and A_only_sets == '0' then
+    for i = QUEUES_FROM, slots_from - 1 do
+      if is_wildcard(ARGV[i]) then
+        for j = QUEUES_FROM, slots_from - 1 do listed[ARGV[j]] = true end
+        expand(string.match(ARGV[i], '^(%S+) ?(.*)$'))
+      else
+        names[count] = ARGV[i]
+        count = count + 1
+      end
+    end
+    for _, entry in ipairs(tail) do
+      names[count], bound[count], origin[count] = unpack(entry)
       count = count + 1
     end
   end
-  for _, entry in ipairs(tail) do
-    names[count], bound[count], origin[count] = unpack(entry)
-    count = count + 1
-  end
-end
-for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
-  local key = job_key(ARGV[i])
-  local job = redis.pcall('HMGET', key, 'status', 'execution_id')
-  if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
-end
--- Sets of blocked jobs come as further sources: each belongs to the queue with whose jobs its own stand in one order.
-local NONE, first_set = {}, first_slot + A_n_slots + 2 * A_n_begun
-local sets_of, set_at, unindexed = NONE, NONE, NONE
-if A_n_sets ~= '0' and tonumber(A_n_slots) > 0 then
-  local index = {}
-  sets_of, set_at, unindexed = {}, {}, {}
-  for i = 0, count - 1 do index[names[i]] = i end
-  for i = first_set, first_set + A_n_sets - 1 do
-    local queue = queue_of_set(ARGV[i])
-    if not index[queue] then -- of a wildcard's: nothing but what is blocked waits there
-      index[queue], names[count], unindexed[count] = count, queue, true
-      count = count + 1
-    end
-    sets_of[index[queue]] = sets_of[index[queue]] or {}
-    table.insert(sets_of[index[queue]], ARGV[i])
-  end
-end
-if lacking then
-  for i = first_set + A_n_sets, first_set + A_n_sets + 2 * A_n_lacking - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
-end
-local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, P .. 'releasing' }
-for i = 0, count - 1 do stops[i + 8] = paused_key(names[i]) end
--- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
-local stopped = 0
-for first = 1, count + 7, 1000 do
-  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
-end
-if stopped == 0 then wildcards = {} elseif are_wildcards() then stopped = stopped - 1 end
-local due_limits = stopped > 0 and redis.call('EXISTS', LIMITS_DUE) == 1
-if due_limits then stopped = stopped - 1 end
-local waiting = stopped > 0 and redis.call('EXISTS', WAITS) == 1
-if waiting then stopped = stopped - 1 end
-local gated = stopped > 0 and redis.call('EXISTS', GATES) == 1
-if gated then stopped = stopped - 1 end
-local releasing = stopped > 0 and redis.call('EXISTS', P .. 'releasing') == 1
-if releasing then stopped = stopped - 1 end
-stopped = stopped > 0
-local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
-if suspended then count = 0 end
-if gated and count > 0 then bad = read_gates(names, count) end
-local expired = 0
--- of the i-th queue: its best entries, and those that are to leave it
-local queued, out, start, steps, again = {}, {}, 0, 0, 0
-for i = 0, count - 1 do
-  out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
 end
 
-local n_sources = count -- sets come behind the queues
-for i, sets in pairs(sets_of) do
-  if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
-  if unindexed[i] then queued[i] = false end
-  for k, set in ipairs(sets) do
-    set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
-    n_sources = n_sources + 1
+local function list_sets()
+  if lacking_from > sets_from and n_slots > 0 then
+    local index = {}
+    sets_of, set_at, unindexed = {}, {}, {}
+    for i = 0, count - 1 do index[names[i]] = i end
+    for i = sets_from, lacking_from - 1 do
+      local queue = queue_of_set(ARGV[i])
+      if not index[queue] then -- of a wildcard's: nothing but what is blocked waits there
+        index[queue], names[count], unindexed[count] = count, queue, true
+        count = count + 1
+      end
+      sets_of[index[queue]] = sets_of[index[queue]] or {}
+      table.insert(sets_of[index[queue]], ARGV[i])
+    end
+  end
+end
+
+-- Jobs that were claimed ahead have begun: from now on they count as run.
+local function note_begun()
+  for i = begun_from, sets_from - 1, 2 do
+    local key = job_key(ARGV[i])
+    local job = redis.pcall('HMGET', key, 'status', 'execution_id')
+    if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
+  end
+end
+
+-- One look for all that is rare: mostly nothing is there, and Lua's stack bounds how many keys go into one.
+local function check_rare_keys()
+  local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING }
+  for i = 0, count - 1 do stops[i + 8] = paused_key(names[i]) end
+  local there = 0
+  for first = 1, count + 7, 1000 do
+    there = there + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
+  end
+  if there == 0 then wildcards = {} elseif are_wildcards() then there = there - 1 end
+  due_limits = there > 0 and redis.call('EXISTS', LIMITS_DUE) == 1
+  if due_limits then there = there - 1 end
+  waiting = there > 0 and redis.call('EXISTS', WAITS) == 1
+  if waiting then there = there - 1 end
+  gated = there > 0 and redis.call('EXISTS', GATES) == 1
+  if gated then there = there - 1 end
+  releasing = there > 0 and redis.call('EXISTS', RELEASING) == 1
+  if releasing then there = there - 1 end
+  stopped = there > 0
+  suspended = stopped and redis.call('EXISTS', K_suspended) == 1
+  if suspended then count = 0 end
+  if gated and count > 0 then bad = read_gates(names, count) end
+  for i = 0, count - 1 do
+    out[i] = {}
+    if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
+  end
+  n_sources = count
+  for i, sets in pairs(sets_of) do
+    if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
+    if unindexed[i] then queued[i] = false end
+    for k, set in ipairs(sets) do
+      set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
+      n_sources = n_sources + 1
+    end
   end
 end
 
@@ -177,7 +205,7 @@ local function take_out(i)
   out[i] = {}
 end
 
--- The best entry of the i-th source, counted from 0; nil if it has none or can't be served.
+-- The best entry of a source; nil if it has none or can't be served.
 local function head_of(i)
   local line = queued[i]
   if line == nil or line and not line[line.at] and not line.whole then
@@ -187,7 +215,7 @@ local function head_of(i)
     -- no queue ever was a LIST
     elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end
     -- all that may be wanted, from the second look on
-    local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2, set_at[i])
+    local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
     line = ok and found
@@ -224,13 +252,18 @@ local function starving(class)
   end
 end
 
+-- Of one call: how much work on entries that give no job it does; what it is to clear one (stale, expired, corrupt),
+-- and to set one aside; and how many expired ones it clears before more are set aside.
+local MOST_WORK, TO_CLEAR, TO_SET_ASIDE, FEW = 100, 5, 1, 5
+local work, expired = 0, 0
+
 -- A job for one slot, or nil. `mark`: what its execution ends in.
 local function claim(floor, mark)
-  while steps < STEPS do
-    local i, of = best_queue(floor, mark == 'a')
+  while work < MOST_WORK do
+    local i, of = best_queue(floor, mark == AHEAD)
     if not i then return nil end
     local head, late, late_of = queued[i][queued[i].at], nil, nil
-    if gated and floor <= 0 and head.class > 0 and mark ~= 'a' then late, late_of = starving(head.class) end
+    if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then late, late_of = starving(head.class) end
     if late then head, i, of = late, late_of, late_of end
     local queue, line = names[of], queued[i]
     local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
@@ -252,7 +285,7 @@ local function claim(floor, mark)
         if A_listed == '0' then start = of + 1 end -- the others of its class come before it
         return job
       end
-      steps = steps + (job == nil and 0.2 or 1) -- setting one aside is little work
+      work = work + (job == nil and TO_SET_ASIDE or TO_CLEAR)
       if expired_now and not head.aside and not set_at[i] then
         expired = expired + 1
         if expired == FEW then -- once a call
@@ -268,72 +301,83 @@ local function claim(floor, mark)
   return nil
 end
 
-unsettled = {}
-local spare -- the lowest priority of the free slots
-for s = 0, A_n_slots - 1 do
-  local floor, mark = tonumber(ARGV[first_slot + s]), s >= A_n_slots - A_n_ahead and 'a' or A_alone ~= '0' and 's' or ''
-  local job = claim(floor, mark)
-  if not job and mark ~= 'a' then spare = math.min(spare or floor, floor) end
-  if job then
-    jobs[#jobs + 1] = job
-    lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
-  elseif floor <= 0 then
-    break -- there is none of any class
-  end
-end
+local spare -- the lowest priority of the slots that stay free
 
-each_of('HSET', held_key, held, 3)
-each_of('ZREM', EXPIRING, unexpected)
-local leases, leased = { 'NX' }, {}
-for _, job in ipairs(jobs) do
-  if not leased[job[1]] then
-    leased[job[1]] = true
-    leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
-  end
-end
-if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
-for i = 0, n_sources - 1 do take_out(i) end
-
-if gated then
-  for i = 0, count - 1 do
-    if not unindexed[i] then freed[names[i]] = nil end
-  end
-  for queue in pairs(freed) do pcall(reopen, queue) end
-end
-for i in pairs(gates) do
-  local head = head_of(i)
-  for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-  if keep_gate(i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
-end
--- behind the gates: what is admitted rings, unless its queue is closed and somebody waits for it
-local names_of_keys = unsettled
-for i = 0, count - 1 do
-  if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is told of below
-end
-for queue in pairs(unrung) do ring(queue) end
-unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(settle_key, name) end -- a broken one must not take the claims with it
-
--- What is in a wildcard's index and isn't so.
-for i = 0, count - 1 do
-  if bound[i] and queued[i] ~= nil then
-    local head = head_of(i)
-    if crowded and head and gates[i] and is_shut(i) then -- whatever opens it, or else the survey, brings it back
-      redis.pcall('ZREM', work_key(origin[i]), names[i])
-      if #jobs < tonumber(A_n_slots) then again = 1 end
-    elseif head and head.class < bound[i] then
-      redis.pcall('ZADD', work_key(origin[i]), head.class, names[i])
-    elseif not head and not (is_list(names[i]) and redis.pcall('EXISTS', queue_key(names[i])) == 1) then
-      redis.pcall('ZREM', work_key(origin[i]), names[i])
-      if crowded and #jobs < tonumber(A_n_slots) then again = 1 end -- it hid others
+local function fill_slots()
+  unsettled = {}
+  local ahead_from = begun_from - A_n_ahead
+  for i = slots_from, begun_from - 1 do
+    local floor, mark = tonumber(ARGV[i]), i >= ahead_from and AHEAD or A_alone == '1' and ALONE or ''
+    local job = claim(floor, mark)
+    if not job and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
+    if job then
+      jobs[#jobs + 1] = job
+      lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
+    elseif floor <= 0 then
+      break -- there is none of any class
     end
   end
 end
 
-local state = 'busy'
-if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
-if opens then lines[#lines + 1] = '~' .. opens end
-if #jobs > 0 then -- what is left wakes another worker
+local function write_down_claims()
+  each_of('HSET', held_key, held, 3)
+  each_of('ZREM', EXPIRING, unexpected)
+  local leases, leased = { 'NX' }, {}
+  for _, job in ipairs(jobs) do
+    if not leased[job[1]] then
+      leased[job[1]] = true
+      leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
+    end
+  end
+  if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
+  for i = 0, n_sources - 1 do take_out(i) end
+end
+
+local function keep_gates()
+  if gated then
+    for i = 0, count - 1 do
+      if not unindexed[i] then freed[names[i]] = nil end
+    end
+    for queue in pairs(freed) do pcall(reopen, queue) end
+  end
+  for i in pairs(gates) do
+    local head = head_of(i)
+    for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
+    if keep_gate(i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+  end
+end
+
+-- Behind the gates: what is admitted rings, unless its queue is closed and somebody waits for it.
+local function settle_keys()
+  local names_of_keys = unsettled
+  for i = 0, count - 1 do
+    if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is told of later
+  end
+  for queue in pairs(unrung) do ring(queue) end
+  unsettled, unrung = nil, nil
+  for name in pairs(names_of_keys) do pcall(settle_key, name) end -- a broken one must not take the claims with it
+end
+
+-- What is in a wildcard's index and isn't so.
+local function mend_indexes()
+  for i = 0, count - 1 do
+    if bound[i] and queued[i] ~= nil then
+      local head = head_of(i)
+      if crowded and head and gates[i] and is_shut(i) then -- whatever opens it, or else the survey, brings it back
+        redis.pcall('ZREM', work_key(origin[i]), names[i])
+        if #jobs < n_slots then again = 1 end
+      elseif head and head.class < bound[i] then
+        redis.pcall('ZADD', work_key(origin[i]), head.class, names[i])
+      elseif not head and not (is_list(names[i]) and redis.pcall('EXISTS', queue_key(names[i])) == 1) then
+        redis.pcall('ZREM', work_key(origin[i]), names[i])
+        if crowded and #jobs < n_slots then again = 1 end -- it hid others
+      end
+    end
+  end
+end
+
+-- What is left wakes another worker.
+local function wake_others()
   for i = 0, count - 1 do
     local head = not (bound[i] and queued[i] == nil) and head_of(i)
     if head then ring(names[i], head.class, true) end
@@ -343,12 +387,35 @@ if #jobs > 0 then -- what is left wakes another worker
     local head = head_of(i)
     if head then ring_set(set_at[i], head.class) end
   end
+end
+
+local function claim_half()
+  list_queues()
+  note_begun()
+  list_sets()
+  for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+  check_rare_keys()
+  fill_slots()
+  write_down_claims()
+  keep_gates()
+  settle_keys()
+  mend_indexes()
+end
+
+unrung = {}
+expected = math.max(1, A_n_outcomes + n_slots)
+commit_half()
+claim_half()
+
+local state, due = 'busy', soonest -- of a turn that gave jobs: when the first is due that it put into the schedule
+if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
+if opens then lines[#lines + 1] = '~' .. opens end
+if #jobs > 0 then
+  wake_others()
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
-  soonest = next_due(due_limits or soonest)
+  due = next_due(due_limits or soonest)
 end
--- of a turn that gave jobs: of what it put into the schedule itself
-local next_ms = soonest and math.max(0, soonest - now_ms) or -1
 
 note[2] = table.concat(lines, '\n')
 local n = #note
@@ -365,4 +432,5 @@ redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
 write_tallies()
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again + (releasing and 2 or 0), next_ms, waits, opens }
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
+  due and math.max(0, due - now_ms) or -1, waits, opens }

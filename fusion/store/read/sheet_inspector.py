@@ -248,7 +248,7 @@ class SheetInspector(InspectorBase):
         lease = found["lease"]
         until = moment(lease / 1000) if lease is not None and _LEAST_LEASE <= lease < float("inf") else None
         execution = codec.text(row.get("execution_id"))
-        return RunFacts(worker, until, execution.endswith("a") and codec.text(row.get("begun")) != execution)
+        return RunFacts(worker, until, execution.endswith(codec.AHEAD) and codec.text(row.get("begun")) != execution)
 
 
 _BATCH = ("name", "closed_at", "canceled_at", "ended_at", "success_at")

@@ -83,7 +83,9 @@ class WorkerInspector(InspectorBase):
 
 def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms: float) -> WorkerInfo:
     """Return the worker that a hash describes. `jobs`: the jobs that it holds; `now_ms`: the server's clock."""
-    running = sorted(job for job, execution in jobs.items() if not execution.endswith("a"))  # the others wait in its processes
+    running = sorted(
+        job for job, execution in jobs.items() if not execution.endswith(codec.AHEAD)
+    )  # the others wait in its processes
     current = row.get("current_job", "")
     silent_ms = now_ms - codec.number(row.get("beat_ms"))
     return WorkerInfo(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,12 +14,12 @@ from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
 from fusion.store.layout.names import LIST_QUEUES
-from fusion.store.layout.records import Claimed, ClaimFilter, Commit, LogLine, NewJob, Replicas, Room, Turn
+from fusion.store.layout.records import Claimed, LogLine, NewJob, Replicas, Room, Turn, TurnRequest
 from fusion.store.scripting import pipelined
 from fusion.store.scripting.calls import ScriptCall
 from fusion.store.scripting.host import to_ms, to_texts
 from fusion.store.scripting.script_line import ScriptLine
-from fusion.store.write import enqueue_codec
+from fusion.store.write import enqueue_codec, turn_codec
 from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.gate_broker import GateBroker
@@ -30,7 +29,6 @@ from fusion.store.write.operation_broker import OperationBroker
 from fusion.store.write.outbox_broker import OutboxBroker
 from fusion.store.write.report_broker import ReportBroker
 
-_NO_FILTER = ClaimFilter()
 #: Leases that one call renews.
 _LEASES = 500
 #: A prepared turn.
@@ -239,67 +237,16 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         """Make a line on which turns are sent now and their replies read later."""
         return ScriptLine(self.connection)
 
-    def turn(self, *given: Any, **more: Any) -> Turn:
-        """Make a turn at once, with the arguments of `turn_call`."""
-        return self.turn_call(*given, **more)()
+    def turn(self, request: TurnRequest) -> Turn:
+        """Make a turn at once, as `turn_call` describes it."""
+        return self.turn_call(request)()
 
-    def turn_call(
-        self,
-        name: str,
-        incarnation: str,
-        token: int,
-        commits: Iterable[Commit],
-        queues: Sequence[str],
-        slots: Sequence[int],
-        lease: float,
-        worker_ttl: float,
-        ahead: int = 0,
-        begun: Sequence[tuple[str, str]] = (),
-        claim_filter: ClaimFilter = _NO_FILTER,
-        listed: bool = False,
-    ) -> TurnCall:
-        """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
-
-        - Among queues with jobs of one class the first comes first; within the call they take turns, unless the order is `listed`.
-        - The last `ahead` slots are for jobs that will wait behind others. If the worker dies, such a job loses no attempt, unless it is
-          among `begun` by then, as a (job id, execution id) pair.
-        - After a lost reply, call again with the same `token`; use a new one only after a reply.
-        """
-        rest: list[Any] = []
-        count = 0
-        for c in commits:
-            pairs = codec.to_pairs(c.fields)
-            if c.attempt:
-                pairs += ("attempt", json.dumps(c.attempt))
-            rest += (c.kind, c.job_id, c.execution_id, int(c.elapsed * 1e6), int(c.age * 1e6), to_ms(c.delay), c.reason)
-            rest += (len(pairs), *pairs)
-            count += 1
-        args = {
-            "name": name,
-            "incarnation": incarnation,
-            "token": token,
-            "lease_ms": to_ms(lease),
-            "worker_ttl": int(worker_ttl),
-            "n_outcomes": count,
-            "n_queues": len(queues),
-            "n_slots": len(slots),
-            "n_ahead": ahead,
-            "n_begun": len(begun),
-            "known": claim_filter.known,
-            "alone": "only" if claim_filter.only else int(claim_filter.alone),
-            "n_sets": len(claim_filter.sets),
-            "n_lacking": len(claim_filter.lacking),
-            "listed": int(listed),
-        }
-        rest += (
-            *queues,
-            *slots,
-            *chain.from_iterable(begun),
-            *claim_filter.sets,
-            *chain.from_iterable(claim_filter.lacking.items()),
-        )
-        keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
-        return ScriptCall(self._script("turn"), keys, args, rest, _turn_of)
+    def turn_call(self, request: TurnRequest) -> TurnCall:
+        """Commit outcomes, then claim a job for each free slot. After a lost reply, call again with the same `token`; use a new one only
+        after a reply."""
+        args, rest = turn_codec.arguments(request)
+        keys = {"worker": self.keys.worker(request.name), "suspended": self.keys.suspended}
+        return ScriptCall(self._script("turn"), keys, args, rest, turn_codec.turn)
 
     def follow(
         self, name: str, incarnation: str, token: int, lease: float, leader: Claimed, most: int
@@ -323,7 +270,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "serializer": fields.get(b"serializer", b""),
         }
         _, jobs, more = self._script("follow")({"worker": self.keys.worker(name), "suspended": self.keys.suspended}, args)
-        return [_claimed(*row) for row in jobs], bool(more)
+        return [turn_codec.claimed(*row) for row in jobs], bool(more)
 
     def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
         """Request the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is granted
@@ -402,22 +349,3 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
 def _seconds(ms: int) -> float | None:
     """Return milliseconds as seconds; None for -1, which means that there is none."""
     return None if ms < 0 else ms / 1000
-
-
-def _claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:
-    return Claimed(codec.text(queue), codec.text(job_id), codec.text(execution_id), codec.run_fields([*fields]))
-
-
-def _turn_of(answer: Any) -> Turn:
-    status, answers, jobs, bad, again, next_ms, waits, *opens_ms = answer
-    return Turn(
-        codec.text(status),
-        to_texts(answers),
-        [_claimed(*row) for row in jobs],
-        [(codec.text(queue), codec.text(error)) for queue, error in bad],
-        bool(again % 2),
-        _seconds(next_ms),
-        (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
-        opens_ms[0] / 1000 if opens_ms else None,
-        again >= 2,
-    )

@@ -9,7 +9,7 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from fusion.store.layout.records import Commit, NewJob, StoredEntry, Tick
+from fusion.store.layout.records import Commit, NewJob, StoredEntry, Tick, TurnRequest
 from fusion.store.write.cron_broker import tick_name
 from tests.faults.model.scripts import Line, Mistake, Snapshot, broker_of, clock_at, cron_broker_of
 from tests.faults.model.state import START, TERMINAL
@@ -162,12 +162,12 @@ class CronMachine(RuleBasedStateMachine):
     def work(self, ends: bool) -> None:
         """A worker takes a job, and ends it or is still at it."""
         self._token += 1
-        jobs = self._broker.turn("w", "w1", self._token, [], (QUEUE,), (0,), 3600, 420).jobs
+        jobs = self._broker.turn(TurnRequest("w", "w1", self._token, [], (QUEUE,), (0,), 3600, 420)).jobs
         assert not self._looked()
         if jobs and ends:
             self._token += 1
             told = [Commit("finished", job.id, job.execution_id) for job in jobs]
-            self._broker.turn("w", "w1", self._token, told, (), (), 3600, 420)
+            self._broker.turn(TurnRequest("w", "w1", self._token, told, (), (), 3600, 420))
             assert not self._looked()
 
     def run_by_hand(self) -> None:

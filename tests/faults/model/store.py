@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from fusion.exceptions import DuplicateJob, QueueFull
-from fusion.store.layout.records import ClaimFilter, Commit, NewJob, Room
+from fusion.store.layout.records import ClaimFilter, Commit, NewJob, Room, TurnRequest
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from tests.faults.model.groups import check_groups
@@ -85,7 +85,9 @@ class Store:
         ]
         sets = [f"{kind}:{queue}" + (f":{TASK}" if kind == "held" else "") for kind in wish.kinds for queue in queues]
         claim_filter = ClaimFilter("", tuple(sets), {TASK: "why"} if wish.lacks else {}, wish.alone, wish.only)
-        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL, claim_filter=claim_filter)
+        turn = self._broker.turn(
+            TurnRequest(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL, claim_filter=claim_filter)
+        )
         assert not turn.bad
         return turn.status, turn.answers, [(job.queue, job.id, job.execution_id) for job in turn.jobs]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from fusion.exceptions import BatchClosed, DuplicateJob, FusionError, NoSuchBatchError
-from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Report
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Report, TurnRequest
 from fusion.store.write.broker import Broker
 from tests.faults.model.scripts import Mistake, broker_of, clock_at
 from tests.faults.model.state import START
@@ -270,15 +270,15 @@ class TiedMachine(RuleBasedStateMachine):
                 )
                 for kind, (job_id, execution) in zip(kinds, self._held[name].items(), strict=False)
             ]
-            call = (name, f"{name}1", self._tokens[name], told, QUEUES, (0,) * slots, LEASE, WORKER_TTL)
-        found = self._call("turn", *call, claim_filter=ClaimFilter())
+            call = TurnRequest(name, f"{name}1", self._tokens[name], told, QUEUES, (0,) * slots, LEASE, WORKER_TTL)
+        found = self._call("turn", call)
         if found.status == "unregistered" and self._register(name):
-            found = self._call("turn", *call, claim_filter=ClaimFilter())
+            found = self._call("turn", call)
         if not answered or found.status == "unregistered":
             self._unanswered[name] = call
             return
         assert not found.bad, found.bad
-        for commit in call[3]:
+        for commit in call.commits:
             self._held[name].pop(commit.job_id, None)
         self._hold(name, found.jobs)
 
@@ -388,7 +388,7 @@ class TiedMachine(RuleBasedStateMachine):
             self._tokens[name] += 1
             told = [Commit("finished", job_id, execution, elapsed=0.1) for job_id, execution in self._held[name].items()]
             claim_filter = ClaimFilter("", tuple(f"probation:{queue}" for queue in QUEUES), {}, True, False)
-            found = self._do(
-                "turn", name, f"{name}1", self._tokens[name], told, QUEUES, (0,) * 4, LEASE, WORKER_TTL, claim_filter=claim_filter
-            )
+            token = self._tokens[name]
+            request = TurnRequest(name, f"{name}1", token, told, QUEUES, (0,) * 4, LEASE, WORKER_TTL, claim_filter=claim_filter)
+            found = self._do("turn", request)
             self._held[name] = {job.id: job.execution_id for job in found.jobs}

@@ -50,7 +50,7 @@ OF_LIMITS = (
         "limit6",
         "what is claimed ahead may have a key, and keeps its slot behind a job that runs",
         "store/test_limits.py::test_nothing_with_a_key_is_claimed_ahead",
-        Edit(INCLUDE + "claim.lua", "string.find(ties, '[km]') and string.sub(exec, -1) == 'a'", "false"),
+        Edit(INCLUDE + "claim.lua", "string.find(ties, '[km]') and mark_of(exec) == AHEAD", "false"),
     ),
     a_mutant(
         "limit7",

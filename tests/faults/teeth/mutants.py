@@ -302,7 +302,7 @@ MUTANTS = (
         "store/test_blocked.py::test_shared_losses_count_up_to_probation",
         Edit(
             INCLUDE + "settle.lua",
-            "job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else",
+            "job.shared = mark_of(exec) ~= ALONE -- its worker ran nothing else",
             "job.shared = false",
         ),
     ),

@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:38
+--@include/lib/keys.lua:41
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,12 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:52
+--@include/lib/keys.lua:55
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:64
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -39,9 +39,9 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:70
-local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/keys.lua:73
+local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
+--@include/lib/keys.lua:76
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -304,7 +304,7 @@ if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
 if rare(80, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
-if ties and string.find(ties, '[km]') and string.sub(exec, -1) == 'a' then return 'keyed' end
+if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
 if ties and string.find(ties, 'k', 1, true) then
 local ok, has = pcall(rare, 37, id, key, queue, head.score, log_tag)
 if not ok then return rare(81, id, key, queue, set, log_tag, has) end

@@ -11,7 +11,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:38
+--@include/lib/keys.lua:41
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -25,14 +25,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:52
+--@include/lib/keys.lua:55
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:58
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
 --@include/lib/keys.lua:61
+local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
+--@include/lib/keys.lua:64
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -40,7 +40,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:73
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -521,8 +521,8 @@ end
 --@include/job/settle.lua:94
 local function recover(id, key, queue, job, leave, reason, worker)
 local exec = job.execution_id or ''
-job.shared = string.sub(exec, -1) ~= 's'
-if string.sub(exec, -1) == 'a' and redis.call('HGET', key, 'begun') ~= exec then
+job.shared = (string.sub(exec, -1)) ~= "s"
+if (string.sub(exec, -1)) == "a" and redis.call('HGET', key, 'begun') ~= exec then
 job.unbegun = let_off(key)
 end
 settle('lost', id, key, queue, job, leave, reason, worker, {})

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
---@include/lib/keys.lua:38
+--@include/lib/keys.lua:41
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')

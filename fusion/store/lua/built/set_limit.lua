@@ -37,7 +37,7 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/keys.lua:38
+--@include/lib/keys.lua:41
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -51,7 +51,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:52
+--@include/lib/keys.lua:55
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)

@@ -1,16 +1,16 @@
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
+-- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:38
+--@include/lib/keys.lua:41
 local fifos = { scheduler = true }
---@include/lib/keys.lua:52
+--@include/lib/keys.lua:55
 local function ready_key(queue)
 if fifos[queue] ~= false and rare(33, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:64
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -18,7 +18,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if rare(32, status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:73
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -288,7 +288,7 @@ more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
 end
 job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
-job.shared = job.unbegun or kind == 'struck' and string.sub(exec, -1) ~= 's'
+job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
 rare(21, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
 local status = kind == 'stopped' and kind or rare(19, job)
@@ -336,7 +336,7 @@ end
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local unexpected = {}
 --@include/job/claim.lua:128
-local lacking = ARGV[14] ~= '0' and {}
+local lacking = ARGV[15] ~= '0' and {}
 --@include/job/claim.lua:162
 local function take(queue, head, exec, set)
 local id = head.id
@@ -379,7 +379,7 @@ if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
 if rare(114, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
-if ties and string.find(ties, '[km]') and string.sub(exec, -1) == 'a' then return 'keyed' end
+if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
 if ties and string.find(ties, 'k', 1, true) then
 local ok, has = pcall(rare, 59, id, key, queue, head.score, log_tag)
 if not ok then return rare(115, id, key, queue, set, log_tag, has) end
@@ -785,7 +785,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:39
+--@include/lib/keys.lua:42
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -798,7 +798,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:73
+--@include/lib/keys.lua:76
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -1742,16 +1742,17 @@ end
 return made_1[nth - 30](...)
 end
 end
---@turn.lua:29
+--@turn.lua:32
 local BEAT_MS = math.min(1000, ARGV[4] / 10)
+--@turn.lua:34
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation',
 'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
-if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, -1, {} } end
+if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
 local last = memory and tonumber(string.match(memory, '^%d+')) or 0
-if tonumber(ARGV[3]) < last then return { 'outdated', {}, {}, {}, 0, -1, {} } end
+if tonumber(ARGV[3]) < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
 local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
 local answers, jobs, bad = {}, {}, {}
---@turn.lua:38
+--@turn.lua:42
 if tonumber(ARGV[3]) == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
@@ -1763,144 +1764,48 @@ if job[1] == 'started' and job[2] == exec then
 jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 5) }
 end
 end
-return { 'ok', answers, jobs, {}, 2 * redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(68, ARGV[11]),
+return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(68, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
---@turn.lua:55
+--@turn.lua:60
+local n_slots = tonumber(ARGV[11])
+local slots_from = 17 + ARGV[10]
+local begun_from = slots_from + n_slots
+local sets_from = begun_from + 2 * ARGV[13]
+local lacking_from = sets_from + ARGV[14]
+local outcomes_from = lacking_from + 2 * ARGV[15]
+--@turn.lua:68
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:60
-local note = { 'turn', '' }
-unrung = {}
-local done, at, lines = {}, 16, { ARGV[3] }
-expected = math.max(1, ARGV[6] + ARGV[8])
-finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
-for i = 1, tonumber(ARGV[6]) do
-local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-local more = { unpack(ARGV, at + 8, at + 7 + n) }
-local raised = callback_error(more)
-local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
-more, raised)
-at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(34, answer) end
-answers[i] = answer
-lines[#lines + 1] = '<' .. answer
-if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
-if ok and changed then
-if raised[1] then
-redis.pcall('HINCRBY', P .. 'callback_errors', 'count', 1)
-redis.pcall('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
-end
-worked = worked + elapsed
-if kind == 'finished' then
-finished = finished + 1
-elseif kind == 'failed' or kind == 'retry' then
-failed = failed + 1
-end
-note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
-end
-end
-for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
-each_of('HDEL', held_key, done)
-if done[1] then write_tallies() end
---@turn.lua:95
-local first_slot = at + ARGV[7]
-if tonumber(ARGV[8]) > 0 and ARGV[12] ~= 'only' then
-for i = at, first_slot - 1 do
-if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
-for j = at, first_slot - 1 do listed[ARGV[j]] = true end
-rare(116, string.match(ARGV[i], '^(%S+) ?(.*)$'))
-else
-names[count] = ARGV[i]
-count = count + 1
-end
-end
-for _, entry in ipairs(tail) do
-names[count], bound[count], origin[count] = unpack(entry)
-count = count + 1
-end
-end
-for i = first_slot + ARGV[8], first_slot + ARGV[8] + 2 * ARGV[10] - 1, 2 do
-local key = (P .. 'job:' .. (ARGV[i]))
-local job = redis.pcall('HMGET', key, 'status', 'execution_id')
-if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
-end
---@turn.lua:117
-local NONE, first_set = {}, first_slot + ARGV[8] + 2 * ARGV[10]
-local sets_of, set_at, unindexed = NONE, NONE, NONE
-if ARGV[13] ~= '0' and tonumber(ARGV[8]) > 0 then
-local index = {}
-sets_of, set_at, unindexed = {}, {}, {}
-for i = 0, count - 1 do index[names[i]] = i end
-for i = first_set, first_set + ARGV[13] - 1 do
-local queue = (string.match((ARGV[i]), '^%a+:([^:]+)'))
-if not index[queue] then
-index[queue], names[count], unindexed[count] = count, queue, true
-count = count + 1
-end
-sets_of[index[queue]] = sets_of[index[queue]] or {}
-table.insert(sets_of[index[queue]], ARGV[i])
-end
-end
-if lacking then
-for i = first_set + ARGV[13], first_set + ARGV[13] + 2 * ARGV[14] - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
-end
-local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
-for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
---@turn.lua:139
-local stopped = 0
-for first = 1, count + 7, 1000 do
-stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
-end
-if stopped == 0 then wildcards = {} elseif are_wildcards() then stopped = stopped - 1 end
-local due_limits = stopped > 0 and redis.call('EXISTS', P .. 'limits:due') == 1
-if due_limits then stopped = stopped - 1 end
-local waiting = stopped > 0 and redis.call('EXISTS', P .. 'waits') == 1
-if waiting then stopped = stopped - 1 end
-local gated = stopped > 0 and redis.call('EXISTS', P .. 'gates') == 1
-if gated then stopped = stopped - 1 end
-local releasing = stopped > 0 and redis.call('EXISTS', P .. 'releasing') == 1
-if releasing then stopped = stopped - 1 end
-stopped = stopped > 0
-local suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
-if suspended then count = 0 end
-if gated and count > 0 then bad = rare(117, names, count) end
-local expired = 0
---@turn.lua:158
-local queued, out, start, steps, again = {}, {}, 0, 0, 0
-for i = 0, count - 1 do
-out[i] = {}
-if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
-end
---@turn.lua:164
-local n_sources = count
-for i, sets in pairs(sets_of) do
-if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
-if unindexed[i] then queued[i] = false end
-for k, set in ipairs(sets) do
-set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
-n_sources = n_sources + 1
-end
-end
---@turn.lua:174
+--@turn.lua:73
+local lines, note = { ARGV[3] }, { 'turn', '' }
+--@turn.lua:114
+local NONE = {}
+local set_at = NONE
+local sets_of, unindexed = NONE, NONE
+local n_sources
+local queued, out = {}, {}
+local start, again = 0, 0
+local stopped, suspended, due_limits, waiting, gated, releasing
+--@turn.lua:202
 local function take_out(i)
 if not out[i][1] then return end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
 out[i] = {}
 end
---@turn.lua:181
+--@turn.lua:209
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
---@turn.lua:188
+--@turn.lua:216
 elseif stopped then rare(33, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:190
-local ok, found, more = pcall(look, queue, line and ARGV[8] - #jobs + 1 or 2, set_at[i])
+--@turn.lua:218
+local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
 if not ok then bad[#bad + 1] = { queue, rare(34, found) } end
 if ok and more then again = 1 end
 line = ok and found
@@ -1908,7 +1813,7 @@ queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:201
+--@turn.lua:229
 local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
@@ -1925,7 +1830,7 @@ if head and head.class >= floor and (not class or head.class > class) then best,
 end
 return best, of
 end
---@turn.lua:219
+--@turn.lua:247
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -1933,13 +1838,15 @@ local head = gates[i] and queued[i] ~= false and rare(122, i, names[i], class, #
 if head then return head, i end
 end
 end
---@turn.lua:228
+--@turn.lua:258
+local work, expired = 0, 0
+--@turn.lua:261
 local function claim(floor, mark)
-while steps < 20 do
-local i, of = best_queue(floor, mark == 'a')
+while work < 100 do
+local i, of = best_queue(floor, mark == "a")
 if not i then return nil end
 local head, late, late_of = queued[i][queued[i].at], nil, nil
-if gated and floor <= 0 and head.class > 0 and mark ~= 'a' then late, late_of = starving(head.class) end
+if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
 if late then head, i, of = late, late_of, late_of end
 local queue, line = names[of], queued[i]
 local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
@@ -1958,10 +1865,10 @@ line.at = line.at + 1
 end
 if job then
 if gates[of] then rare(120, of) end
-if ARGV[15] == '0' then start = of + 1 end
+if ARGV[9] == '0' then start = of + 1 end
 return job
 end
-steps = steps + (job == nil and 0.2 or 1)
+work = work + (job == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[i] then
 expired = expired + 1
 if expired == 5 then
@@ -1976,13 +1883,137 @@ end
 again = 1
 return nil
 end
---@turn.lua:271
-unsettled = {}
+--@turn.lua:304
 local spare
-for s = 0, ARGV[8] - 1 do
-local floor, mark = tonumber(ARGV[first_slot + s]), s >= ARGV[8] - ARGV[9] and 'a' or ARGV[12] ~= '0' and 's' or ''
+--@turn.lua:405
+unrung = {}
+expected = math.max(1, ARGV[16] + n_slots)
+--@turn.lua:76
+do
+local done, at, counts = {}, outcomes_from, false
+finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
+for i = 1, tonumber(ARGV[16]) do
+local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
+local more = { unpack(ARGV, at + 8, at + 7 + n) }
+local raised = callback_error(more)
+local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
+more, raised)
+at = at + 8 + n
+if not ok then answer = 'error: ' .. rare(34, answer) end
+answers[i] = answer
+lines[#lines + 1] = '<' .. answer
+if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
+if ok and changed then
+if raised[1] then
+redis.pcall('HINCRBY', P .. 'callback_errors', 'count', 1)
+redis.pcall('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
+end
+counts = true
+worked = worked + elapsed
+if kind == 'finished' then
+finished = finished + 1
+elseif kind == 'failed' or kind == 'retry' then
+failed = failed + 1
+end
+end
+end
+if counts then
+note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
+end
+for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
+each_of('HDEL', held_key, done)
+if done[1] then write_tallies() end
+end
+--@turn.lua:392
+do
+--@turn.lua:122
+do
+if n_slots > 0 and ARGV[8] == '0' then
+for i = 17, slots_from - 1 do
+if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
+for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
+rare(116, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+else
+names[count] = ARGV[i]
+count = count + 1
+end
+end
+for _, entry in ipairs(tail) do
+names[count], bound[count], origin[count] = unpack(entry)
+count = count + 1
+end
+end
+end
+--@turn.lua:158
+do
+for i = begun_from, sets_from - 1, 2 do
+local key = (P .. 'job:' .. (ARGV[i]))
+local job = redis.pcall('HMGET', key, 'status', 'execution_id')
+if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
+end
+end
+--@turn.lua:140
+do
+if lacking_from > sets_from and n_slots > 0 then
+local index = {}
+sets_of, set_at, unindexed = {}, {}, {}
+for i = 0, count - 1 do index[names[i]] = i end
+for i = sets_from, lacking_from - 1 do
+local queue = (string.match((ARGV[i]), '^%a+:([^:]+)'))
+if not index[queue] then
+index[queue], names[count], unindexed[count] = count, queue, true
+count = count + 1
+end
+sets_of[index[queue]] = sets_of[index[queue]] or {}
+table.insert(sets_of[index[queue]], ARGV[i])
+end
+end
+end
+--@turn.lua:396
+for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+--@turn.lua:167
+do
+local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
+for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
+local there = 0
+for first = 1, count + 7, 1000 do
+there = there + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
+end
+if there == 0 then wildcards = {} elseif are_wildcards() then there = there - 1 end
+due_limits = there > 0 and redis.call('EXISTS', P .. 'limits:due') == 1
+if due_limits then there = there - 1 end
+waiting = there > 0 and redis.call('EXISTS', P .. 'waits') == 1
+if waiting then there = there - 1 end
+gated = there > 0 and redis.call('EXISTS', P .. 'gates') == 1
+if gated then there = there - 1 end
+releasing = there > 0 and redis.call('EXISTS', P .. 'releasing') == 1
+if releasing then there = there - 1 end
+stopped = there > 0
+suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
+if suspended then count = 0 end
+if gated and count > 0 then bad = rare(117, names, count) end
+for i = 0, count - 1 do
+out[i] = {}
+if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
+end
+n_sources = count
+for i, sets in pairs(sets_of) do
+if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
+if unindexed[i] then queued[i] = false end
+for k, set in ipairs(sets) do
+set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
+n_sources = n_sources + 1
+end
+end
+end
+--@turn.lua:306
+do
+unsettled = {}
+local ahead_from = begun_from - ARGV[12]
+for i = slots_from, begun_from - 1 do
+local floor, mark = tonumber(ARGV[i]), i >= ahead_from and "a" or ARGV[7] == '1' and "s" or ''
 local job = claim(floor, mark)
-if not job and mark ~= 'a' then spare = math.min(spare or floor, floor) end
+if not job and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if job then
 jobs[#jobs + 1] = job
 lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
@@ -1990,7 +2021,9 @@ elseif floor <= 0 then
 break
 end
 end
---@turn.lua:285
+end
+--@turn.lua:322
+do
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
 local leases, leased = { 'NX' }, {}
@@ -2002,7 +2035,9 @@ end
 end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
---@turn.lua:297
+end
+--@turn.lua:336
+do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
@@ -2014,7 +2049,9 @@ local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(121, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
---@turn.lua:309
+end
+--@turn.lua:351
+do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
 if #jobs > 0 then unrung[names[i]] = nil end
@@ -2022,26 +2059,33 @@ end
 for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 54, name) end
---@turn.lua:318
+end
+--@turn.lua:362
+do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
 if crowded and head and gates[i] and rare(119, i) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
-if #jobs < tonumber(ARGV[8]) then again = 1 end
+if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
 redis.pcall('ZADD', (P .. 'work:' .. (origin[i])), head.class, names[i])
 elseif not head and not (((names[i]) == 'scheduler') and redis.pcall('EXISTS', (P .. 'queue:' .. (names[i]))) == 1) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
-if crowded and #jobs < tonumber(ARGV[8]) then again = 1 end
+if crowded and #jobs < n_slots then again = 1 end
 end
 end
 end
---@turn.lua:333
-local state = 'busy'
+end
+--@turn.lua:403
+end
+--@turn.lua:410
+local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
+--@turn.lua:380
+do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then ring(names[i], head.class, true) end
@@ -2051,13 +2095,13 @@ for i = count, n_sources - 1 do
 local head = head_of(i)
 if head then rare(65, set_at[i], head.class) end
 end
+end
+--@turn.lua:415
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
-soonest = next_due(due_limits or soonest)
+due = next_due(due_limits or soonest)
 end
---@turn.lua:351
-local next_ms = soonest and math.max(0, soonest - now_ms) or -1
---@turn.lua:353
+--@turn.lua:420
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2072,5 +2116,6 @@ end
 redis.call('HSET', KEYS[1], unpack(note))
 give_back_numbers()
 write_tallies()
-local waits = (waiting or parked or ARGV[11] ~= '') and rare(68, ARGV[11]) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again + (releasing and 2 or 0), next_ms, waits, opens }
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(68, ARGV[6]) or {}
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
+due and math.max(0, due - now_ms) or -1, waits, opens }

@@ -200,7 +200,7 @@ local function take(queue, head, exec, set)
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
   end
-  if ties and string.find(ties, '[km]') and string.sub(exec, -1) == 'a' then return KEYED end
+  if ties and string.find(ties, '[km]') and mark_of(exec) == AHEAD then return KEYED end
   if ties and string.find(ties, 'k', 1, true) then
     local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end

@@ -196,7 +196,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     end
     job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
     job.unbegun = job.displaced or job.suspect
-    job.shared = job.unbegun or kind == 'struck' and string.sub(exec, -1) ~= 's'
+    job.shared = job.unbegun or kind == 'struck' and mark_of(exec) ~= ALONE
     settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
   elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
     local status = kind == 'stopped' and kind or wish_of(job)

@@ -1,5 +1,5 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
--- INCLUDE: time callbacks emit end_job expiry history ring schedule score ties on_return
+-- INCLUDE: keys time callbacks emit end_job expiry history ring schedule score ties on_return
 -- RARE: settle recover wish_of let_off
 -- Uses: hooked tied
 
@@ -93,8 +93,8 @@ end
 -- ends some day, only so many are let off.
 local function recover(id, key, queue, job, leave, reason, worker)
   local exec = job.execution_id or ''
-  job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else
-  if string.sub(exec, -1) == 'a' and redis.call('HGET', key, 'begun') ~= exec then
+  job.shared = mark_of(exec) ~= ALONE -- its worker ran nothing else
+  if mark_of(exec) == AHEAD and redis.call('HGET', key, 'begun') ~= exec then
     job.unbegun = let_off(key)
   end
   settle('lost', id, key, queue, job, leave, reason, worker, {})

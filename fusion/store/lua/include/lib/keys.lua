@@ -22,6 +22,9 @@ local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' en
 local function queue_name(key) return string.sub(key, #P + 7) end
 local function worker_of(key) return string.sub(key, #P + 8) end
 
+-- What an execution's id ends in: AHEAD, ALONE, or a digit.
+local function mark_of(exec) return string.sub(exec, -1) end
+
 -- Whether a worker named this for any number of queues; no queue can have such a name.
 local function is_wildcard(name) return string.find(name, '[*?%[]') ~= nil end
 

@@ -1,0 +1,76 @@
+"""Encodes the arguments and decodes the reply of a turn: nothing here sends anything."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from typing import Any
+
+from fusion.store.layout import codec
+from fusion.store.layout.records import Claimed, Turn, TurnRequest
+from fusion.store.scripting.host import to_ms, to_texts
+
+
+def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
+    """Make ARGV of turn.lua: the named arguments, and the sections behind them, in the order in which turn.lua finds them."""
+    filtered = request.claim_filter
+    outcomes = _outcomes(request)
+    rest = [
+        *request.queues,
+        *request.slots,
+        *chain.from_iterable(request.begun),
+        *filtered.sets,
+        *chain.from_iterable(filtered.lacking.items()),
+        *outcomes,
+    ]
+    args = {
+        "name": request.name,
+        "incarnation": request.incarnation,
+        "token": request.token,
+        "lease_ms": to_ms(request.lease),
+        "worker_ttl": int(request.worker_ttl),
+        "known": filtered.known,
+        "alone": int(filtered.alone or filtered.only),
+        "only_sets": int(filtered.only),
+        "listed": int(request.listed),
+        "n_queues": len(request.queues),
+        "n_slots": len(request.slots),
+        "n_ahead": request.ahead,
+        "n_begun": len(request.begun),
+        "n_sets": len(filtered.sets),
+        "n_lacking": len(filtered.lacking),
+        "n_outcomes": len(request.commits),
+    }
+    return args, rest
+
+
+def _outcomes(request: TurnRequest) -> list[Any]:
+    flat: list[Any] = []
+    for one in request.commits:
+        pairs = codec.to_pairs(one.fields)
+        if one.attempt:
+            pairs += ("attempt", json.dumps(one.attempt))
+        flat += (one.kind, one.job_id, one.execution_id, int(one.elapsed * 1e6), int(one.age * 1e6), to_ms(one.delay), one.reason)
+        flat += (len(pairs), *pairs)
+    return flat
+
+
+def turn(answer: Any) -> Turn:
+    """Read the reply of turn.lua."""
+    status, answers, jobs, bad, again, releases, next_ms, waits, *opens_ms = answer
+    return Turn(
+        codec.text(status),
+        to_texts(answers),
+        [claimed(*row) for row in jobs],
+        [(codec.text(queue), codec.text(error)) for queue, error in bad],
+        bool(again),
+        None if next_ms < 0 else next_ms / 1000,
+        (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
+        opens_ms[0] / 1000 if opens_ms else None,
+        bool(releases),
+    )
+
+
+def claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:
+    """Read a claimed job from its row in a reply."""
+    return Claimed(codec.text(queue), codec.text(job_id), codec.text(execution_id), codec.run_fields([*fields]))
