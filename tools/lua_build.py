@@ -4,7 +4,7 @@ A source is written for people: it names includes, keys, arguments and constants
 each call of a script, and looks for each local that a function takes from outside one after another. So the build
 
 - joins a script with its includes, each once, behind those that it includes itself;
-- leaves out functions that nothing calls, comments and indentation;
+- leaves out functions and variables that nothing names, comments and indentation;
 - writes what small functions return in the place of their calls, and literals in the place of the names of keys, arguments and constants;
 - writes the body of a function that ONCE names in the place of its one call;
 - moves functions that RARE or RARER name into one that makes them at its first call.
@@ -60,6 +60,7 @@ _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|ONCE|RARER?|Uses|Exports|Act
 _FUNCTION = re.compile(r"local function (\w+)\(")
 _EXPRESSION = re.compile(r"local function (\w+)\((\w+)\) return (.*) end$")
 _VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --.*)?$")
+_VARIABLE = re.compile(r"local ([a-z]\w*)(?: = (?:\{[^(){}]*\}|\d+))?(?: --.*)?$")
 _CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
 _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
@@ -205,8 +206,9 @@ def _words(lines: Iterable[Line]) -> Counter[str]:
 
 
 def without_unused(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without functions that nothing names: includes bring all of theirs."""
+    """Return the lines without functions and variables that nothing names: includes bring all of theirs."""
     words, kept, cut = _words(lines), functions(lines), set[int]()
+    kept += [Function(match[1], at, at + 1) for at, line in enumerate(lines) if (match := _VARIABLE.match(line.text))]
     while unused := [one for one in kept if words[one.name] < 2]:
         kept = [one for one in kept if words[one.name] > 1]
         for one in unused:

@@ -25,14 +25,10 @@ def armed(bodies: Mapping[str, str]) -> Iterator[None]:
     """Scripts that are made meanwhile do this first, in Lua, by hook. It knows `id`, `key` and `queue`."""
 
     def read(path: Path) -> str:
-        text = path.read_text()
-        body = bodies.get(path.stem.removeprefix("on_")) if path.stem.startswith("on_") else None
-        if body is None:
-            return text
         return re.sub(
-            r"^(local function on_\w+\(.*?\))(?: (end))?$",
-            lambda m: "\n".join(filter(None, (m[1], body, m[2]))),
-            text,
+            r"^(local function on_(\w+)\(.*?\))(?: (end))?$",
+            lambda m: "\n".join(filter(None, (m[1], bodies.get(m[2]), m[3]))),
+            path.read_text(),
             flags=re.MULTILINE,
         )
 

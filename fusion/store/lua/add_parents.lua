@@ -1,6 +1,6 @@
 -- add_parents: a job of a graph of which the last has not come has more parents than one call takes.
 -- ARGV: id token nth n_parents
--- INCLUDE: writer keys kin_keys time attach kin cycle
+-- INCLUDE: writer keys time attach kin cycle
 -- Rest: members of a list of parents
 -- Returns: ok | dropped (the graph was given up) | {'missing', id, a parent of it of which there is no job} |
 --   {'cycle', id, how it would wait for itself}

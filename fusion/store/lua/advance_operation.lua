@@ -2,7 +2,7 @@
 -- KEYS: operation operations
 -- ARGV: id part step place cursor run_id skipped over
 -- FLAGS: allow-oom
--- INCLUDE: writer time operation_keys
+-- INCLUDE: writer time keys
 -- Returns: ok | done (there is nothing more) | stale (another carrier was first, or it was canceled) | missing
 -- Compare-and-set on the number of the part. `step`: of this call, so that a resend answers alike. `place`: the set
 -- that the walk is in; `cursor`: how far, of the server whose `run_id` that is; `skipped`: what was passed over in it

@@ -2,7 +2,7 @@
 --   bounded number at a time: what is left is due at once, for `tend_batches`.
 -- ARGV: batch limit
 -- FLAGS: allow-oom
--- INCLUDE: writer batch_keys count cancel_members
+-- INCLUDE: writer keys count cancel_members
 -- Returns: {ok | missing, canceled, running, again, batches in it...}
 -- Events: canceled
 if redis.call('EXISTS', batch_key(A_batch)) == 0 then return { 'missing', 0, 0, 0 } end

@@ -2,7 +2,7 @@
 -- KEYS: operation operations
 -- ARGV: id by
 -- FLAGS: allow-oom
--- INCLUDE: writer time operation_keys
+-- INCLUDE: writer time keys
 -- Returns: canceled, also if it was before | done | missing
 local status = redis.call('HGET', K_operation, 'status')
 if not status then return 'missing' end

@@ -3,9 +3,8 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys kin_keys audit unique_keys
--- INCLUDE: kin audit_kin
--- INCLUDE: trash audit_unique batch_keys audit_batches failures audit_failures
+-- INCLUDE: keys mark time score turns callbacks count limit audit kin audit_kin trash audit_unique audit_batches
+-- INCLUDE: failures audit_failures
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back

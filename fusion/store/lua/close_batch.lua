@@ -1,6 +1,6 @@
 -- close_batch: a batch takes no more jobs but those that its own bring.
 -- ARGV: batch
--- INCLUDE: writer batch_keys time batch
+-- INCLUDE: writer keys time batch
 -- Returns: ok | missing
 local key = batch_key(A_batch)
 if redis.call('EXISTS', key) == 0 then return 'missing' end

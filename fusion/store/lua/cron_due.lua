@@ -1,7 +1,7 @@
 -- cron_due: the entries that are to be looked at now. Changes nothing.
 -- KEYS: due marks
 -- ARGV: limit
--- INCLUDE: cron_keys time
+-- INCLUDE: keys time
 -- Returns: {now in ms, ms to the next look or -1, {entry, mark, plan, spec, rev}...}
 local rows = {}
 for _, entry in ipairs(redis.call('ZRANGEBYSCORE', K_due, '-inf', now_ms / 1000, 'LIMIT', 0, A_limit)) do

@@ -1,7 +1,7 @@
 -- cron_put: a cron entry comes into being, or changes.
 -- KEYS: due marks
 -- ARGV: entry plan spec rev app version error
--- INCLUDE: writer layout cron_keys time schedule version
+-- INCLUDE: writer layout keys time schedule cron
 -- Returns: new | changed | same | faulty (what is stored stays, with the error) | taken <whose it is> | outdated
 -- app empty: made at run time. An app may declare its own entries only; a version of it that another one alive has
 -- overtaken, none. Ticks count from now on, so what was planned before an entry (or its plan) was there is not made

@@ -1,7 +1,7 @@
 -- cron_retire: what a higher version of an app no longer declares goes.
 -- KEYS: due apps
 -- ARGV: app version n_entries
--- INCLUDE: writer cron_keys version forget_entry
+-- INCLUDE: writer keys cron
 -- FLAGS: allow-oom
 -- Rest: all entries that this version declares
 -- Returns: {ok | outdated, removed, left}; left: not declared, and kept, since this version is not higher

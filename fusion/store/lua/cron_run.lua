@@ -1,7 +1,7 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys time count score ring turns sound accept entry newcomer
+-- INCLUDE: writer keys time count score ring turns sound accept cron newcomer
 -- Rest: pairs (the job's fields)
 -- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {duplicate, the job that has its unique key} |
 --   {stale (it changed), ''} | {missing, ''}

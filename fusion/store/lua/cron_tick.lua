@@ -2,7 +2,7 @@
 --   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys time count score ring turns sound ties accept entry newcomer attach
+-- INCLUDE: keys time count score ring turns sound ties accept cron newcomer attach
 -- Uses: tied
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others

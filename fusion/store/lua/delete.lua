@@ -1,7 +1,7 @@
 -- delete: forget jobs that are not running, or put them into the trash.
 -- ARGV: keep operation n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark count emit park expiry ties throw_away count_operation states
+-- INCLUDE: writer keys mark count emit park expiry ties forget count_operation states
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: deleted | kept (deleted, and in the trash: with `keep` 1, if there is room) | missing |

@@ -1,7 +1,7 @@
 -- empty: forget the waiting jobs of a queue, blocked and deferred ones too, a bounded number at a time.
 -- ARGV: queue limit keep
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash weight states
+-- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash states
 -- Uses: tied
 -- Returns: {deleted, again, how many of them are in the trash: with `keep` 1, if there is room}
 -- Events: deleted

@@ -3,8 +3,8 @@
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq
--- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch states
--- INCLUDE: attach kin_keys kin cycle outbox coming
+-- INCLUDE: writer layout keys time count emit ring room turns sound accept newcomer batch states attach kin cycle
+-- INCLUDE: releasing
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -23,7 +23,7 @@
 -- `needs`: the layout in which these jobs are written; a `k` behind it if one has ties, a `u` if one has a unique key.
 -- Behind that may stand `#`, the number of the call, a point and the token of a graph, whose jobs are all deferred
 -- until `release_graph`; {'dropped'} is the answer if it was given up. One with an `h` among its ties is deferred until
--- `undefer` releases it. Or there stands `!` and which batch of an outbox these jobs are, see the include `outbox`: its
+-- `undefer` releases it. Or there stands `!` and which batch of an outbox these jobs are, see `of_outbox`: its
 -- number is noted with them, for ever; nothing is accepted of one that was accepted before (`done`, with what was noted
 -- then), or that does not follow the one that was noted last (`gap`).
 -- A nonce that is the job's id is not stored: an id made by chance is its call's alone. That holds for what was
@@ -32,6 +32,25 @@
 -- new life of an ended job, or refused. A resend writes all the same, what changes nothing and a full server takes: on
 -- a connection that wrote nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for
 -- what its successor may not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
+
+-- What outboxes of databases had accepted: by queue the number of the last batch, and the stamp of what was accepted
+-- under it. A batch is named `<number>:<number before>:<outbox>:<stamp>`, in hexadecimal digits but for the numbers.
+-- The answer of a batch that nothing is to be accepted of: it was accepted before, or what was accepted last is not the
+-- batch before it. Written all the same, as a resend is. Once its jobs are `accepted`, so is its number.
+local function of_outbox(batch, queue, accepted)
+  local number, before, outbox, stamp = string.match(batch, '^(%d+):(%d+):(%x+):(.*)$')
+  local key = P .. 'outbox:' .. outbox
+  if accepted then
+    redis.call('HSET', key, queue, number .. ' ' .. stamp)
+    return nil
+  end
+  local noted = redis.call('HGET', key, queue) or ''
+  local last = tonumber(string.match(noted, '^%d+')) or 0
+  if last == tonumber(before) and last < tonumber(number) then return nil end
+  if noted ~= '' then redis.call('HSET', key, queue, noted) end
+  return { last >= tonumber(number) and 'done' or 'gap', noted }
+end
+
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 -- What of unique keys is to be told; ids by unique key of those that come now; by the id of one that is skipped the job
 -- that has its key.

@@ -4,7 +4,7 @@
 -- KEYS: events sink
 -- ARGV: sink relay count own dead
 -- FLAGS: allow-oom
--- INCLUDE: member time event_keys silence
+-- INCLUDE: member time groups life keys
 -- Returns: {{entry id, {field, value ...}} ..., id of the last entry handed out to any relay of this sink}
 -- own, dead: 1 = look there too. The first call makes the sink's group, from the oldest entry there is.
 -- What the cap dropped is counted in the sink's hash: numbers that are missing before a new entry, and entries that

@@ -2,7 +2,7 @@
 -- KEYS: events
 -- ARGV: keep abandoned_s limit
 -- FLAGS: allow-oom
--- INCLUDE: time event_keys
+-- INCLUDE: keys time groups
 -- Returns: events dropped
 -- A sink that no relay has served for `abandoned_s` seconds keeps nothing any more: what it misses counts as dropped,
 -- should it come back.

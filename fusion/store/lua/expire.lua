@@ -2,7 +2,7 @@
 -- KEYS: expiring
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties weight states
+-- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties states
 -- Uses: expected hooked tied
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired

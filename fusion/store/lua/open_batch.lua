@@ -1,7 +1,7 @@
 -- open_batch: a batch comes into being, perhaps as a member of another.
 -- KEYS: batches due
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
--- INCLUDE: writer batch_keys time batch promised
+-- INCLUDE: writer keys time batch promised
 -- Rest: pairs (fields of its hash)
 -- Returns: {'ok', created_at} | {'duplicate'} | {'deep'} | {missing | closed | canceled: why the parent takes no more}
 -- Same nonce again is a resend and answers ok. If what it is to call back has not come, another may open it: then it is

@@ -1,7 +1,7 @@
 -- open_operation: an operation on all that a query matches comes into being. Whoever carries it on changes the jobs.
 -- KEYS: operation operations
 -- ARGV: id most_running most_ended keep_ms n_pairs
--- INCLUDE: writer time operation_keys
+-- INCLUDE: writer time keys
 -- Rest: its fields
 -- Returns: {'ok', its cut-off: what enters a state after that is left alone} | {'full', how many run}
 -- The cut-off is the server's clock, which also says when jobs entered their states. A resend answers as the first

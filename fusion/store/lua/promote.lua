@@ -2,8 +2,7 @@
 --   jobs that waited for others are released, a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard batch_keys
--- INCLUDE: undefer release_some coming kin_keys weight
+-- INCLUDE: keys time score count emit ring turns schedule ties limit sound end_job undefer release_some releasing
 -- Uses: steps_left tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1, the same of batches}

@@ -2,7 +2,7 @@
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time count settle hold silence queue_gate portion
+-- INCLUDE: keys time count settle life queue_gate portion
 -- Returns: {1 if there is more to give back at once, else 0; name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled stopped
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.

@@ -2,7 +2,7 @@
 --   blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time count end_job settle hold sweep_waits queue_gate weight
+-- INCLUDE: keys time count end_job settle life sweep_waits queue_gate ties
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled stopped queued

@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation lease_ms worker_ttl secret n_pairs
 -- FLAGS: allow-oom
--- INCLUDE: keys time member enter silence
+-- INCLUDE: keys member enter life
 -- Rest: pairs (queues, pid, hostname, ...)
 -- Returns: ok | taken (a live other has the name, or a dead one whose jobs `prune` has not given back yet)
 -- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a
@@ -23,12 +23,8 @@ end
 redis.call('SADD', K_workers, K_worker)
 redis.call('SADD', FLEET, A_name)
 redis.pcall('SET', P .. 'callbacks:secret', A_secret, 'NX')
-redis.call('HSETNX', K_worker, 'birth', now_iso)
 redis.call('HSETNX', K_worker, 'state', 'started')
-redis.call('HSET', K_worker, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,
-  'last_heartbeat', now_iso, 'beat_ms', now_ms,
-  unpack(ARGV, REST, REST + A_n_pairs - 1))
-redis.call('EXPIRE', K_worker, A_worker_ttl)
+write_member(K_worker, A_worker_ttl)
 local longest = tonumber(redis.call('HGET', REAP, 'lease')) or 0
 if tonumber(A_lease_ms) > longest then redis.call('HSET', REAP, 'lease', A_lease_ms) end
 return 'ok'

@@ -1,6 +1,6 @@
 -- release_graph: the last job of a graph has come, and all of them may begin.
 -- ARGV: token queue first nonce
--- INCLUDE: writer keys kin_keys ring releasing
+-- INCLUDE: writer keys ring releasing
 -- Returns: ok | dropped (it was given up; `first`, the id of its first job, tells that from a resend)
 -- No allow-oom in the calls of a graph: they are an enqueue, and producers may not ask which version the server is of.
 -- A resend writes what changes nothing, as that of `enqueue` does: WAIT behind it is to wait.

@@ -1,6 +1,6 @@
 -- release_slot: a job of a concurrency key that runs no longer counts among those that do.
 -- ARGV: key id by
--- INCLUDE: writer limit_keys limit
+-- INCLUDE: writer keys limit
 -- FLAGS: allow-oom
 -- Returns: 1 if it had a slot and had started, else 0
 -- Events: slot_released queued

@@ -1,6 +1,6 @@
 -- reprioritise: jobs that wait get another priority, and the place that it gives them in whatever they wait in.
 -- ARGV: priority operation n_jobs
--- INCLUDE: writer keys score count ring turns park limit limit_keys ties each count_operation states
+-- INCLUDE: writer keys score count ring turns park limit ties each count_operation states
 -- Uses: tied
 -- Rest: ids; then the signature of each as the caller read it, empty for none; then those that they get: empty for
 --   none, or `!` and a word, why the caller refuses

@@ -2,8 +2,8 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
--- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive states
--- INCLUDE: batch again failures count_operation
+-- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties limit states batch again
+-- INCLUDE: failures count_operation
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |

@@ -1,8 +1,8 @@
 -- restore: jobs come back out of the trash: ended ones into their sets, others wait again, at their old places.
 -- KEYS: queues
 -- ARGV: nonce n_jobs
--- INCLUDE: writer keys time score count emit ring schedule expiry room each ties on_arrive batch again states
--- INCLUDE: releasing failures trash kin_keys
+-- INCLUDE: writer keys time score count emit ring schedule expiry room each ties limit batch again states releasing
+-- INCLUDE: failures trash
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: restored | missing (it is not in the trash, or no longer) | taken (a job of this

@@ -1,7 +1,7 @@
 -- schema_raise: the data are of a newer layout from now on.
 -- KEYS: schema workers schedulers relays
 -- ARGV: version min_reader min_writer by
--- INCLUDE: keys cron_keys event_keys time count member states
+-- INCLUDE: keys time count member states
 -- FLAGS: allow-oom
 -- Returns: {ok (also if they are of that layout already, or of a newer one) | older (then: kind, name, the layout it
 --   knows, ...)}

@@ -1,6 +1,6 @@
 -- set_limit: set what holds for a concurrency key from now on, whatever its jobs say, or take it back.
 -- ARGV: key pause_ms n_pairs
--- INCLUDE: writer limit_keys time limit
+-- INCLUDE: writer keys time limit
 -- FLAGS: allow-oom
 -- Rest: name value pairs; an empty value takes back
 -- Returns: all fields of the key as they were before

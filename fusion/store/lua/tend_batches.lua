@@ -5,7 +5,7 @@
 -- KEYS: batches due
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys batch_keys time count batch cancel_members promised kin
+-- INCLUDE: keys time count batch cancel_members promised kin
 -- Returns: {looked at, ms to the next or -1}
 -- Events: canceled
 local left, PUT_OFF = tonumber(A_limit), 30000 -- jobs; ms until one that can't be seen to (a broken key) is tried again

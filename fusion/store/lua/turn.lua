@@ -7,8 +7,7 @@
 -- ONCE: keep_gates settle_keys mend_indexes wake_others
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys limit_keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate
--- INCLUDE: turn_gates
+-- INCLUDE: keys time count emit ring schedule park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
 -- Uses: unexpected unrung unsettled wildcards
 -- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,

@@ -17,7 +17,7 @@ from fusion.store.read.base import InspectorBase, moment
 
 #: Entries of the stream that are read in one round trip.
 _PAGE = 500
-#: Entries of the stream that are kept, approximately: the same number as in note_audit.lua.
+#: Entries of the stream that are kept, approximately: the same number as in log_audit.lua.
 KEPT = 20_000
 #: The outcome of a change without a result: it may be under way, or its process was killed.
 NO_ANSWER = "no answer"

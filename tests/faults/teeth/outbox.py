@@ -13,7 +13,7 @@ OF_OUTBOX = (
         " faults/crash/test_outbox.py::test_a_forwarder_is_killed_anywhere_and_each_row_is_one_job[outbox.accepted]"
         " faults/outbox/test_kills.py::test_each_row_is_one_job_in_order_whoever_is_killed[SQLite]",
         Edit(
-            LUA + "include/outbox/outbox.lua",
+            LUA + "enqueue.lua",
             "    redis.call('HSET', key, queue, number .. ' ' .. stamp)\n",
             "",
         ),

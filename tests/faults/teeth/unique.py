@@ -13,7 +13,7 @@ OF_UNIQUE_KEYS = (
         "unique1",
         "a job that ends leaves its unique key behind",
         "store/test_unique.py::test_the_key_is_free_once_its_job_has_ended_whatever_ended_it[finished]",
-        Edit(LUA + "include/hooks/on_end.lua", _LETS_GO, ""),
+        Edit(LUA + "include/job/on_end.lua", _LETS_GO, ""),
     ),
     a_mutant(
         "unique2",

@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,12 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -39,12 +39,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/job/waits.lua:3
+--@include/job/mark.lua:6
 local function waits(id, queue)
 if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
---@include/job/mark.lua:6
+--@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -106,16 +106,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(13, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(12, other, what, class, 1) end
+if other then rare(13, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(13)
+rare(13, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(14)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -153,9 +153,6 @@ if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, c
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/ties.lua:4
-local tied
-tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
 local expected = 1
@@ -185,9 +182,12 @@ number), ...)
 end
 --@include/job/schedule.lua:13
 local instants = {}
---@include/hooks/on_arrive.lua:7
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(27, id, key, queue, named) end
+if tied[key] then return rare(28, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
@@ -195,15 +195,13 @@ local hooked = {}
 local function audit_limits(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'limits', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 35, found[i], tonumber(found[i + 1]), share) end
+for i = 1, #found, 2 do pcall(rare, 36, found[i], tonumber(found[i + 1]), share) end
 return following
 end
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 29, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 30, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 62, id, key, queue, status) end
 if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
@@ -228,7 +226,7 @@ local pinned = tied[key] and rare(41, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(11, key))
+tally(what, queue, class, tied[key] and rare(12, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -241,12 +239,10 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(33, id, key, queue, status) end
+if hooked[key] then rare(34, id, key, queue, status) end
 end
 --@include/deps/audit_kin.lua:9
 local ancestors_left = 1000
---@include/trash/trash.lua:9
-local trash_bytes, trash_count, trash_lasts
 --@include/batch/audit_batches.lua:40
 local function audit_batches(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'batches', cursor, 'COUNT', 50))
@@ -334,6 +330,8 @@ local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/turns.lua:20
 local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
@@ -675,8 +673,6 @@ redis.call('DEL', (P .. 'limit:' .. name))
 redis.call('ZREM', P .. 'limits', name)
 end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:12
@@ -1028,7 +1024,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/deps/fail_deferred.lua:5
+--@include/job/end_job.lua:88
 local function fail_deferred(id, key, queue, class, why)
 local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
 'hooks', 'ties'))
@@ -1100,9 +1096,9 @@ redis.call('ZADD', P .. 'pinned', 'XX', now_ms, id)
 if redis.call('EXISTS', children) == 0 then unpin(id) end
 end
 end
---@include/trash/trash.lua:11
+--@include/trash/trash.lua:14
 local function trash_key(id) return P .. 'trash:job:' .. id end
---@include/trash/trash.lua:19
+--@include/trash/trash.lua:22
 local function drop_from_trash(id, moved)
 local size = redis.call('HGET', P .. 'trash:sizes', id)
 if not moved then redis.call('UNLINK', trash_key(id)) end
@@ -1113,7 +1109,7 @@ if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EX
 redis.call('DEL', P .. 'trash:sizes')
 end
 end
---@include/trash/trash.lua:31
+--@include/trash/trash.lua:34
 local function drop_expired_trash(limit)
 local ids = redis.call('ZRANGEBYSCORE', P .. 'trash', '-inf', now_ms - 3600000, 'LIMIT', 0, limit)
 for _, id in ipairs(ids) do drop_from_trash(id) end
@@ -1268,7 +1264,7 @@ end
 end
 end
 --@
-made_1 = { has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, unique_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
+made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
 end
 return made_1[nth - 6](...)
 end
@@ -1282,25 +1278,25 @@ newest = rare(85, tonumber(newest) or 0)
 local following, much = rare(87, at)
 return cursor, following, newest, much or newest > 0
 end
---@clean.lua:12
+--@clean.lua:11
 local left, removed, adopted = tonumber(ARGV[1]), 0, 0
---@clean.lua:16
+--@clean.lua:15
 local function is_others(set, job, score)
 if job.err or job[2] or job[3] then return false end
 return job[1] or set ~= P .. 'queue:failed' and tonumber(score) % 1 == 0
 end
---@clean.lua:23
+--@clean.lua:22
 local function is_its_own(set, status, job)
 return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
 end
---@clean.lua:29
+--@clean.lua:28
 local function drop(id, status)
 if status == 'failed' then pcall(rare, 66, id, (P .. 'job:' .. id)) end
 local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
 if unheard then pcall(rare, 47, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
 redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
 end
---@clean.lua:36
+--@clean.lua:35
 local function sweep_from(set, status, offset)
 local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
 for i = 1, #found, 2 do
@@ -1320,18 +1316,18 @@ end
 end
 return others
 end
---@clean.lua:56
+--@clean.lua:55
 local function sweep(set, status)
 local room = left
---@clean.lua:59
+--@clean.lua:58
 if room > 0 and sweep_from(set, status, 0) == room then
 sweep_from(set, status, now_us % redis.call('ZCOUNT', set, '-inf', '(' .. now_s))
 end
 end
---@clean.lua:66
+--@clean.lua:65
 local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
 local young = iso_before(60 * 1000000)
---@clean.lua:69
+--@clean.lua:68
 local function trim(set, status)
 local over, dropped = redis.call('ZCARD', set) - CAPS[status], 0
 if over <= 0 then return end
@@ -1352,18 +1348,18 @@ end
 end
 if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
 end
---@clean.lua:91
+--@clean.lua:90
 local function adopt(queue)
 local ready = ready_key(queue)
 for class = 0, 2 do
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
-local seq, key = rare(10, queue, class, next_seq(), ''), (P .. 'job:' .. id)
+local seq, key = rare(11, queue, class, next_seq(), ''), (P .. 'job:' .. id)
 redis.call('ZADD', ready, score_of(queue, class, seq), id)
 local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
 if job[1] and not is_rqs(key) then
 redis.call('HSET', key, 'seq', seq, 'priority', class)
 rare(1, job[2], job[3], job[4], job[3] or queue, class)
-rare(30, key)
+rare(31, key)
 on_arrive(id, key, queue)
 elseif redis.call('EXISTS', key) == 0 then
 tally('enqueued', queue, class)
@@ -1372,7 +1368,7 @@ adopted, left = adopted + 1, left - 1
 end
 end
 end
---@clean.lua:113
+--@clean.lua:112
 local function tidy(queue, since)
 local states, kept = { "canceled", "stopped", "finished" }, {}
 for i, status in ipairs(states) do kept[i] = set_of(status, queue) end
@@ -1397,7 +1393,7 @@ if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'schedu
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
 end
---@clean.lua:141
+--@clean.lua:140
 local function forget_totals()
 for _, queue in ipairs(redis.call('ZRANGEBYSCORE', P .. 'totals', '-inf', now_ms - (30 * 86400000), 'LIMIT', 0, 20)) do
 local totals, there = redis.call('HGETALL', P .. 'totals' .. ':' .. queue), 0
@@ -1412,7 +1408,7 @@ end
 redis.call('ZREM', P .. 'totals', queue)
 end
 end
---@clean.lua:157
+--@clean.lua:156
 local function group_failures()
 local failed, groups, newest, grouped = unpack(redis.call('HMGET', KEYS[2], 'failed', 'groups', 'newest', 'grouped'))
 local much
@@ -1421,12 +1417,12 @@ redis.call('HSET', KEYS[2], 'failed', failed, 'groups', groups, 'newest', newest
 if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'grouped', 1) end
 return much or not grouped
 end
---@clean.lua:166
+--@clean.lua:165
 local ok, trashed = pcall(rare, 77, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
---@clean.lua:172
+--@clean.lua:171
 local function tidy_names()
 local names = tonumber(ARGV[2])
 local following, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', names))
@@ -1455,7 +1451,7 @@ end
 if idle[1] then redis.call('HSET', KEYS[3], unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
 end
---@clean.lua:201
+--@clean.lua:200
 if not cursor or cursor == '0' and skip == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if age >= 0 and age < tonumber(ARGV[3]) then
@@ -1471,7 +1467,7 @@ pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
 local ungrouped
 ok, ungrouped = pcall(group_failures)
---@clean.lua:217
+--@clean.lua:216
 tidy_names()
 limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
 if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end

@@ -36,10 +36,6 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
---@include/batch/batch.lua:91
-local joined = {}
 --@
 rare = function(nth, ...)
 if nth <= 8 then

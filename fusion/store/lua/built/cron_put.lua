@@ -8,8 +8,6 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
@@ -41,7 +39,6 @@ end
 local now_iso = iso(now_s, now_us)
 --@include/job/schedule.lua:13
 local instants = {}
-local soonest
 --@
 rare = function(nth, ...)
 if nth <= 2 then
@@ -95,7 +92,7 @@ end
 return made_1[nth - 2](...)
 end
 end
---@include/lib/version.lua:3
+--@include/cron/cron.lua:31
 local function is_higher(a, b)
 local left, right = string.gmatch(a, '%d+'), string.gmatch(b, '%d+')
 while true do
@@ -105,7 +102,7 @@ x, y = tonumber(x) or 0, tonumber(y) or 0
 if x ~= y then return x > y end
 end
 end
---@include/lib/version.lua:15
+--@include/cron/cron.lua:43
 local function is_outdated(app, version)
 for _, name in ipairs(redis.call('ZREVRANGE', P .. 'schedulers', 0, 99)) do
 local theirs, other, beat, lease = unpack(redis.pcall('HMGET', (P .. 'scheduler:process:' .. name), 'app', 'version', 'beat_ms',

@@ -35,7 +35,7 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/job/forget_entry.lua:6
+--@include/cron/cron.lua:22
 local function forget_entry(entry)
 redis.call('ZREM', P .. 'cron:due', entry)
 redis.call('DEL', (P .. 'cron:entry:' .. entry), (P .. 'cron:history:' .. entry))

@@ -38,11 +38,8 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@include/job/schedule.lua:13
 local instants = {}
-local soonest
 --@
 rare = function(nth, ...)
 if nth <= 2 then

@@ -36,7 +36,15 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/version.lua:3
+--@include/cron/cron.lua:22
+local function forget_entry(entry)
+redis.call('ZREM', P .. 'cron:due', entry)
+redis.call('DEL', (P .. 'cron:entry:' .. entry), (P .. 'cron:history:' .. entry))
+for _, other in ipairs(redis.call('ZRANGEBYSCORE', P .. 'cron:marks', '-inf', now_s - (400 * 86400), 'LIMIT', 0, 20)) do
+if redis.call('EXISTS', (P .. 'cron:entry:' .. other)) == 0 then redis.call('ZREM', P .. 'cron:marks', other) end
+end
+end
+--@include/cron/cron.lua:31
 local function is_higher(a, b)
 local left, right = string.gmatch(a, '%d+'), string.gmatch(b, '%d+')
 while true do
@@ -46,7 +54,7 @@ x, y = tonumber(x) or 0, tonumber(y) or 0
 if x ~= y then return x > y end
 end
 end
---@include/lib/version.lua:15
+--@include/cron/cron.lua:43
 local function is_outdated(app, version)
 for _, name in ipairs(redis.call('ZREVRANGE', P .. 'schedulers', 0, 99)) do
 local theirs, other, beat, lease = unpack(redis.pcall('HMGET', (P .. 'scheduler:process:' .. name), 'app', 'version', 'beat_ms',
@@ -55,14 +63,6 @@ local lives = now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0)
 if theirs == app and other and is_higher(other, version) and lives then return true end
 end
 return false
-end
---@include/job/forget_entry.lua:6
-local function forget_entry(entry)
-redis.call('ZREM', P .. 'cron:due', entry)
-redis.call('DEL', (P .. 'cron:entry:' .. entry), (P .. 'cron:history:' .. entry))
-for _, other in ipairs(redis.call('ZRANGEBYSCORE', P .. 'cron:marks', '-inf', now_s - (400 * 86400), 'LIMIT', 0, 20)) do
-if redis.call('EXISTS', (P .. 'cron:entry:' .. other)) == 0 then redis.call('ZREM', P .. 'cron:marks', other) end
-end
 end
 --@cron_retire.lua:10
 if is_outdated(ARGV[1], ARGV[2]) then return { 'outdated', {}, {} } end

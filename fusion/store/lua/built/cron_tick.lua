@@ -11,7 +11,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -25,12 +25,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -38,7 +38,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -106,16 +106,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(13, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(12, other, what, class, 1) end
+if other then rare(13, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(13)
+rare(13, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(14)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -186,21 +186,21 @@ end
 --@include/job/schedule.lua:13
 local instants = {}
 local soonest
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(34, id, key, queue, named) end
+if tied[key] then return rare(35, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 36, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 37, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 49, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 58, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -218,11 +218,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(44, id, key, expiry)
+local pinned = tied[key] and rare(45, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(11, key))
+tally(what, queue, class, tied[key] and rare(12, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -235,22 +235,22 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(39, id, key, queue, status) end
+if hooked[key] then rare(40, id, key, queue, status) end
 end
---@include/job/accept.lua:6
+--@include/job/accept.lua:5
 local discarded
 discarded = {}
---@include/job/accept.lua:20
+--@include/job/accept.lua:19
 local function field_of(name, first, last)
 for i = first, last, 2 do
 if ARGV[i] == name then return ARGV[i + 1] end
 end
 end
---@include/job/accept.lua:31
+--@include/job/accept.lua:30
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
+--@include/job/accept.lua:34
 if deferred then
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
@@ -264,13 +264,13 @@ enter_line(queue, score_of(queue, priority, seq), id)
 else
 line_up(queue, id, priority, seq)
 end
---@include/job/accept.lua:49
+--@include/job/accept.lua:48
 if ended then
 if ended == P .. 'queue:failed' then pcall(rare, 62, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:55
+--@include/job/accept.lua:54
 if ARGV[first] == 'func' then
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
 seq, unpack(ARGV, first, last))
@@ -283,7 +283,7 @@ first, last))
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(20, queue)
+ttl = rare(21, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
@@ -302,7 +302,7 @@ if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
 rare(54, field_of('batch', first, last), id, field_of('batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(11, key))
+tally('enqueued', queue, priority, tied[key] and rare(12, key))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -318,12 +318,12 @@ if way then return true end
 end
 return later
 end
---@include/job/entry.lua:6
+--@include/cron/cron.lua:6
 local function is_live(id)
 local status = id and id ~= '' and redis.pcall('HGET', (P .. 'job:' .. id), 'status')
 return type(status) == 'string' and not is_terminal(status)
 end
---@include/job/entry.lua:12
+--@include/cron/cron.lua:12
 local function note_decision(entry, tick, outcome, what)
 local history = (P .. 'cron:history:' .. entry)
 redis.pcall('RPUSH', history, string.format('%d %s %d %s', tick, outcome, now_ms, what))
@@ -430,7 +430,7 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/limit/discard.lua:6
+--@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -457,6 +457,8 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -526,7 +528,7 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/lib/gate.lua:9
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -534,9 +536,9 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:6
+--@include/job/room.lua:23
 local function timeout_of(queue)
 local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
 return ms > 0 and ms or nil
@@ -792,8 +794,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:9
 local function owner_of(name)
 local id = redis.pcall('GET', unique_key(name))
@@ -1104,7 +1104,7 @@ end
 return waits
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, end_for_kin, unique_key, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, end_replaced, accept_unique, name_child, attach }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, end_replaced, accept_unique, name_child, attach }
 end
 return made_1[nth - 10](...)
 end
@@ -1159,7 +1159,7 @@ local place, later = next_seq(), nil
 if behind then
 rare(70, id, behind, place)
 elseif not due or due <= now_ms then
-place = rare(17, ARGV[6], ARGV[7], place, field_of('fair_key', first_pair, last_pair) or '')
+place = rare(18, ARGV[6], ARGV[7], place, field_of('fair_key', first_pair, last_pair) or '')
 end
 if unique then
 later = rare(68, unique, ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil,

@@ -17,7 +17,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -31,14 +31,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:108
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -46,24 +46,24 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:82
+--@include/lib/keys.lua:129
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/job/waits.lua:3
+--@include/job/mark.lua:6
 local function waits(id, queue)
 if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
---@include/job/mark.lua:6
+--@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
---@include/job/mark.lua:10
+--@include/job/mark.lua:16
 local function is_ours(id, key, queue, status)
 if redis.call('HEXISTS', key, 'raw_id') == 1 then return true end
 if (queue == 'scheduler') and not is_elsewhere(status) then return true end
@@ -124,16 +124,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(8, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(8, other, what, class, 1) end
+if other then rare(9, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(8, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(9)
+rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(10)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -203,36 +203,32 @@ local tied
 tied = {}
 --@include/job/schedule.lua:13
 local instants = {}
---@include/job/turns.lua:16
-local fair = {}
 --@include/job/park.lua:19
 local parked = false
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 22, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 41, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 49, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 38, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 23, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 37, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 45, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 35, id, key) end
 end
 end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(28, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(25, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 53, id, key) end
-if tied[key] then rare(39, id, key) end
+if status == 'failed' then pcall(rare, 49, id, key) end
+if tied[key] then rare(36, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
 redis.call('UNLINK', key, (P .. 'job:' .. id .. ':dependents'))
 end
 end
---@include/trash/throw_away.lua:5
+--@include/job/forget.lua:21
 local function throw_away(id, key, status, queue, keep)
 local score, failed_ms
 if keep == '1' and (is_terminal(status) or status == 'scheduled') then
@@ -244,7 +240,7 @@ end
 local kept
 forget(id, key, status, queue, function()
 if keep ~= '1' then return false end
-local ok, done = pcall(rare, 27, id, key, queue, status == 'deferred', score, failed_ms)
+local ok, done = pcall(rare, 53, id, key, queue, status == 'deferred', score, failed_ms)
 kept = ok and done
 return kept
 end)
@@ -329,10 +325,14 @@ local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/trash/trash.lua:9
-local trash_bytes, trash_count, trash_lasts
+--@include/trash/trash.lua:10
+local trash_bytes
+local trash_count
+local trash_lasts
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -486,54 +486,6 @@ redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:'
 redis.call('HDEL', key, 'waits_in')
 end
 end
---@include/trash/trash.lua:11
-local function trash_key(id) return P .. 'trash:job:' .. id end
---@include/trash/trash.lua:19
-local function drop_from_trash(id, moved)
-local size = redis.call('HGET', P .. 'trash:sizes', id)
-if not moved then redis.call('UNLINK', trash_key(id)) end
-redis.call('ZREM', P .. 'trash', id)
-if not size then return end
-redis.call('HDEL', P .. 'trash:sizes', id)
-if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'trash') == 0 then
-redis.call('DEL', P .. 'trash:sizes')
-end
-end
---@include/trash/trash.lua:31
-local function drop_expired_trash(limit)
-local ids = redis.call('ZRANGEBYSCORE', P .. 'trash', '-inf', now_ms - 3600000, 'LIMIT', 0, limit)
-for _, id in ipairs(ids) do drop_from_trash(id) end
-return #ids
-end
---@include/trash/trash.lua:40
-local function put_into_trash(id, key, queue, deferred, score, failed_ms)
-if string.sub(queue, 1, 1) == '_' or deferred and redis.call('HEXISTS', key, 'graph') == 1 then return false end
-if tied[key] and redis.call('EXISTS', key .. ':parents') == 1 then return false end
-if not trash_bytes then
-drop_expired_trash(100)
-trash_bytes, trash_count = tonumber(redis.call('HGET', P .. 'trash:sizes', '*')) or 0, redis.call('ZCARD', P .. 'trash')
-end
-local size, moved = redis.pcall('MEMORY', 'USAGE', key, 'SAMPLES', 0), trash_key(id)
-if not size then return false end
-size = tonumber(size) or 4096
-if trash_bytes + size > 67108864 or trash_count >= 10000 then return false end
-if redis.call('ZADD', P .. 'trash', now_ms, id) == 0 then
-trash_bytes = trash_bytes - (tonumber(redis.call('HGET', P .. 'trash:sizes', id)) or 0)
-else
-trash_count = trash_count + 1
-end
-trash_bytes = trash_bytes + size
-redis.call('HSET', P .. 'trash:sizes', id, size, '*', string.format('%d', trash_bytes))
-redis.call('RENAME', key, moved)
-if score then redis.call('HSET', moved, 'trash_score', score) end
-if failed_ms then redis.call('HSET', moved, 'trash_failed', failed_ms) end
-redis.call('PEXPIRE', moved, 3600000 + 600000)
-if not trash_lasts then
-trash_lasts = true
-for _, name in ipairs({ P .. 'trash', P .. 'trash:sizes' }) do redis.call('PEXPIRE', name, 3600000 + 600000) end
-end
-return true
-end
 --@include/job/inbox.lua:7
 local function strike(queue, id)
 local key, waiting = (P .. 'inbox:' .. queue), redis.call('LLEN', (P .. 'queue:' .. queue))
@@ -617,8 +569,6 @@ leave_parents(id, key)
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then do_later('p ' .. id) end
 end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -759,6 +709,54 @@ if not group then return end
 take_out_failure(group, id, queue or origin or '', quarantined)
 redis.call('HDEL', key, 'failure_group')
 end
+--@include/trash/trash.lua:14
+local function trash_key(id) return P .. 'trash:job:' .. id end
+--@include/trash/trash.lua:22
+local function drop_from_trash(id, moved)
+local size = redis.call('HGET', P .. 'trash:sizes', id)
+if not moved then redis.call('UNLINK', trash_key(id)) end
+redis.call('ZREM', P .. 'trash', id)
+if not size then return end
+redis.call('HDEL', P .. 'trash:sizes', id)
+if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'trash') == 0 then
+redis.call('DEL', P .. 'trash:sizes')
+end
+end
+--@include/trash/trash.lua:34
+local function drop_expired_trash(limit)
+local ids = redis.call('ZRANGEBYSCORE', P .. 'trash', '-inf', now_ms - 3600000, 'LIMIT', 0, limit)
+for _, id in ipairs(ids) do drop_from_trash(id) end
+return #ids
+end
+--@include/trash/trash.lua:43
+local function put_into_trash(id, key, queue, deferred, score, failed_ms)
+if string.sub(queue, 1, 1) == '_' or deferred and redis.call('HEXISTS', key, 'graph') == 1 then return false end
+if tied[key] and redis.call('EXISTS', key .. ':parents') == 1 then return false end
+if not trash_bytes then
+drop_expired_trash(100)
+trash_bytes, trash_count = tonumber(redis.call('HGET', P .. 'trash:sizes', '*')) or 0, redis.call('ZCARD', P .. 'trash')
+end
+local size, moved = redis.pcall('MEMORY', 'USAGE', key, 'SAMPLES', 0), trash_key(id)
+if not size then return false end
+size = tonumber(size) or 4096
+if trash_bytes + size > 67108864 or trash_count >= 10000 then return false end
+if redis.call('ZADD', P .. 'trash', now_ms, id) == 0 then
+trash_bytes = trash_bytes - (tonumber(redis.call('HGET', P .. 'trash:sizes', id)) or 0)
+else
+trash_count = trash_count + 1
+end
+trash_bytes = trash_bytes + size
+redis.call('HSET', P .. 'trash:sizes', id, size, '*', string.format('%d', trash_bytes))
+redis.call('RENAME', key, moved)
+if score then redis.call('HSET', moved, 'trash_score', score) end
+if failed_ms then redis.call('HSET', moved, 'trash_failed', failed_ms) end
+redis.call('PEXPIRE', moved, 3600000 + 600000)
+if not trash_lasts then
+trash_lasts = true
+for _, name in ipairs({ P .. 'trash', P .. 'trash:sizes' }) do redis.call('PEXPIRE', name, 3600000 + 600000) end
+end
+return true
+end
 --@include/operation/count_operation.lua:16
 local function entered_of(status, created, enqueued, started, ended)
 if is_terminal(status) then return ended end
@@ -858,7 +856,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 6](...)
 end
@@ -877,8 +875,8 @@ if not seq and not is_ours(id, key, queue, status) then return 'foreign' end
 if status == 'started' then return 'started' end
 if is_foreign(status) and not set and not waits(id, queue) then return status end
 if ties then tied[key] = ties end
-local counters = ties and rare(7, key)
-if set then rare(23, id, key, queue) end
+local counters = ties and rare(8, key)
+if set then rare(24, id, key, queue) end
 local kept = throw_away(id, key, status, queue, ARGV[1])
 if not is_terminal(status) then
 rare(1, seq, nil, nil, queue, class)

@@ -42,7 +42,7 @@ if nth <= 2 then
 if not made_0 then
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/coming.lua:11
+--@include/deps/releasing.lua:21
 local function give_up(graph)
 do_later('x ' .. graph)
 redis.call('ZREM', P .. 'graphs', graph)

@@ -17,7 +17,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -31,12 +31,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -44,17 +44,17 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:82
+--@include/lib/keys.lua:129
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/job/mark.lua:6
+--@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -109,16 +109,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(8, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(8, other, what, class, 1) end
+if other then rare(9, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(8, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(9)
+rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(10)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -186,21 +186,19 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
+--@include/job/ties.lua:9
+local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/job/schedule.lua:13
 local instants = {}
---@include/job/turns.lua:16
-local fair = {}
 --@include/job/park.lua:19
 local parked = false
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 22, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 23, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 35, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
 end
 end
 --@
@@ -279,8 +277,12 @@ local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/trash/trash.lua:9
-local trash_bytes, trash_count, trash_lasts
+--@include/trash/trash.lua:10
+local trash_bytes
+local trash_count
+local trash_lasts
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -525,8 +527,6 @@ leave_parents(id, key)
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then do_later('p ' .. id) end
 end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -629,9 +629,9 @@ redis.call('ZADD', set_of('finished', queue), '+inf', id)
 redis.call('PERSIST', key)
 end
 end
---@include/trash/trash.lua:11
+--@include/trash/trash.lua:14
 local function trash_key(id) return P .. 'trash:job:' .. id end
---@include/trash/trash.lua:19
+--@include/trash/trash.lua:22
 local function drop_from_trash(id, moved)
 local size = redis.call('HGET', P .. 'trash:sizes', id)
 if not moved then redis.call('UNLINK', trash_key(id)) end
@@ -642,13 +642,13 @@ if redis.call('HINCRBY', P .. 'trash:sizes', '*', -size) <= 0 and redis.call('EX
 redis.call('DEL', P .. 'trash:sizes')
 end
 end
---@include/trash/trash.lua:31
+--@include/trash/trash.lua:34
 local function drop_expired_trash(limit)
 local ids = redis.call('ZRANGEBYSCORE', P .. 'trash', '-inf', now_ms - 3600000, 'LIMIT', 0, limit)
 for _, id in ipairs(ids) do drop_from_trash(id) end
 return #ids
 end
---@include/trash/trash.lua:40
+--@include/trash/trash.lua:43
 local function put_into_trash(id, key, queue, deferred, score, failed_ms)
 if string.sub(queue, 1, 1) == '_' or deferred and redis.call('HEXISTS', key, 'graph') == 1 then return false end
 if tied[key] and redis.call('EXISTS', key .. ':parents') == 1 then return false end
@@ -678,13 +678,11 @@ end
 return true
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
 end
 return made_1[nth - 6](...)
 end
 end
---@include/job/weight.lua:5
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@empty.lua:9
 local ready, limit, deleted, kept = ready_key(ARGV[1]), tonumber(ARGV[2]), 0, 0
 local left = limit
@@ -692,9 +690,9 @@ local left = limit
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
 if ties then tied[key] = ties end
 left = left - weight_of(key)
-local counters = ties and rare(7, key)
+local counters = ties and rare(8, key)
 on_end(id, key, ARGV[1], 'deleted')
-if ties then rare(36, id, key) end
+if ties then rare(37, id, key) end
 local ok, moved = ARGV[3] == '1', nil
 if ok then ok, moved = pcall(rare, 50, id, key, ARGV[1], deferred) end
 if ok and moved then
@@ -748,7 +746,7 @@ redis.call('ZREM', P .. 'blocked:' .. ARGV[1], id)
 elseif not job[3] then
 alien = alien + 1
 else
-rare(23, id, key, ARGV[1])
+rare(24, id, key, ARGV[1])
 remove(id, key, job[2], job[4], job[5], true, ARGV[1], job[6])
 end
 end
@@ -773,12 +771,12 @@ room = room - weight_of(key)
 end
 struck = redis.call('EXISTS', (P .. 'inbox:' .. ARGV[1])) == 1
 redis.call('LTRIM', (P .. 'queue:' .. ARGV[1]), count, -1)
-rare(25, ARGV[1], count)
+rare(26, ARGV[1], count)
 for i = 1, count do
 local id = inbox[i]
 drop(id)
 --@empty.lua:104
-if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(24, ARGV[1], id) end
+if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(25, ARGV[1], id) end
 end
 return redis.call('EXISTS', (P .. 'queue:' .. ARGV[1]))
 end

@@ -40,15 +40,13 @@ local now_iso = iso(now_s, now_us)
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/trash/trash.lua:9
-local trash_bytes, trash_count, trash_lasts
 --@
 rare = function(nth, ...)
 if nth <= 2 then
 if not made_0 then
---@include/trash/trash.lua:11
+--@include/trash/trash.lua:14
 local function trash_key(id) return P .. 'trash:job:' .. id end
---@include/trash/trash.lua:19
+--@include/trash/trash.lua:22
 local function drop_from_trash(id, moved)
 local size = redis.call('HGET', P .. 'trash:sizes', id)
 if not moved then redis.call('UNLINK', trash_key(id)) end

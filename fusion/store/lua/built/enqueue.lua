@@ -8,9 +8,9 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and rare(3, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
@@ -76,16 +76,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(25, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(26, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(25, other, what, class, 1) end
+if other then rare(26, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(25, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(26)
+rare(26, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(27)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -150,7 +150,7 @@ if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, c
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
 --@include/job/turns.lua:16
 local fair = {}
@@ -160,26 +160,26 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(49, id, key, queue, named) end
+if tied[key] then return rare(50, id, key, queue, named) end
 end
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/accept.lua:6
+--@include/job/accept.lua:5
 local discarded
 discarded = {}
---@include/job/accept.lua:20
+--@include/job/accept.lua:19
 local function field_of(name, first, last)
 for i = first, last, 2 do
 if ARGV[i] == name then return ARGV[i + 1] end
 end
 end
---@include/job/accept.lua:31
+--@include/job/accept.lua:30
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
+--@include/job/accept.lua:34
 if deferred then
 redis.call('ZADD', rare(4, 'deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
@@ -193,13 +193,13 @@ enter_line(queue, score_of(queue, priority, seq), id)
 else
 line_up(queue, id, priority, seq)
 end
---@include/job/accept.lua:49
+--@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 83, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 86, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:55
+--@include/job/accept.lua:54
 if ARGV[first] == 'func' then
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
 seq, unpack(ARGV, first, last))
@@ -212,7 +212,7 @@ first, last))
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(29, queue)
+ttl = rare(30, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
@@ -229,9 +229,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(75, field_of('batch', first, last), id, field_of('batch_as', first, last))
+rare(78, field_of('batch', first, last), id, field_of('batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(24, key))
+tally('enqueued', queue, priority, tied[key] and rare(25, key))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -269,7 +269,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:42
+--@include/lib/keys.lua:89
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -282,7 +282,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -290,12 +290,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:82
+--@include/lib/keys.lua:129
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -390,13 +390,13 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 51, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 69, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 79, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 65, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 52, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 72, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 82, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 69, id, key) end
 end
 end
 --@include/job/end_job.lua:10
@@ -412,11 +412,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(59, id, key, expiry)
+local pinned = tied[key] and rare(63, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(24, key))
+tally(what, queue, class, tied[key] and rare(25, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -429,9 +429,9 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(54, id, key, queue, status) end
+if hooked[key] then rare(55, id, key, queue, status) end
 end
---@include/limit/discard.lua:6
+--@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -440,14 +440,14 @@ end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at',
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
---@include/job/accept.lua:12
+--@include/job/accept.lua:11
 local function due_of(place)
 local before, fair_key = string.match(place, '^([^=]*)=(.+)$')
 local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
 if not sign then return nil, (before or place) == 'front', fair_key end
 return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
 end
---@include/outbox/outbox.lua:6
+--@enqueue.lua:40
 local function of_outbox(batch, queue, accepted)
 local number, before, outbox, stamp = string.match(batch, '^(%d+):(%d+):(%x+):(.*)$')
 local key = P .. 'outbox:' .. outbox
@@ -477,6 +477,8 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/lib/layout.lua:7
 local function is_new()
 return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 'seq', P .. 'cron:due') == 0
@@ -514,7 +516,7 @@ for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
 end
 counts = nil
 end
---@include/lib/gate.lua:9
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -522,25 +524,25 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:6
+--@include/job/room.lua:23
 local function timeout_of(queue)
 local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
 return ms > 0 and ms or nil
 end
---@include/job/room.lua:12
+--@include/job/room.lua:29
 local function most_of(queue, own)
 local most = tonumber(gate_value(gate_of(queue), 'max_length')) or MAX_LENGTH
 own = tonumber(own)
 if most <= 0 then return own end
 return own and math.min(own, most) or most
 end
---@include/job/room.lua:20
+--@include/job/room.lua:37
 local function length_of(queue)
 local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
 if not (queue == 'scheduler') then return length end
---@include/job/room.lua:24
+--@include/job/room.lua:41
 return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
 end
 --@include/job/turns.lua:20
@@ -821,6 +823,22 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:12
 local function release_later(id) do_later('u ' .. id) end
+--@include/deps/releasing.lua:16
+local function is_coming(graph)
+return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
+end
+--@include/deps/releasing.lua:21
+local function give_up(graph)
+do_later('x ' .. graph)
+redis.call('ZREM', P .. 'graphs', graph)
+end
+--@include/deps/releasing.lua:29
+local function may_go(graph)
+local coming = is_coming(graph)
+local last = coming and redis.call('ZSCORE', P .. 'graphs', graph)
+if last and tonumber(last) < now_ms - 2000 then give_up(graph) end
+return coming
+end
 --@include/deps/kin.lua:17
 local function parent_in(member)
 local sign, id = string.match(member, '^([?~]?)(.*)$')
@@ -889,8 +907,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:9
 local function owner_of(name)
 local id = redis.pcall('GET', unique_key(name))
@@ -1330,31 +1346,15 @@ local function cycle_text(path)
 if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
---@include/deps/coming.lua:6
-local function is_coming(graph)
-return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
-end
---@include/deps/coming.lua:11
-local function give_up(graph)
-do_later('x ' .. graph)
-redis.call('ZREM', P .. 'graphs', graph)
-end
---@include/deps/coming.lua:19
-local function may_go(graph)
-local coming = is_coming(graph)
-local last = coming and redis.call('ZSCORE', P .. 'graphs', graph)
-if last and tonumber(last) < now_ms - 2000 then give_up(graph) end
-return coming
-end
 --@
-made_1 = { is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, unique_key, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, is_coming, give_up, may_go }
+made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text }
 end
 return made_1[nth - 20](...)
 end
 end
---@enqueue.lua:35
+--@enqueue.lua:54
 local at, fresh, seen, first_answer, again, targets, several = 4, {}, {}, now_iso, nil, {}, 0
---@enqueue.lua:38
+--@enqueue.lua:57
 local met, brought, instead
 if string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local apart = {}
@@ -1366,19 +1366,19 @@ if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return {
 over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
 end
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, 1)
---@enqueue.lua:50
+--@enqueue.lua:69
 local outbox_batch = string.match(ARGV[3], '!(.*)$')
 if outbox_batch then
 local refused = rare(20, outbox_batch, ARGV[1])
 if refused then return refused end
 end
---@enqueue.lua:57
+--@enqueue.lua:76
 local function answer(at, layout)
 if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
 if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
 return { 'ok', at, layout, discarded, met or {}, apart }
 end
---@enqueue.lua:67
+--@enqueue.lua:86
 local looked = false
 local function is_taken(id, of_before)
 local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
@@ -1405,46 +1405,46 @@ if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p'
 local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq')
 return others and 'foreign', of_before
 end
---@enqueue.lua:96
+--@enqueue.lua:115
 local function with_met(parents)
 local found, place = {}, {}
 for _, member in ipairs(parents) do
-local sign, id = rare(57, member)
+local sign, id = rare(61, member)
 id = instead[id] or id
 place[id] = place[id] or #found + 1
 found[place[id]] = sign .. id
 end
 return found
 end
---@enqueue.lua:109
+--@enqueue.lua:128
 local waiting, awaited = {}, {}
 local function refuses(id, parents, anew, batch)
 local path
 for _, member in ipairs(parents) do
-local _, one = rare(57, member)
+local _, one = rare(61, member)
 awaited[one] = true
 if one == id then path = { id, id } end
 end
 if not path then
-local around = batch and rare(97, batch, awaited)
+local around = batch and rare(100, batch, awaited)
 if around or anew and (awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then
-path = rare(98, id, parents, waiting, nil, around or nil)
+path = rare(101, id, parents, waiting, nil, around or nil)
 end
 waiting[id] = parents
 end
-if path then return { 'cycle', id, rare(99, path) } end
-local missing = rare(92, parents, seen)
+if path then return { 'cycle', id, rare(102, path) } end
+local missing = rare(95, parents, seen)
 return missing and { 'missing', id, missing }
 end
---@enqueue.lua:129
+--@enqueue.lua:148
 for _ = 1, tonumber(ARGV[2]) do
 local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
 local record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
 local status, nonce = record[1], record[2]
 local resent = status and (nonce or record[5] and id) == sent
-local unique = met and not resent and rare(86, at + 6, at + 5 + n)
+local unique = met and not resent and rare(89, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 87, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 90, unique, brought, ARGV[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = record[4], (P .. 'job:' .. id)
@@ -1462,10 +1462,10 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(88, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(91, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(102, record[7]) and 'coming' or status or 'queued' }
+return { 'duplicate', id, rare(60, record[7]) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, record[6] or record[7] and 'p'
 if not nonce then why, of_before = is_taken(id, of_before) end
@@ -1479,13 +1479,13 @@ if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
 local ties = not tonumber(ARGV[3]) and field_of('ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
 local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
-if parents then parents = rare(91, parents) end
+if parents then parents = rare(94, parents) end
 if parents and instead and instead[1] then parents = with_met(parents) end
 if parents then
 local refused = refuses(id, parents, status or of_before, string.find(ties, 'b', 1, true)
 and not string.find(ties, 'h', 1, true) and field_of('batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(93, parents, seen)
+deferred = deferred or rare(96, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
@@ -1506,21 +1506,21 @@ redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
 if #fresh == 0 then return answer(first_answer, version or 1) end
---@enqueue.lua:199
+--@enqueue.lua:218
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
 end
 if gate_texts[ARGV[1]] or MAX_LENGTH > 0 or ARGV[at] then
-local most, more = rare(30, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
+local most, more = rare(31, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(31, ARGV[1])
+local length = most and more > 0 and rare(32, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:213
+--@enqueue.lua:232
 local needs = tonumber(ARGV[3])
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
@@ -1529,14 +1529,14 @@ local name = field_of('concurrency_key', job.first, job.last)
 local broken = name and rare(10, name, ARGV[1])
 if broken then return redis.error_reply(broken) end
 local batch = field_of('batch', job.first, job.last)
-local why = batch and rare(70, batch, field_of('batch_by', job.first, job.last),
+local why = batch and rare(73, batch, field_of('batch_by', job.first, job.last),
 field_of('batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
-if not version then version = rare(21) and rare(22, 'enqueue', true) or 1 end
+if not version then version = rare(22) and rare(23, 'enqueue', true) or 1 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
---@enqueue.lua:229
+--@enqueue.lua:248
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
 redis.call('ZCARD', ready_key(ARGV[1]))
@@ -1551,22 +1551,22 @@ reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(94, job.id, job.of_before) end
+if job.of_before then rare(97, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(93, job.parents)
-rare(96, job.id, job.parents, place)
+waits = job.held or rare(96, job.parents)
+rare(99, job.id, job.parents, place)
 end
 if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
 redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:253
+--@enqueue.lua:272
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
-place = rare(35, ARGV[1], job.priority, place, job.turn)
+place = rare(36, ARGV[1], job.priority, place, job.turn)
 end
 local ok, later
 if job.unique then
-ok, later = pcall(rare, 90, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, later = pcall(rare, 93, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end

@@ -37,20 +37,20 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/event_keys.lua:6
+--@include/lib/groups.lua:4
 local function named(flat)
 local found = {}
 for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
 return found
 end
---@include/lib/event_keys.lua:13
+--@include/lib/groups.lua:11
 local function groups_of(stream)
 local found, groups = redis.pcall('XINFO', 'GROUPS', stream), {}
 if found.err then return groups end
 for i, flat in ipairs(found) do groups[i] = named(flat) end
 return groups
 end
---@include/lib/silence.lua:5
+--@include/lib/life.lua:7
 local function silence(key, beat)
 beat = tonumber(beat)
 if beat and beat > now_ms then

@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,14 +26,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:108
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -104,16 +104,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(7, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(8, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(7, other, what, class, 1) end
+if other then rare(8, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(7, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(8)
+rare(8, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(9)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -186,25 +186,25 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
+--@include/job/ties.lua:9
+local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/job/schedule.lua:13
 local instants = {}
+--@include/limit/limit.lua:303
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(24, id, key, queue, named) end
+end
 --@include/job/park.lua:19
 local parked = false
---@include/hooks/on_arrive.lua:7
-local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(23, id, key, queue, named) end
-end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 25, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 26, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 36, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 44, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 34, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 35, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -222,11 +222,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(33, id, key, expiry)
+local pinned = tied[key] and rare(34, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(6, key))
+tally(what, queue, class, tied[key] and rare(7, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -239,7 +239,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(29, id, key, queue, status) end
+if hooked[key] then rare(30, id, key, queue, status) end
 end
 --@
 rare = function(nth, ...)
@@ -315,6 +315,8 @@ local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -597,8 +599,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -711,13 +711,11 @@ redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike }
 end
 return made_1[nth - 5](...)
 end
 end
---@include/job/weight.lua:5
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@expire.lua:10
 local ended, PUT_OFF = 0, 30000
 --@expire.lua:12
@@ -746,7 +744,7 @@ if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 end_job(id, key, queue or '', priority, 'expired', 86400, set, 'ended_at', now_iso, 'reason', 'expired')
 rare(1, seq, nil, nil, queue or '', priority)
-if waits_in then rare(26, id, key, queue) end
+if waits_in then rare(27, id, key, queue) end
 emit('expired', id, queue or '', log_tag, 'reason', 'waited longer than its ttl')
 ended = ended + 1
 end

@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,12 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -39,9 +39,9 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:73
+--@include/lib/keys.lua:120
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -85,16 +85,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(15, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(16, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(15, other, what, class, 1) end
+if other then rare(16, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(15, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(16)
+rare(16, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(17)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -173,21 +173,19 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(36, id, key, queue, named) end
+if tied[key] then return rare(37, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 40, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 59, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 49, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 50, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -205,11 +203,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(48, id, key, expiry)
+local pinned = tied[key] and rare(49, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(14, key))
+tally(what, queue, class, tied[key] and rare(15, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -222,17 +220,17 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(44, id, key, queue, status) end
+if hooked[key] then rare(45, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
---@include/hooks/on_claim.lua:4
+--@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, 'started') end
 end
 end
---@include/job/claim.lua:80
+--@include/job/claim.lua:98
 local function look(queue, count, set)
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(79, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
@@ -257,12 +255,12 @@ line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor
 end
 return line, more
 end
---@include/job/claim.lua:125
+--@include/job/claim.lua:143
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local unexpected = {}
---@include/job/claim.lua:128
+--@include/job/claim.lua:146
 local lacking = ARGV[9] ~= '0' and {}
---@include/job/claim.lua:162
+--@include/job/claim.lua:180
 local function take(queue, head, exec, set)
 local id = head.id
 local key = (P .. 'job:' .. id)
@@ -298,7 +296,7 @@ emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:198
+--@include/job/claim.lua:216
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
@@ -306,7 +304,7 @@ if rare(80, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
 if ties and string.find(ties, 'k', 1, true) then
-local ok, has = pcall(rare, 37, id, key, queue, head.score, log_tag)
+local ok, has = pcall(rare, 38, id, key, queue, head.score, log_tag)
 if not ok then return rare(81, id, key, queue, set, log_tag, has) end
 if not has then
 if set then
@@ -328,7 +326,7 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(41, key)
+rare(42, key)
 if seq and origin then rare(76, key, origin, queue) end
 if not seq and rare(75, key, data) then job[8] = 'pickle' end
 job[6] = queue
@@ -436,21 +434,21 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
+--@include/limit/limit.lua:309
+local function on_leave(id, key, queue)
+if tied[key] then pcall(rare, 41, id, key) end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
 pcall(rare, 65, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/hooks/on_leave.lua:5
-local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 40, id, key) end
-end
---@include/job/expiry.lua:10
-local function forget_expiry(id, expires_at)
-if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
-end
---@include/limit/discard.lua:6
+--@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -460,7 +458,7 @@ forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@
-made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, fail_job, on_leave, forget_expiry, discard }
+made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, forget_expiry, fail_job, discard }
 end
 return made_0[nth](...)
 end
@@ -472,6 +470,8 @@ local fair = {}
 local steps_left = 80
 --@include/gates/turn_gates.lua:6
 local opens
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -838,8 +838,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -1030,7 +1028,7 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(10, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(12, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
 if not marked and not (known and kind == 'none') then rare(4, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
@@ -1079,7 +1077,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(11, id, key, queue) end
+if not keeps then rare(10, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1098,7 +1096,7 @@ redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:'
 redis.call('HDEL', key, 'waits_in')
 end
 end
---@include/batch/given.lua:5
+--@include/job/claim.lua:10
 local function take_given(key)
 local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
 local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
@@ -1108,16 +1106,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:13
+--@include/job/claim.lua:31
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:19
+--@include/job/claim.lua:37
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:24
+--@include/job/claim.lua:42
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1128,7 +1126,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:35
+--@include/job/claim.lua:53
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1143,7 +1141,7 @@ mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(13, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:51
+--@include/job/claim.lua:69
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1154,7 +1152,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:65
+--@include/job/claim.lua:83
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1167,7 +1165,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:132
+--@include/job/claim.lua:150
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1184,7 +1182,7 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:150
+--@include/job/claim.lua:168
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(9, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
@@ -1285,7 +1283,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 13](...)
 end
@@ -1356,7 +1354,7 @@ end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil
 for queue in pairs(rung) do ring(queue) end
-for name in pairs(names) do pcall(rare, 33, name) end
+for name in pairs(names) do pcall(rare, 34, name) end
 redis.call('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
 give_back_numbers()
 write_tallies()

@@ -8,8 +8,6 @@ local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
 if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@hold_probation.lua:11
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end

@@ -37,16 +37,21 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
---@include/batch/batch.lua:91
-local joined = {}
 --@
 rare = function(nth, ...)
 if nth <= 10 then
 if not made_0 then
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
+--@include/deps/releasing.lua:16
+local function is_coming(graph)
+return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
+end
+--@include/deps/releasing.lua:21
+local function give_up(graph)
+do_later('x ' .. graph)
+redis.call('ZREM', P .. 'graphs', graph)
+end
 --@include/batch/batch.lua:17
 local function refuses_more(batch, by, as, id)
 local created, closed, canceled = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'created_at', 'closed_at',
@@ -89,15 +94,6 @@ set_due(batch)
 if parent then enter_batch(parent, '#' .. batch) end
 end
 end
---@include/deps/coming.lua:6
-local function is_coming(graph)
-return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
-end
---@include/deps/coming.lua:11
-local function give_up(graph)
-do_later('x ' .. graph)
-redis.call('ZREM', P .. 'graphs', graph)
-end
 --@include/batch/promised.lua:7
 local function has_come(batch, as)
 local id, called = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'on_' .. as, as .. '_called'))
@@ -116,7 +112,7 @@ if own == batch and graph and redis.call('ZSCORE', P .. 'graphs', graph) then gi
 end
 end
 --@
-made_0 = { do_later, refuses_more, set_due, open_member, enter_batch, is_coming, give_up, has_come, is_opened, give_up_callbacks }
+made_0 = { do_later, is_coming, give_up, refuses_more, set_due, open_member, enter_batch, has_come, is_opened, give_up_callbacks }
 end
 return made_0[nth](...)
 end
@@ -135,7 +131,7 @@ rare(10, ARGV[1])
 redis.call('HDEL', key, 'name', 'on_complete', 'on_success')
 redis.call('HSET', key, 'kept', 1)
 elseif ARGV[3] ~= '' then
-local why = rare(2, ARGV[3], ARGV[4])
+local why = rare(4, ARGV[3], ARGV[4])
 if why then return { why } end
 depth = 1 + (tonumber(redis.call('HGET', (P .. 'batch:' .. ARGV[3]), 'depth')) or 1)
 if depth > 5 then return { 'deep' } end
@@ -147,6 +143,6 @@ redis.call('HSET', key, 'nonce', ARGV[2], 'open_ms', ARGV[5], 'open_until', now_
 if tonumber(ARGV[7]) > 0 then redis.call('HSET', key, unpack(ARGV, 8, 8 + ARGV[7] - 1)) end
 if not created and ARGV[3] ~= '' then
 redis.call('HSET', key, 'parent', ARGV[3])
-rare(5, ARGV[3], '#' .. ARGV[1])
+rare(7, ARGV[3], '#' .. ARGV[1])
 end
 return { 'ok', created or now_iso }

@@ -6,8 +6,6 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])

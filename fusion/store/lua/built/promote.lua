@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,14 +26,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:108
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -104,16 +104,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(19, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(18, other, what, class, 1) end
+if other then rare(19, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(19)
+rare(19, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(20)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -181,7 +181,7 @@ end
 --@include/job/schedule.lua:13
 local instants = {}
 local soonest
---@include/job/next_due.lua:5
+--@include/job/schedule.lua:51
 local function next_due(limits)
 local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
 if limit and limit <= now_ms then return now_ms end
@@ -199,23 +199,23 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
+--@include/job/ties.lua:9
+local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:18
 local steps_left = 80
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(37, id, key, queue, named) end
+if tied[key] then return rare(38, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 60, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 68, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 57, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 60, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -233,11 +233,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(49, id, key, expiry)
+local pinned = tied[key] and rare(52, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(17, key))
+tally(what, queue, class, tied[key] and rare(18, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -250,7 +250,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(44, id, key, queue, status) end
+if hooked[key] then rare(45, id, key, queue, status) end
 end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
@@ -260,11 +260,11 @@ end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(83, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(85, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 72, id, key) end
-if tied[key] then rare(58, id, key) end
+if status == 'failed' then pcall(rare, 74, id, key) end
+if tied[key] then rare(61, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -277,7 +277,7 @@ local work_left, worked_off = 0, 0
 local function work_off(kind, id)
 if kind == 'u' then
 work_left = work_left - 1
-if rare(84, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
+if rare(48, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
 redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
@@ -292,13 +292,13 @@ local key = (P .. 'job:' .. id)
 local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
 work_left = work_left - 1
 if status and not is_terminal(status) then return true end
-work_left = work_left - rare(55, id, key)
+work_left = work_left - rare(58, id, key)
 while work_left > 0 do
-local count = rare(56, id, not status)
+local count = rare(59, id, not status)
 if not count then
 local score = status and redis.call('ZSCORE', set_of(status, queue), id)
 redis.call('ZREM', P .. 'releasing', 'p ' .. id)
-if score then rare(51, id, key, score) end
+if score then rare(54, id, key, score) end
 return true
 end
 work_left = work_left - count
@@ -415,12 +415,6 @@ end
 sound[name .. ' ' .. queue] = true
 return nil
 end
---@include/job/end_job.lua:53
-local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
-end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 75, id, key)
-emit('failed', id, queue, log_tag, unpack(told))
-end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
 if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
@@ -429,7 +423,13 @@ end
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
---@include/limit/discard.lua:6
+--@include/job/end_job.lua:53
+local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
+end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 77, id, key)
+emit('failed', id, queue, log_tag, unpack(told))
+end
+--@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -455,12 +455,12 @@ if later then
 schedule(id, due)
 redis.call('HSET', key, 'status', 'scheduled', 'ties', ties or '', unpack(front and { 'at_front', 1 } or {}))
 else
-seq = front and -redis.call('INCR', P .. 'seq:front') or rare(23, queue, priority, next_seq(), fair_key or '')
+seq = front and -redis.call('INCR', P .. 'seq:front') or rare(24, queue, priority, next_seq(), fair_key or '')
 if front then enter_line(queue, score_of(queue, priority, seq), id) else line_up(queue, id, priority, seq) end
 redis.call('HSET', key, 'status', 'queued', 'ties', ties or '', 'seq', seq, 'enqueued_at', now_iso)
 redis.call('HDEL', key, 'at_front', 'arrival')
 end
-local given = not tonumber(ttl) and rare(78, queue)
+local given = not tonumber(ttl) and rare(81, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
 if ttl then
@@ -489,7 +489,7 @@ for queue, class in pairs(released) do ring(queue, class) end
 end
 --@include/deps/settle_children.lua:6
 local function fail_child(id, key, queue, parent, how)
-rare(79, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
+rare(78, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 --@include/deps/settle_children.lua:11
 local function settle_child(parent, id, score, met, gone, how)
@@ -527,11 +527,11 @@ local met = status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
-if redis.call('EXISTS', children) == 0 then rare(53, id) end
+if redis.call('EXISTS', children) == 0 then rare(56, id) end
 return #found / 2
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, broken_limit, fail_job, expect_expiry, forget_expiry, discard, undefer, ring_released, fail_child, settle_child, settle_children }
+made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, broken_limit, expect_expiry, forget_expiry, fail_job, discard, undefer, ring_released, fail_child, settle_child, settle_children }
 end
 return made_0[nth](...)
 end
@@ -542,8 +542,10 @@ local fair = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -862,6 +864,15 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:12
 local function release_later(id) do_later('u ' .. id) end
+--@include/deps/releasing.lua:16
+local function is_coming(graph)
+return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
+end
+--@include/deps/releasing.lua:21
+local function give_up(graph)
+do_later('x ' .. graph)
+redis.call('ZREM', P .. 'graphs', graph)
+end
 --@include/deps/kin.lua:17
 local function parent_in(member)
 local sign, id = string.match(member, '^([?~]?)(.*)$')
@@ -954,8 +965,6 @@ leave_parents(id, key)
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then do_later('p ' .. id) end
 end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -1145,7 +1154,17 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/lib/gate.lua:9
+--@include/job/end_job.lua:88
+local function fail_deferred(id, key, queue, class, why)
+local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
+'hooks', 'ties'))
+if hooks then hooked[key] = true end
+tied[key] = ties or nil
+rare(10, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
+redis.call('HDEL', key, 'due')
+end
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -1153,22 +1172,12 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:6
+--@include/job/room.lua:23
 local function timeout_of(queue)
 local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
 return ms > 0 and ms or nil
-end
---@include/deps/fail_deferred.lua:5
-local function fail_deferred(id, key, queue, class, why)
-local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
-'hooks', 'ties'))
-if hooks then hooked[key] = true end
-tied[key] = ties or nil
-rare(8, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
-'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
-redis.call('HDEL', key, 'due')
 end
 --@include/deps/attach.lua:8
 local function parents_of(text)
@@ -1227,15 +1236,6 @@ if not left then redis.call('ZADD', key, 0, '') end
 redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
---@include/deps/coming.lua:6
-local function is_coming(graph)
-return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
-end
---@include/deps/coming.lua:11
-local function give_up(graph)
-do_later('x ' .. graph)
-redis.call('ZREM', P .. 'graphs', graph)
-end
 --@include/deps/release_some.lua:9
 local function attach_again(id)
 local key, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':parents')
@@ -1293,16 +1293,14 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, take_slot_back, look_due, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, gate_of, gate_value, timeout_of, fail_deferred, parents_of, name_child, attach, strike, is_coming, give_up, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, take_slot_back, look_due, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, gate_of, gate_value, timeout_of, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 16](...)
 end
 end
---@include/job/weight.lua:5
-local function weight_of(key) return tied[key] and 4 or 1 end
---@promote.lua:17
+--@promote.lua:16
 local moved, rung, PUT_OFF = 0, {}, 30
---@promote.lua:19
+--@promote.lua:18
 local function move(id, job)
 local key = (P .. 'job:' .. id)
 local status, queue, priority, seq, log_tag, front, _, ties, fair_key = unpack(job, 1, 9)
@@ -1321,7 +1319,7 @@ redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
 redis.call('HSET', key, 'status', 'queued')
 else
 seq = front and -redis.call('INCR', P .. 'seq:front')
-or rare(23, queue, priority, next_seq(), fair_key or '')
+or rare(24, queue, priority, next_seq(), fair_key or '')
 if front then
 redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
 redis.call('HDEL', key, 'at_front')
@@ -1338,9 +1336,9 @@ moved = moved + 1
 end
 redis.call('ZREM', KEYS[1], id)
 end
---@promote.lua:55
+--@promote.lua:54
 local limit, upto = tonumber(ARGV[1]), string.format('(%.17g', (now_ms + 1) / 1000)
---@promote.lua:58
+--@promote.lua:57
 local function read(from)
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local count, due = #found / 2, {}
@@ -1365,7 +1363,7 @@ end
 end
 return due, more
 end
---@promote.lua:83
+--@promote.lua:82
 local due, more = read('-inf')
 if not due[1] and more then
 local rank = now_us % redis.call('ZCOUNT', KEYS[1], '-inf', upto)
@@ -1386,17 +1384,17 @@ local id = due[i].id
 if not pcall(move, id, due[i].job) then redis.call('ZADD', KEYS[1], now_s + PUT_OFF, id) end
 left = left - weight_of((P .. 'job:' .. id))
 end
---@promote.lua:104
+--@promote.lua:103
 local others = redis.call('EXISTS', P .. 'limits:due', P .. 'releasing', P .. 'graphs', P .. 'batches:due') > 0
 steps_left = math.max(20, math.min(left, 80))
 for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', P .. 'limits:due', '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
 if steps_left <= 0 then break end
 redis.call('ZREM', P .. 'limits:due', name)
-if not pcall(rare, 40, name) then redis.call('ZADD', P .. 'limits:due', now_ms + 1000 * PUT_OFF, name) end
+if not pcall(rare, 41, name) then redis.call('ZADD', P .. 'limits:due', now_ms + 1000 * PUT_OFF, name) end
 end
 if others then
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. 'graphs', '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
-rare(85, token)
+rare(49, token)
 end
 rare(88, math.max(5, math.min(math.ceil(left / 4), 20)))
 end

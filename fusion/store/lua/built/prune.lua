@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,12 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -102,16 +102,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(17, other, what, class, 1) end
+if other then rare(18, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(17, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(18)
+rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(19)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -149,9 +149,6 @@ if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, c
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/ties.lua:4
-local tied
-tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
 local expected = 1
@@ -182,21 +179,28 @@ end
 --@include/job/schedule.lua:13
 local instants = {}
 local soonest
---@include/hooks/on_arrive.lua:7
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/job/ties.lua:9
+local function weight_of(key) return tied[key] and 4 or 1 end
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(33, id, key, queue, named) end
+if tied[key] then return rare(34, id, key, queue, named) end
+end
+--@include/limit/limit.lua:315
+local function on_return(id, key, queue)
+if tied[key] then rare(37, id, key, queue) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 35, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 36, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 46, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 54, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 44, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -214,11 +218,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(43, id, key, expiry)
+local pinned = tied[key] and rare(44, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(16, key))
+tally(what, queue, class, tied[key] and rare(17, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -231,11 +235,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(39, id, key, queue, status) end
-end
---@include/hooks/on_return.lua:5
-local function on_return(id, key, queue)
-if tied[key] then rare(36, id, key, queue) end
+if hooked[key] then rare(40, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -250,14 +250,7 @@ failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
 attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
 spared = found[19] }
 end
---@include/job/hold.lua:4
-local function hold_until(lease_ms)
-local seen = redis.call('HMGET', P .. 'reap', 'last', 'hold')
-local last, hold = tonumber(seen[1]), tonumber(seen[2]) or 0
-if not last or now_ms < last or now_ms - last > lease_ms / 2 then return now_ms + lease_ms end
-return math.min(hold, now_ms + lease_ms)
-end
---@include/lib/silence.lua:5
+--@include/lib/life.lua:7
 local function silence(key, beat)
 beat = tonumber(beat)
 if beat and beat > now_ms then
@@ -265,6 +258,13 @@ redis.pcall('HSET', key, 'beat_ms', now_ms)
 beat = now_ms
 end
 return beat and now_ms - beat
+end
+--@include/lib/life.lua:18
+local function hold_until(lease_ms)
+local seen = redis.call('HMGET', P .. 'reap', 'last', 'hold')
+local last, hold = tonumber(seen[1]), tonumber(seen[2]) or 0
+if not last or now_ms < last or now_ms - last > lease_ms / 2 then return now_ms + lease_ms end
+return math.min(hold, now_ms + lease_ms)
 end
 --@
 rare = function(nth, ...)
@@ -335,6 +335,10 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
 --@include/job/end_job.lua:43
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
 end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
@@ -349,10 +353,6 @@ local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
 pcall(rare, 60, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
-end
---@include/job/expiry.lua:6
-local function expect_expiry(id, expires_at)
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
 end
 --@include/job/history.lua:3
 local function cut(fields, name)
@@ -444,7 +444,7 @@ settle('lost', id, key, queue, job, leave, reason, worker, {})
 redis.call('HDEL', key, 'execution_id')
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, call_off, fail_job, expect_expiry, cut, note_attempt, wish_of, let_off, settle, recover }
+made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, call_off, fail_job, cut, note_attempt, wish_of, let_off, settle, recover }
 end
 return made_0[nth](...)
 end
@@ -457,6 +457,8 @@ local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -742,8 +744,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -986,13 +986,11 @@ end
 end
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
 end
 return made_1[nth - 15](...)
 end
 end
---@include/job/weight.lua:5
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/job/portion.lua:5
 local portion_left = 60
 --@include/job/portion.lua:9

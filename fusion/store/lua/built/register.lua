@@ -3,8 +3,13 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
+--@include/lib/member.lua:3
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
+if needed > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
+end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
@@ -34,13 +39,6 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/member.lua:3
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
-if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
-local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
-if needed > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
-end
 --@
 rare = function(nth, ...)
 if nth <= 2 then
@@ -65,9 +63,7 @@ end
 return made_0[nth](...)
 end
 end
---@include/lib/enter.lua:4
-if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
---@include/lib/silence.lua:5
+--@include/lib/life.lua:7
 local function silence(key, beat)
 beat = tonumber(beat)
 if beat and beat > now_ms then
@@ -75,6 +71,15 @@ redis.pcall('HSET', key, 'beat_ms', now_ms)
 beat = now_ms
 end
 return beat and now_ms - beat
+end
+--@include/lib/enter.lua:6
+if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+--@include/lib/enter.lua:8
+local function write_member(key, ttl)
+redis.call('HSETNX', key, 'birth', now_iso)
+redis.call('HSET', key, 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3], 'last_heartbeat',
+now_iso, 'beat_ms', now_ms, unpack(ARGV, 7, 7 + ARGV[6] - 1))
+redis.call('EXPIRE', key, ttl)
 end
 --@register.lua:10
 local known, beat, lease = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
@@ -93,12 +98,8 @@ end
 redis.call('SADD', KEYS[2], KEYS[1])
 redis.call('SADD', P .. 'fleet', ARGV[1])
 redis.pcall('SET', P .. 'callbacks:secret', ARGV[5], 'NX')
-redis.call('HSETNX', KEYS[1], 'birth', now_iso)
 redis.call('HSETNX', KEYS[1], 'state', 'started')
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3],
-'last_heartbeat', now_iso, 'beat_ms', now_ms,
-unpack(ARGV, 7, 7 + ARGV[6] - 1))
-redis.call('EXPIRE', KEYS[1], ARGV[4])
+write_member(KEYS[1], ARGV[4])
 local longest = tonumber(redis.call('HGET', P .. 'reap', 'lease')) or 0
 if tonumber(ARGV[3]) > longest then redis.call('HSET', P .. 'reap', 'lease', ARGV[3]) end
 return 'ok'

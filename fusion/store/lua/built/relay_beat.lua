@@ -39,8 +39,6 @@ local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
 if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@
 rare = function(nth, ...)
 if nth <= 2 then
@@ -65,9 +63,7 @@ end
 return made_0[nth](...)
 end
 end
---@include/lib/enter.lua:4
-if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
---@include/lib/silence.lua:5
+--@include/lib/life.lua:7
 local function silence(key, beat)
 beat = tonumber(beat)
 if beat and beat > now_ms then
@@ -76,32 +72,46 @@ beat = now_ms
 end
 return beat and now_ms - beat
 end
---@relay_beat.lua:10
-local known, beat, lease = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
-if known and known ~= ARGV[2] then
-local silent = silence(KEYS[1], beat)
-if silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return 'taken' end
-redis.call('DEL', KEYS[1])
+--@include/lib/enter.lua:6
+if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+--@include/lib/enter.lua:8
+local function write_member(key, ttl)
+redis.call('HSETNX', key, 'birth', now_iso)
+redis.call('HSET', key, 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3], 'last_heartbeat',
+now_iso, 'beat_ms', now_ms, unpack(ARGV, 8, 8 + ARGV[7] - 1))
+redis.call('EXPIRE', key, ttl)
 end
-redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
-redis.call('HSETNX', KEYS[1], 'birth', now_iso)
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3],
-'last_heartbeat', now_iso, 'beat_ms', now_ms,
-unpack(ARGV, 8, 8 + ARGV[7] - 1))
-redis.call('EXPIRE', KEYS[1], ARGV[4])
+--@include/lib/enter.lua:16
+local function enter_list(key, list, ttl)
+local known, beat, lease = unpack(redis.call('HMGET', key, 'incarnation', 'beat_ms', 'lease_ms'))
+if known and known ~= ARGV[2] then
+local silent = silence(key, beat)
+if silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return false end
+redis.call('DEL', key)
+end
+redis.call('ZADD', list, now_ms, ARGV[1])
+write_member(key, ttl)
+return true
+end
+--@include/lib/enter.lua:30
+local function drop_silent(list, prefix)
+--@include/lib/enter.lua:32
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', list, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
+silence(prefix .. name, redis.pcall('HGET', prefix .. name, 'beat_ms'))
+redis.call('ZADD', list, now_ms, name)
+end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', list, '-inf', now_ms - ARGV[3] - 60000, 'LIMIT', 0, 20)) do
+local last, granted = unpack(redis.pcall('HMGET', prefix .. name, 'beat_ms', 'lease_ms'))
+local silent = silence(prefix .. name, last)
+if not silent or silent > (tonumber(granted) or 0) + 60000 then
+redis.call('DEL', prefix .. name)
+redis.call('ZREM', list, name)
+end
+end
+end
+--@relay_beat.lua:9
+if not enter_list(KEYS[1], KEYS[2], ARGV[4]) then return 'taken' end
 if tonumber(ARGV[5]) > 0 then redis.pcall('HSET', KEYS[3], 'cap', ARGV[5], 'cap_until', now_s + ARGV[6]) end
 for i = 8 + ARGV[7], #ARGV do redis.pcall('HSET', (P .. 'sink:' .. (ARGV[i])), 'served_ms', now_ms) end
---@relay_beat.lua:25
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
-silence((P .. 'relay:' .. name), redis.pcall('HGET', (P .. 'relay:' .. name), 'beat_ms'))
-redis.call('ZADD', KEYS[2], now_ms, name)
-end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - ARGV[3] - 60000, 'LIMIT', 0, 20)) do
-local last, granted = unpack(redis.pcall('HMGET', (P .. 'relay:' .. name), 'beat_ms', 'lease_ms'))
-local silent = silence((P .. 'relay:' .. name), last)
-if not silent or silent > (tonumber(granted) or 0) + 60000 then
-redis.call('DEL', (P .. 'relay:' .. name))
-redis.call('ZREM', KEYS[2], name)
-end
-end
+drop_silent(KEYS[2], (P .. 'relay:' .. ''))
 return 'ok'

@@ -41,7 +41,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -55,12 +55,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -102,16 +102,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(17, other, what, class, 1) end
+if other then rare(18, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(17, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(18)
+rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(19)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -187,21 +187,19 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(39, id, key, queue, named) end
+if tied[key] then return rare(40, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 60, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 68, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 57, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 61, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 69, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 59, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -219,11 +217,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(49, id, key, expiry)
+local pinned = tied[key] and rare(51, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(16, key))
+tally(what, queue, class, tied[key] and rare(17, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -236,7 +234,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(44, id, key, queue, status) end
+if hooked[key] then rare(45, id, key, queue, status) end
 end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
@@ -246,11 +244,11 @@ end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(80, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(81, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 72, id, key) end
-if tied[key] then rare(58, id, key) end
+if status == 'failed' then pcall(rare, 73, id, key) end
+if tied[key] then rare(60, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -263,7 +261,7 @@ local work_left, worked_off = 0, 0
 local function work_off(kind, id)
 if kind == 'u' then
 work_left = work_left - 1
-if rare(81, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
+if rare(48, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
 redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
@@ -278,13 +276,13 @@ local key = (P .. 'job:' .. id)
 local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
 work_left = work_left - 1
 if status and not is_terminal(status) then return true end
-work_left = work_left - rare(55, id, key)
+work_left = work_left - rare(57, id, key)
 while work_left > 0 do
-local count = rare(56, id, not status)
+local count = rare(58, id, not status)
 if not count then
 local score = status and redis.call('ZSCORE', set_of(status, queue), id)
 redis.call('ZREM', P .. 'releasing', 'p ' .. id)
-if score then rare(51, id, key, score) end
+if score then rare(53, id, key, score) end
 return true
 end
 work_left = work_left - count
@@ -393,10 +391,10 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 75, id, key)
+pcall(rare, 76, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/limit/discard.lua:6
+--@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -422,12 +420,12 @@ if later then
 schedule(id, due)
 redis.call('HSET', key, 'status', 'scheduled', 'ties', ties or '', unpack(front and { 'at_front', 1 } or {}))
 else
-seq = front and -redis.call('INCR', P .. 'seq:front') or rare(22, queue, priority, next_seq(), fair_key or '')
+seq = front and -redis.call('INCR', P .. 'seq:front') or rare(23, queue, priority, next_seq(), fair_key or '')
 if front then enter_line(queue, score_of(queue, priority, seq), id) else line_up(queue, id, priority, seq) end
 redis.call('HSET', key, 'status', 'queued', 'ties', ties or '', 'seq', seq, 'enqueued_at', now_iso)
 redis.call('HDEL', key, 'at_front', 'arrival')
 end
-local given = not tonumber(ttl) and rare(25, queue)
+local given = not tonumber(ttl) and rare(26, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
 if ttl then
@@ -456,7 +454,7 @@ for queue, class in pairs(released) do ring(queue, class) end
 end
 --@include/deps/settle_children.lua:6
 local function fail_child(id, key, queue, parent, how)
-rare(76, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
+rare(77, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 --@include/deps/settle_children.lua:11
 local function settle_child(parent, id, score, met, gone, how)
@@ -494,7 +492,7 @@ local met = status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
-if redis.call('EXISTS', children) == 0 then rare(53, id) end
+if redis.call('EXISTS', children) == 0 then rare(55, id) end
 return #found / 2
 end
 --@
@@ -506,13 +504,15 @@ if nth <= 84 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -582,7 +582,7 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/lib/gate.lua:9
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -590,9 +590,9 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:6
+--@include/job/room.lua:23
 local function timeout_of(queue)
 local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
 return ms > 0 and ms or nil
@@ -827,6 +827,10 @@ end
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/releasing.lua:12
 local function release_later(id) do_later('u ' .. id) end
+--@include/deps/releasing.lua:16
+local function is_coming(graph)
+return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
+end
 --@include/deps/kin.lua:17
 local function parent_in(member)
 local sign, id = string.match(member, '^([?~]?)(.*)$')
@@ -919,8 +923,6 @@ leave_parents(id, key)
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then do_later('p ' .. id) end
 end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -1110,7 +1112,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/deps/fail_deferred.lua:5
+--@include/job/end_job.lua:88
 local function fail_deferred(id, key, queue, class, why)
 local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
 'hooks', 'ties'))
@@ -1177,10 +1179,6 @@ if not left then redis.call('ZADD', key, 0, '') end
 redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
---@include/deps/coming.lua:6
-local function is_coming(graph)
-return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
-end
 --@include/deps/release_some.lua:9
 local function attach_again(id)
 local key, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':parents')
@@ -1238,7 +1236,7 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, name_child, attach, strike, is_coming, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 15](...)
 end

@@ -8,7 +8,7 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -22,7 +22,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
@@ -133,8 +133,6 @@ local instants = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/turns.lua:16
-local fair = {}
 --@
 rare = function(nth, ...)
 if nth <= 4 then

@@ -1,8 +1,6 @@
 -- ARGV: worker n_jobs
 -- FLAGS: allow-oom
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))

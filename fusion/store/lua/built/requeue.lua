@@ -21,7 +21,7 @@ end
 local function may_be_requeued(status)
 return status == 'failed' or status == 'canceled' or status == 'stopped'
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -35,12 +35,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -48,24 +48,24 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:82
+--@include/lib/keys.lua:129
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/job/waits.lua:3
+--@include/job/mark.lua:6
 local function waits(id, queue)
 if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
---@include/job/mark.lua:6
+--@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
---@include/job/mark.lua:10
+--@include/job/mark.lua:16
 local function is_ours(id, key, queue, status)
 if redis.call('HEXISTS', key, 'raw_id') == 1 then return true end
 if (queue == 'scheduler') and not is_elsewhere(status) then return true end
@@ -144,16 +144,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(9, other, what, class, 1) end
+if other then rare(10, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(10)
+rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(11)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -238,12 +238,10 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(31, id, key, queue, named) end
+if tied[key] then return rare(32, id, key, queue, named) end
 end
---@include/batch/batch.lua:91
-local joined = {}
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
 if not status or status == 'finished' then return false end
@@ -275,7 +273,7 @@ local waits = parents and rare(45, id, rare(43, parents), next_seq(), asked, tru
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(32, 'a ' .. id)
+rare(33, 'a ' .. id)
 end
 return waits
 end
@@ -373,7 +371,7 @@ if nth <= 60 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -382,6 +380,8 @@ local unsettled
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -451,7 +451,7 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/lib/gate.lua:9
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -459,9 +459,9 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:6
+--@include/job/room.lua:23
 local function timeout_of(queue)
 local ms = tonumber(gate_value(gate_of(queue), 'timeout')) or QUEUE_TIMEOUT
 return ms > 0 and ms or nil
@@ -665,8 +665,6 @@ local function enter_again(id, key)
 local batch, as = unpack(redis.call('HMGET', key, 'batch', 'batch_as'))
 if batch and not as then enter_batch(batch, id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:9
 local function owner_of(name)
 local id = redis.pcall('GET', unique_key(name))
@@ -957,7 +955,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, set_due, open_member, enter_batch, enter_again, unique_key, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, leave_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, set_due, open_member, enter_batch, enter_again, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, leave_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 7](...)
 end
@@ -995,7 +993,7 @@ if ARGV[2] ~= '1' then redis.call('HSET', key, 'seq', '', 'arrival', next_seq())
 elseif ARGV[2] == '1' then
 line_up_again(queue, id, key, priority, seq)
 else
-seq = rare(14, queue, priority, next_seq(), fair_key or '')
+seq = rare(15, queue, priority, next_seq(), fair_key or '')
 line_up(queue, id, priority, seq)
 redis.call('HSET', key, 'seq', seq)
 end
@@ -1008,11 +1006,11 @@ ties = string.gsub(ties, '[dh]', '')
 redis.call('HSET', key, 'ties', ties)
 end
 if ties then tied[key] = ties end
-tally('requeued', queue, priority, ties and rare(8, key))
+tally('requeued', queue, priority, ties and rare(9, key))
 redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared', 'suspect',
 'queue_timeout', 'wanted', 'retry_since', 'pin')
-local given = not waits and not tonumber(ttl) and rare(17, queue)
+local given = not waits and not tonumber(ttl) and rare(18, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
 if ttl and not waits then
@@ -1020,7 +1018,7 @@ local expires_at = math.floor(now_ms + delay + ttl)
 redis.call('HSET', key, 'expires_at', expires_at)
 rare(6, id, expires_at)
 end
-if ties and string.find(ties, 'b', 1, true) then rare(36, id, key) end
+if ties and string.find(ties, 'b', 1, true) then rare(37, id, key) end
 redis.call('PERSIST', key)
 redis.call('ZREM', set_of(status, origin or queue), id)
 if waits then

@@ -17,7 +17,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -31,12 +31,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -44,12 +44,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:82
+--@include/lib/keys.lua:129
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -109,16 +109,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(9, other, what, class, 1) end
+if other then rare(10, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(10)
+rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(11)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -203,9 +203,9 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/hooks/on_arrive.lua:7
+--@include/limit/limit.lua:303
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(29, id, key, queue, named) end
+if tied[key] then return rare(30, id, key, queue, named) end
 end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
@@ -238,12 +238,10 @@ local waits = parents and rare(45, id, rare(43, parents), next_seq(), asked, tru
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(30, 'a ' .. id)
+rare(31, 'a ' .. id)
 end
 return waits
 end
---@include/trash/trash.lua:9
-local trash_bytes, trash_count, trash_lasts
 --@
 rare = function(nth, ...)
 if nth <= 7 then
@@ -333,7 +331,7 @@ return made_0[nth](...)
 end
 if nth <= 57 then
 if not made_1 then
---@include/lib/gate.lua:6
+--@include/job/room.lua:8
 local gate_texts = {}
 --@include/job/turns.lua:16
 local fair = {}
@@ -344,6 +342,8 @@ local unsettled
 local unrung
 --@include/batch/batch.lua:91
 local joined = {}
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -365,7 +365,7 @@ for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
 end
 counts = nil
 end
---@include/lib/gate.lua:9
+--@include/job/room.lua:11
 local function gate_of(queue)
 if gate_texts[queue] == nil then
 local text = redis.pcall('HGET', P .. 'gates', queue)
@@ -373,20 +373,20 @@ gate_texts[queue] = type(text) == 'string' and text
 end
 return gate_texts[queue]
 end
---@include/lib/gate.lua:18
+--@include/job/room.lua:20
 local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
---@include/job/room.lua:12
+--@include/job/room.lua:29
 local function most_of(queue, own)
 local most = tonumber(gate_value(gate_of(queue), 'max_length')) or MAX_LENGTH
 own = tonumber(own)
 if most <= 0 then return own end
 return own and math.min(own, most) or most
 end
---@include/job/room.lua:20
+--@include/job/room.lua:37
 local function length_of(queue)
 local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
 if not (queue == 'scheduler') then return length end
---@include/job/room.lua:24
+--@include/job/room.lua:41
 return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
 end
 --@include/lib/rate.lua:9
@@ -609,8 +609,6 @@ if closed then return end
 redis.call('HSET', (P .. 'batch:' .. batch), 'open_until', now_ms + (tonumber(wait) or 0))
 set_due(batch)
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:9
 local function owner_of(name)
 local id = redis.pcall('GET', unique_key(name))
@@ -843,14 +841,14 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/trash/trash.lua:11
+--@include/trash/trash.lua:14
 local function trash_key(id) return P .. 'trash:job:' .. id end
---@include/trash/trash.lua:13
+--@include/trash/trash.lua:16
 local function is_in_trash(id)
 local since = tonumber(redis.call('ZSCORE', P .. 'trash', id))
 return since ~= nil and since > now_ms - 3600000
 end
---@include/trash/trash.lua:19
+--@include/trash/trash.lua:22
 local function drop_from_trash(id, moved)
 local size = redis.call('HGET', P .. 'trash:sizes', id)
 if not moved then redis.call('UNLINK', trash_key(id)) end
@@ -862,7 +860,7 @@ redis.call('DEL', P .. 'trash:sizes')
 end
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, unique_key, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
+made_1 = { unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
 end
 return made_1[nth - 7](...)
 end
@@ -898,7 +896,7 @@ local waits = waits_again(id, rare(55, id), ties)
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
 local batch, as = unpack(redis.call('HMGET', rare(55, id), 'batch', 'batch_as'))
 bring_back(id, key, 'arrival', next_seq())
-if as then rare(36, batch, id, as) elseif not waits then rare(31, id) end
+if as then rare(37, batch, id, as) elseif not waits then rare(32, id) end
 emit('deferred', id, queue, log_tag, 'reason', 'restored')
 end
 --@restore.lua:53
@@ -942,8 +940,8 @@ if expires and tonumber(expires) <= now_ms then return 'expired' end
 local due = status == 'scheduled' and score and (math.floor(tonumber(score) * 1000 + 0.001))
 if due and due <= now_ms then due = nil end
 if status ~= 'deferred' and not due then
-local most = rare(13, origin)
-if most and rare(14, origin) >= most then return 'full' end
+local most = rare(14, origin)
+if most and rare(15, origin) >= most then return 'full' end
 end
 local why = refuses_again(id, kept, origin, ties)
 if why then return why end
@@ -957,8 +955,8 @@ redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
 restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
 end
 redis.call('PERSIST', key)
-tally('requeued', origin, priority, ties and rare(8, key))
-if ties and string.find(ties, 'b', 1, true) then rare(35, id, key) end
+tally('requeued', origin, priority, ties and rare(9, key))
+if ties and string.find(ties, 'b', 1, true) then rare(36, id, key) end
 if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
 return 'restored'
 end

@@ -8,7 +8,7 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -22,7 +22,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
@@ -92,10 +92,8 @@ local tied
 tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
-local expected = 1
 --@include/job/schedule.lua:13
 local instants = {}
-local soonest
 --@
 rare = function(nth, ...)
 if nth <= 3 then
@@ -145,13 +143,6 @@ end
 return made_0[nth](...)
 end
 end
---@include/job/turns.lua:16
-local fair = {}
---@include/limit/limit.lua:18
-local steps_left = 80
---@include/limit/limit.lua:22
-local unsettled
-local unrung
 --@include/job/park.lua:19
 local parked = false
 --@include/job/park.lua:22

@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -16,7 +16,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
@@ -86,17 +86,8 @@ local tied
 tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
-local expected = 1
 --@include/job/schedule.lua:13
 local instants = {}
-local soonest
---@include/job/turns.lua:16
-local fair = {}
---@include/limit/limit.lua:18
-local steps_left = 80
---@include/limit/limit.lua:22
-local unsettled
-local unrung
 --@include/job/park.lua:19
 local parked = false
 --@

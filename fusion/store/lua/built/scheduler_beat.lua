@@ -3,6 +3,13 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+--@include/lib/member.lua:3
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
+if needed > SCHEMA then
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
+end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
@@ -32,15 +39,6 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/member.lua:3
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
-if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
-local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
-if needed > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
-end
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
 --@
 rare = function(nth, ...)
 if nth <= 2 then
@@ -65,9 +63,7 @@ end
 return made_0[nth](...)
 end
 end
---@include/lib/enter.lua:4
-if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
---@include/lib/silence.lua:5
+--@include/lib/life.lua:7
 local function silence(key, beat)
 beat = tonumber(beat)
 if beat and beat > now_ms then
@@ -76,30 +72,44 @@ beat = now_ms
 end
 return beat and now_ms - beat
 end
---@scheduler_beat.lua:9
-local known, beat, lease = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
+--@include/lib/enter.lua:6
+if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+--@include/lib/enter.lua:8
+local function write_member(key, ttl)
+redis.call('HSETNX', key, 'birth', now_iso)
+redis.call('HSET', key, 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3], 'last_heartbeat',
+now_iso, 'beat_ms', now_ms, unpack(ARGV, 6, 6 + ARGV[5] - 1))
+redis.call('EXPIRE', key, ttl)
+end
+--@include/lib/enter.lua:16
+local function enter_list(key, list, ttl)
+local known, beat, lease = unpack(redis.call('HMGET', key, 'incarnation', 'beat_ms', 'lease_ms'))
 if known and known ~= ARGV[2] then
-local silent = silence(KEYS[1], beat)
-if silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return 'taken' end
-redis.call('DEL', KEYS[1])
+local silent = silence(key, beat)
+if silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return false end
+redis.call('DEL', key)
 end
-redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
-redis.call('HSETNX', KEYS[1], 'birth', now_iso)
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[2], 'schema', SCHEMA, 'lease_ms', ARGV[3],
-'last_heartbeat', now_iso, 'beat_ms', now_ms,
-unpack(ARGV, 6, 6 + ARGV[5] - 1))
-redis.call('EXPIRE', KEYS[1], ARGV[4])
---@scheduler_beat.lua:22
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
-silence((P .. 'scheduler:process:' .. name), redis.pcall('HGET', (P .. 'scheduler:process:' .. name), 'beat_ms'))
-redis.call('ZADD', KEYS[2], now_ms, name)
+redis.call('ZADD', list, now_ms, ARGV[1])
+write_member(key, ttl)
+return true
 end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - ARGV[3] - 60000, 'LIMIT', 0, 20)) do
-local last, granted = unpack(redis.pcall('HMGET', (P .. 'scheduler:process:' .. name), 'beat_ms', 'lease_ms'))
-local silent = silence((P .. 'scheduler:process:' .. name), last)
+--@include/lib/enter.lua:30
+local function drop_silent(list, prefix)
+--@include/lib/enter.lua:32
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', list, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
+silence(prefix .. name, redis.pcall('HGET', prefix .. name, 'beat_ms'))
+redis.call('ZADD', list, now_ms, name)
+end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', list, '-inf', now_ms - ARGV[3] - 60000, 'LIMIT', 0, 20)) do
+local last, granted = unpack(redis.pcall('HMGET', prefix .. name, 'beat_ms', 'lease_ms'))
+local silent = silence(prefix .. name, last)
 if not silent or silent > (tonumber(granted) or 0) + 60000 then
-redis.call('DEL', (P .. 'scheduler:process:' .. name))
-redis.call('ZREM', KEYS[2], name)
+redis.call('DEL', prefix .. name)
+redis.call('ZREM', list, name)
 end
 end
+end
+--@scheduler_beat.lua:8
+if not enter_list(KEYS[1], KEYS[2], ARGV[4]) then return 'taken' end
+drop_silent(KEYS[2], (P .. 'scheduler:process:' .. ''))
 return 'ok'

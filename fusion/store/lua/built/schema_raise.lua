@@ -5,7 +5,7 @@
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -19,7 +19,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
@@ -55,7 +55,6 @@ end
 local now_iso = iso(now_s, now_us)
 --@include/job/count.lua:9
 local first_what, first_queue, first_class, first_count
-local counts
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

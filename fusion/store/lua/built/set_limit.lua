@@ -8,6 +8,25 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
+--@include/lib/keys.lua:88
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:102
+local function ready_key(queue)
+if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
+return (P .. 'queue:' .. queue)
+end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
@@ -37,25 +56,6 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/keys.lua:41
-local fifos = { scheduler = true }
-local function in_fifo(queue)
-local known = fifos[queue]
-if known == nil then
-known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
-if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
-known = true
-redis.pcall('SADD', P .. 'fifos', queue)
-end
-fifos[queue] = known
-end
-return known
-end
---@include/lib/keys.lua:55
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
 local expected = 1
@@ -133,8 +133,6 @@ local instants = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/turns.lua:16
-local fair = {}
 --@
 rare = function(nth, ...)
 if nth <= 4 then

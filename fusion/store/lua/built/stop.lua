@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,14 +26,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:61
+--@include/lib/keys.lua:108
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -41,7 +41,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -101,16 +101,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(9, other, what, class, 1) end
+if other then rare(10, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(10)
+rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(11)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -123,14 +123,14 @@ if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
 end
---@include/job/waits.lua:3
+--@include/job/mark.lua:6
 local function waits(id, queue)
 if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
---@include/job/mark.lua:6
+--@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
---@include/job/mark.lua:10
+--@include/job/mark.lua:16
 local function is_ours(id, key, queue, status)
 if redis.call('HEXISTS', key, 'raw_id') == 1 then return true end
 if (queue == 'scheduler') and not is_elsewhere(status) then return true end
@@ -201,23 +201,21 @@ number), ...)
 end
 --@include/job/schedule.lua:13
 local instants = {}
+--@include/limit/limit.lua:303
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(26, id, key, queue, named) end
+end
 --@include/job/park.lua:19
 local parked = false
---@include/hooks/on_arrive.lua:7
-local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(25, id, key, queue, named) end
-end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 27, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 28, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 37, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -235,11 +233,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(35, id, key, expiry)
+local pinned = tied[key] and rare(36, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(8, key))
+tally(what, queue, class, tied[key] and rare(9, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -252,7 +250,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(31, id, key, queue, status) end
+if hooked[key] then rare(32, id, key, queue, status) end
 end
 --@include/job/withdraw.lua:9
 local function withdraw(id, key, status, wish)
@@ -273,10 +271,10 @@ if ties then tied[key] = ties end
 if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
 rare(47, queue, id)
 end
-rare(6, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
+rare(7, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
 rare(1, seq, nil, nil, queue, class)
-if set then rare(28, id, key, queue) end
-rare(7, id, expires)
+if set then rare(29, id, key, queue) end
+rare(6, id, expires)
 return status
 end
 --@include/operation/count_operation.lua:10
@@ -340,6 +338,10 @@ end
 at.count = at.count + 1
 return at.score
 end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
 --@include/job/end_job.lua:43
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
 end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
@@ -349,12 +351,8 @@ else
 emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
---@include/job/expiry.lua:10
-local function forget_expiry(id, expires_at)
-if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
-end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, call_off, forget_expiry }
+made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry, call_off }
 end
 return made_0[nth](...)
 end
@@ -371,6 +369,8 @@ local unsettled
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:14
 local function counters_of_key(key)
 local name = redis.call('HGET', key, 'concurrency_key')
@@ -653,8 +653,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -865,7 +863,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 7](...)
 end

@@ -3,14 +3,14 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
---@include/lib/keys.lua:41
+--@include/lib/keys.lua:88
 local fifos = { scheduler = true }
---@include/lib/keys.lua:55
+--@include/lib/keys.lua:102
 local function ready_key(queue)
-if fifos[queue] ~= false and rare(33, queue) then return (P .. 'fifo:' .. queue) end
+if fifos[queue] ~= false and rare(34, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:64
+--@include/lib/keys.lua:111
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -18,7 +18,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if rare(32, status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:73
+--@include/lib/keys.lua:120
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -64,16 +64,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(36, other, what, class, 1) end
+if other then rare(37, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(37)
+rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(38)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
@@ -146,7 +146,7 @@ end
 --@include/job/schedule.lua:13
 local instants = {}
 local soonest
---@include/job/next_due.lua:5
+--@include/job/schedule.lua:51
 local function next_due(limits)
 local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
 if limit and limit <= now_ms then return now_ms end
@@ -167,23 +167,21 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
+--@include/limit/limit.lua:303
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(59, id, key, queue, named) end
+end
 --@include/job/park.lua:19
 local parked = false
---@include/hooks/on_arrive.lua:7
-local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(58, id, key, queue, named) end
-end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/batch/batch.lua:91
-local joined = {}
---@include/hooks/on_end.lua:6
+--@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 62, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 63, id, key) end
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 88, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 78, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 79, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -201,11 +199,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(76, id, key, expiry)
+local pinned = tied[key] and rare(77, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(35, key))
+tally(what, queue, class, tied[key] and rare(36, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -218,7 +216,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(72, id, key, queue, status) end
+if hooked[key] then rare(73, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -233,7 +231,7 @@ failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
 attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
 spared = found[19] }
 end
---@include/job/commit.lua:20
+--@include/job/commit.lua:19
 local function callback_error(more)
 for i = 1, #more, 2 do
 if more[i] == 'callback_error' then
@@ -242,10 +240,10 @@ end
 end
 return {}
 end
---@include/job/commit.lua:150
+--@include/job/commit.lua:149
 local left = {}
 local freed = {}
---@include/job/commit.lua:157
+--@include/job/commit.lua:156
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
 local key = (P .. 'job:' .. id)
 local job = read_job(key)
@@ -255,14 +253,14 @@ if job.status ~= 'started' then return 'ok', false end
 local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age)
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 55, key, now_ms + delay)
+pcall(rare, 56, key, now_ms + delay)
 elseif kind == 'limited' then
 pcall(rare, 99, queue, now_ms + delay)
 end
---@include/job/commit.lua:171
+--@include/job/commit.lua:170
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(77, id, key)
-if dropped then rare(24, more) end
+local dropped = tonumber(job.result_ttl) == 0 and not rare(78, id, key)
+if dropped then rare(25, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
 if dropped then redis.call('HDEL', key, 'result') end
@@ -274,14 +272,14 @@ left[wip] = left[wip] or {}
 left[wip][#left[wip] + 1] = id
 emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(25, more) then
+if rare(26, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
 job.lost = false
 redis.call('HDEL', key, 'spared')
 end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(16, more, 'spared')
-if begun and not rare(20, key) then
-if rare(16, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(18, more, 'spared')
+if begun and not rare(21, key) then
+if rare(18, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
 kind, reason = 'lost', reason .. ' (put back too often)'
 elseif begun and kind == 'release' then
 more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
@@ -289,25 +287,25 @@ end
 job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-rare(21, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+rare(22, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(19, job)
-rare(16, more, 'within')
-rare(17, key, job.worker_name, status, reason, more, started, ended)
-rare(12, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(26, kind, id, key, queue, job, wip, delay, reason, more) and rare(29, kind, id, key, queue, job,
+local status = kind == 'stopped' and kind or rare(20, job)
+rare(18, more, 'within')
+rare(19, key, job.worker_name, status, reason, more, started, ended)
+rare(15, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(27, kind, id, key, queue, job, wip, delay, reason, more) and rare(30, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
 return 'over', true
 end
 return 'ok', true
 end
---@include/hooks/on_claim.lua:4
+--@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, 'started') end
 end
 end
---@include/job/claim.lua:80
+--@include/job/claim.lua:98
 local function look(queue, count, set)
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(112, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
@@ -316,7 +314,7 @@ error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(33, queue) then error(found) end
+if not rare(34, queue) then error(found) end
 more = rare(112, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
@@ -332,12 +330,12 @@ line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor
 end
 return line, more
 end
---@include/job/claim.lua:125
+--@include/job/claim.lua:143
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local unexpected = {}
---@include/job/claim.lua:128
+--@include/job/claim.lua:146
 local lacking = ARGV[15] ~= '0' and {}
---@include/job/claim.lua:162
+--@include/job/claim.lua:180
 local function take(queue, head, exec, set)
 local id = head.id
 local key = (P .. 'job:' .. id)
@@ -368,12 +366,12 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(5, seq, origin, class, queue, class)
-if set then rare(67, id, key, queue) end
+if set then rare(68, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:198
+--@include/job/claim.lua:216
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
@@ -381,7 +379,7 @@ if rare(114, queue, id, key, head, task, deliveries, log_tag) then return nil en
 end
 if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
 if ties and string.find(ties, 'k', 1, true) then
-local ok, has = pcall(rare, 59, id, key, queue, head.score, log_tag)
+local ok, has = pcall(rare, 60, id, key, queue, head.score, log_tag)
 if not ok then return rare(115, id, key, queue, set, log_tag, has) end
 if not has then
 if set then
@@ -403,13 +401,13 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(5, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(69, key)
+rare(70, key)
 if seq and origin then rare(109, key, origin, queue) end
 if not seq and rare(108, key, data) then job[8] = 'pickle' end
 job[6] = queue
 end
 redis.call('PERSIST', key)
-if set then rare(67, id, key, queue) end
+if set then rare(68, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
@@ -448,7 +446,7 @@ local added = redis.pcall('ZADD', ready_key(queue), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(33, queue) then error(added) end
+if not rare(34, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/score.lua:38
@@ -524,9 +522,21 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/hooks/on_leave.lua:5
+--@include/limit/limit.lua:309
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 62, id, key) end
+if tied[key] then pcall(rare, 63, id, key) end
+end
+--@include/limit/limit.lua:315
+local function on_return(id, key, queue)
+if tied[key] then rare(64, id, key, queue) end
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
 --@include/job/end_job.lua:43
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
@@ -543,13 +553,14 @@ end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'r
 pcall(rare, 94, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/job/expiry.lua:6
-local function expect_expiry(id, expires_at)
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
-end
---@include/job/expiry.lua:10
-local function forget_expiry(id, expires_at)
-if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+--@include/job/end_job.lua:78
+local function discard(id, key, queue, log_tag, tell)
+local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
+if tell and hooks then hooked[key] = true end
+end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+'reason', 'discarded')
+forget_expiry(id, true)
+emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@include/job/history.lua:3
 local function cut(fields, name)
@@ -572,10 +583,6 @@ for line in string.gmatch(found[1] or '', '[^\n]+') do lines[#lines + 1] = line 
 lines[#lines + 1] = cjson.encode(entry)
 more[#more + 1] = 'history'
 more[#more + 1] = table.concat(lines, '\n', math.max(1, #lines - 9))
-end
---@include/hooks/on_return.lua:5
-local function on_return(id, key, queue)
-if tied[key] then rare(63, id, key, queue) end
 end
 --@include/job/settle.lua:22
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
@@ -634,7 +641,7 @@ emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
---@include/job/commit.lua:10
+--@include/job/commit.lua:9
 local function error_of(reason, more)
 local class, frame
 for i = 1, #more, 2 do
@@ -643,7 +650,7 @@ end
 class = class or string.match(reason, '^[%a_][%w_.]*') or ''
 return frame and class .. ' at ' .. frame or class
 end
---@include/job/commit.lua:30
+--@include/job/commit.lua:29
 local function gives_up_place(more)
 for i = #more - 1, 1, -2 do
 if more[i] == 'seq' then
@@ -654,27 +661,27 @@ end
 end
 return false
 end
---@include/job/commit.lua:42
+--@include/job/commit.lua:41
 local function set_result_aside(more)
 for i = 1, #more, 2 do
 if more[i] == 'result' then more[i] = 'result_once' end
 end
 end
---@include/job/commit.lua:49
+--@include/job/commit.lua:48
 local function has_moved(more)
 for i = 1, #more, 2 do
 if more[i] == 'cursor' then return true end
 end
 return false
 end
---@include/job/commit.lua:57
+--@include/job/commit.lua:56
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
 local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(64, set) then
-rare(66, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(65, set) then
+rare(67, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -687,13 +694,13 @@ redis.call('ZREM', wip, id)
 emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
---@include/job/commit.lua:78
+--@include/job/commit.lua:77
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(45, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(46, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/commit.lua:86
+--@include/job/commit.lua:85
 local function delay_within(key, delay, more)
 local within = tonumber(cut(more, 'within') or nil)
 if not within then return delay end
@@ -706,7 +713,7 @@ end
 if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
 return math.min(delay, left)
 end
---@include/job/commit.lua:100
+--@include/job/commit.lua:99
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
 local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
 if kind == 'retry' then delay = delay_within(key, delay, more) end
@@ -717,7 +724,7 @@ gives_up_place(more)
 cut(more, 'keep_slot')
 end
 note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
---@include/job/commit.lua:111
+--@include/job/commit.lua:110
 redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
 if kind ~= 'retry' then
 local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
@@ -727,7 +734,7 @@ fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason
 return over
 end
 local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
---@include/job/commit.lua:121
+--@include/job/commit.lua:120
 local at_once
 if delay <= 0 and back then
 at_once = pcall(line_up_behind, queue, id, key, job.priority)
@@ -756,17 +763,8 @@ ring(queue)
 on_return(id, key, queue)
 end
 end
---@include/limit/discard.lua:6
-local function discard(id, key, queue, log_tag, tell)
-local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
-if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
-'reason', 'discarded')
-forget_expiry(id, true)
-emit('canceled', id, queue, log_tag, 'reason', 'discarded')
-end
 --@
-made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, call_off, fail_job, expect_expiry, forget_expiry, cut, note_attempt, on_return, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry, discard }
+made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
 return made_0[nth](...)
 end
@@ -785,7 +783,9 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:42
+--@include/lib/keys.lua:66
+local function unique_key(name) return P .. 'unique:' .. name end
+--@include/lib/keys.lua:89
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -798,7 +798,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:76
+--@include/lib/keys.lua:123
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -1241,8 +1241,6 @@ local function end_for_kin(id, key)
 if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end
 if string.find(tied[key], 'p', 1, true) then do_later('p ' .. id) end
 end
---@include/unique/unique_keys.lua:4
-local function unique_key(name) return P .. 'unique:' .. name end
 --@include/unique/unique.lua:32
 local function let_go(id, key, status)
 local name, upto, window = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until', 'unique_window'))
@@ -1433,7 +1431,7 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(13, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(16, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
 if not marked and not (known and kind == 'none') then rare(5, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
@@ -1512,7 +1510,7 @@ local place = redis.call('ZSCORE', key, '') + redis.call('RPUSH', (P .. 'queue:'
 redis.call('ZADD', key, 'LT', place - 1, id)
 redis.call('ZADD', key, place, '>' .. id)
 end
---@include/batch/given.lua:5
+--@include/job/claim.lua:10
 local function take_given(key)
 local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
 local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
@@ -1522,16 +1520,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:13
+--@include/job/claim.lua:31
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:19
+--@include/job/claim.lua:37
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:24
+--@include/job/claim.lua:42
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1542,7 +1540,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:35
+--@include/job/claim.lua:53
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1555,9 +1553,9 @@ redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
 rare(5, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(30, id, key, queue, nil, true) end
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(17, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:51
+--@include/job/claim.lua:69
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1568,7 +1566,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:65
+--@include/job/claim.lua:83
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1581,7 +1579,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:109
+--@include/job/claim.lua:127
 local function pass_expired(queue)
 local ready, aside, missing = ready_key(queue), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
@@ -1597,7 +1595,7 @@ end
 if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
 if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
---@include/job/claim.lua:132
+--@include/job/claim.lua:150
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1614,7 +1612,7 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:150
+--@include/job/claim.lua:168
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(10, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
@@ -1737,14 +1735,14 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, unique_key, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 30](...)
 end
 end
---@turn.lua:32
+--@turn.lua:31
 local BEAT_MS = math.min(1000, ARGV[4] / 10)
---@turn.lua:34
+--@turn.lua:33
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation',
 'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
 if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
@@ -1752,7 +1750,7 @@ local last = memory and tonumber(string.match(memory, '^%d+')) or 0
 if tonumber(ARGV[3]) < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
 local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
 local answers, jobs, bad = {}, {}, {}
---@turn.lua:42
+--@turn.lua:41
 if tonumber(ARGV[3]) == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
@@ -1765,23 +1763,23 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 5) }
 end
 end
 return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(68, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(69, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
---@turn.lua:60
+--@turn.lua:59
 local n_slots = tonumber(ARGV[11])
 local slots_from = 17 + ARGV[10]
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * ARGV[13]
 local lacking_from = sets_from + ARGV[14]
 local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:68
+--@turn.lua:67
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:73
+--@turn.lua:72
 local lines, note = { ARGV[3] }, { 'turn', '' }
---@turn.lua:114
+--@turn.lua:113
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
@@ -1789,31 +1787,31 @@ local n_sources
 local queued, out = {}, {}
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:202
+--@turn.lua:201
 local function take_out(i)
 if not out[i][1] then return end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
 out[i] = {}
 end
---@turn.lua:209
+--@turn.lua:208
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
---@turn.lua:216
-elseif stopped then rare(33, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:218
+--@turn.lua:215
+elseif stopped then rare(34, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:217
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(34, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(35, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:229
+--@turn.lua:228
 local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
@@ -1830,7 +1828,7 @@ if head and head.class >= floor and (not class or head.class > class) then best,
 end
 return best, of
 end
---@turn.lua:247
+--@turn.lua:246
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -1838,9 +1836,9 @@ local head = gates[i] and queued[i] ~= false and rare(122, i, names[i], class, #
 if head then return head, i end
 end
 end
---@turn.lua:258
+--@turn.lua:257
 local work, expired = 0, 0
---@turn.lua:261
+--@turn.lua:260
 local function claim(floor, mark)
 while work < 100 do
 local i, of = best_queue(floor, mark == "a")
@@ -1851,7 +1849,7 @@ if late then head, i, of = late, late_of, late_of end
 local queue, line = names[of], queued[i]
 local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
 if not ok then
-bad[#bad + 1] = { queue, rare(34, job) }
+bad[#bad + 1] = { queue, rare(35, job) }
 queued[i] = false
 elseif job == 'keyed' then
 line.shut = true
@@ -1883,12 +1881,12 @@ end
 again = 1
 return nil
 end
---@turn.lua:304
+--@turn.lua:303
 local spare
---@turn.lua:405
+--@turn.lua:404
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
---@turn.lua:76
+--@turn.lua:75
 do
 local done, at, counts = {}, outcomes_from, false
 finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
@@ -1899,7 +1897,7 @@ local raised = callback_error(more)
 local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
 more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(34, answer) end
+if not ok then answer = 'error: ' .. rare(35, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
 if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
@@ -1924,9 +1922,9 @@ for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
 if done[1] then write_tallies() end
 end
---@turn.lua:392
+--@turn.lua:391
 do
---@turn.lua:122
+--@turn.lua:121
 do
 if n_slots > 0 and ARGV[8] == '0' then
 for i = 17, slots_from - 1 do
@@ -1944,7 +1942,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:158
+--@turn.lua:157
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. (ARGV[i]))
@@ -1952,7 +1950,7 @@ local job = redis.pcall('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 end
---@turn.lua:140
+--@turn.lua:139
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -1969,9 +1967,9 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:396
+--@turn.lua:395
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
---@turn.lua:167
+--@turn.lua:166
 do
 local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
 for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
@@ -2006,7 +2004,7 @@ n_sources = n_sources + 1
 end
 end
 end
---@turn.lua:306
+--@turn.lua:305
 do
 unsettled = {}
 local ahead_from = begun_from - ARGV[12]
@@ -2022,7 +2020,7 @@ break
 end
 end
 end
---@turn.lua:322
+--@turn.lua:321
 do
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
@@ -2036,7 +2034,7 @@ end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
 end
---@turn.lua:336
+--@turn.lua:335
 do
 if gated then
 for i = 0, count - 1 do
@@ -2050,7 +2048,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(121, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
---@turn.lua:351
+--@turn.lua:350
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2058,9 +2056,9 @@ if #jobs > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 54, name) end
+for name in pairs(names_of_keys) do pcall(rare, 55, name) end
 end
---@turn.lua:362
+--@turn.lua:361
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2077,14 +2075,14 @@ end
 end
 end
 end
---@turn.lua:403
+--@turn.lua:402
 end
---@turn.lua:410
+--@turn.lua:409
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:380
+--@turn.lua:379
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -2093,15 +2091,15 @@ if bound[i] and queued[i] == nil then rare(7, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(65, set_at[i], head.class) end
+if head then rare(66, set_at[i], head.class) end
 end
 end
---@turn.lua:415
+--@turn.lua:414
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = next_due(due_limits or soonest)
 end
---@turn.lua:420
+--@turn.lua:419
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2116,6 +2114,6 @@ end
 redis.call('HSET', KEYS[1], unpack(note))
 give_back_numbers()
 write_tallies()
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(68, ARGV[6]) or {}
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(69, ARGV[6]) or {}
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
 due and math.max(0, due - now_ms) or -1, waits, opens }

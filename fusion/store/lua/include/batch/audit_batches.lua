@@ -1,6 +1,6 @@
 -- Looks whether what is open in batches is so, some batches and members at a time. What is found is counted: each is a
 -- mistake of Fusion's, or somebody wrote there.
--- INCLUDE: keys batch_keys batch releasing states
+-- INCLUDE: keys batch releasing states
 -- RARER: outcome_of audit_batch
 local LOOKED_AT, MEMBERS = 50, 300 -- batches, and members of them all, a call
 

@@ -6,7 +6,7 @@
 -- (`ended_at`) its job `on_complete`, and from the first at which all members had finished (`success_at`) `on_success`.
 -- These are deferred until then. As they want to read what members returned, those that finish are kept until both
 -- have ended (`read`).
--- INCLUDE: keys batch_keys time releasing
+-- INCLUDE: keys time releasing
 -- RARER: refuses_more set_due settle_batch open_member enter_batch enter_again join_batch leave_batch settle_around
 -- RARER: let_read_end end_callback leave_batches
 

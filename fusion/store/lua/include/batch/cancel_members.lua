@@ -1,6 +1,6 @@
 -- A batch is canceled, and with it those in it, a bounded number at a time: its hash keeps how far that is (`cancel`,
 -- the number of a member), and as it is due meanwhile, `tend_batches` goes on with it should the caller die.
--- INCLUDE: keys batch_keys time batch withdraw
+-- INCLUDE: keys time batch withdraw
 
 -- What was to follow from its success does not any more.
 local function call_back_no_more(batch)

@@ -1,6 +1,6 @@
 -- Whoever opens a batch promises the jobs that it calls back, and brings them afterwards, in several calls if they are
 -- of several queues. If that process died before, it is as if it had not begun: another may open the batch, or it goes.
--- INCLUDE: keys batch_keys kin_keys coming
+-- INCLUDE: keys releasing
 -- RARER: has_come is_opened give_up_callbacks
 
 -- Whether the one for this end, `complete` or `success`, has come, and stays.

@@ -1,5 +1,5 @@
 -- A job is bound to its parents.
--- INCLUDE: keys kin_keys ties releasing kin states
+-- INCLUDE: keys ties releasing kin states
 -- RARER: attach first_missing must_wait parents_of name_child begin_anew
 -- Uses: tied
 local MOST_NAMED = 1000

@@ -2,7 +2,7 @@
 -- some of them at a time. What is found is a mistake of Fusion's, or an older version ended the parent, or somebody
 -- removed it by hand: those that wait are told of it as if it had happened now.
 -- Jobs that wait for each other fail: the search of an enqueue is shorter than this one, and older versions had none.
--- INCLUDE: keys kin_keys time releasing kin cycle fail_deferred states
+-- INCLUDE: keys time releasing kin cycle end_job states
 -- RARER: audit_child audit_deferred audit_pinned end_circle
 local AUDITED_KIN = 20
 local AUDITED_ANCESTORS, MOST_ENDED = 1000, 50 -- a call

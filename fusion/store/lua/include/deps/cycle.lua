@@ -1,6 +1,6 @@
 -- Jobs that would wait for each other for ever. A job can close such a circle only if others wait for it already: it
 -- has had a life before, or it is put back.
--- INCLUDE: keys kin_keys batch_keys kin
+-- INCLUDE: keys kin
 -- RARER: cycle_of cycle_text batches_around
 
 -- The batches that a member is in, by id; nil if none of the jobs that these call back has a child, in Redis or in

@@ -1,5 +1,5 @@
 -- What `rq:releasing` names is done, for a number of jobs. Whoever calls it calls `ring_released` at the end.
--- INCLUDE: keys kin_keys time count emit ties undefer kin settle_children attach forget coming states
+-- INCLUDE: keys time count emit ties undefer kin settle_children attach forget releasing states
 -- RARER: release_some attach_again work_off_graph
 -- Uses: tied
 local PUT_OFF_MS = 30000 -- ms until what can't be worked_off (a broken key) is tried again

@@ -1,5 +1,5 @@
 -- A parent has ended: its children wait for it no longer, or fail.
--- INCLUDE: keys kin_keys kin undefer fail_deferred states
+-- INCLUDE: keys kin undefer end_job states
 -- RARE: settle_children settle_child fail_child
 
 -- `how`: what became of the parent.

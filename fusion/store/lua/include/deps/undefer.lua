@@ -1,7 +1,7 @@
 -- A job with an `h` among its ties is stored deferred (`accept`), and nobody but its maker releases it: by this, or by
 -- `release_later` where this has no room, as in a turn. Its wait is over then: it arrives now, in its queue, or in the
 -- schedule if its time is still to come. Its ttl begins now, or then.
--- INCLUDE: keys time score emit ring turns room schedule expiry ties limit on_arrive discard
+-- INCLUDE: keys time score emit ring turns room schedule expiry ties limit end_job
 -- RARE: undefer ring_released
 -- Uses: tied
 local released = {} -- queues that jobs have entered, by the best priority among these

@@ -1,6 +1,6 @@
 -- Looks whether each failed job stands in its group, and each group holds but failed jobs of its own, some at a time.
 -- So jobs get a group that failed in a version without groups, and what vanished leaves it.
--- INCLUDE: keys failure_keys failures mark time
+-- INCLUDE: keys failures mark time
 -- RARER: ms_of_iso adopt_failure adopt_failures adopt_newest audit_group audit_failure_groups drop_old_groups
 local FAILURES_ADOPTED, FAILURES_LOOKED_AT, GROUPS_DROPPED = 25, 50, 20
 

@@ -2,7 +2,7 @@
 -- was raised, whatever the line; without such a place, the function that the job calls. A job's hash names its group
 -- in `failure_group`. Whatever fails a job has it join, whatever takes a failed job away has it leave; neither ever
 -- fails what it is called by (pcall): `clean` finds what is left. Jobs of Fusion's own queues stand in none.
--- INCLUDE: failure_keys time
+-- INCLUDE: keys time
 -- RARER: is_counted_in count_failure take_out_failure leave_failure drop_failure_group failure_group_for join_failure
 -- RARER: quarantine_failure
 local MOST_GROUPS, OTHER, DAY_MS = 1000, 'other', 86400000

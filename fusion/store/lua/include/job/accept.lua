@@ -1,6 +1,5 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time count emit expiry schedule score gate room ties limit on_arrive discard batch
--- INCLUDE: failures
+-- INCLUDE: keys time count emit expiry schedule score room ties limit end_job batch failures
 -- Uses: gate_texts tied
 -- Exports: discarded
 local discarded -- ids of this call

@@ -1,5 +1,5 @@
 -- A job that has ended, or was deleted, is to run again: what is asked of it anew, before it takes a place.
--- INCLUDE: kin_keys score unique sound attach releasing cycle
+-- INCLUDE: keys score unique sound attach releasing cycle
 
 -- `record`: the key of its hash. A broken concurrency key is an error. Else `duplicate` and the id of the job that has
 -- its unique key by now, or `cycle` and how it would wait for itself; nil if nobody has: it is its own again.

@@ -1,7 +1,7 @@
 -- The outbox of callbacks. When a job ends, a delivery for each URL that is to hear of it becomes a job of its own in
 -- the queue `_callbacks`, in the same call: a crash can't come between. The courier serves that queue; whatever
 -- becomes of a delivery never changes the job.
--- INCLUDE: keys time count ring score on_arrive
+-- INCLUDE: keys time count ring score limit
 -- RARER: mark_hooks is_full accept_delivery tell_ended
 -- Exports: hooked
 local hooked = {} -- keys of jobs read in this call that have URLs: no other job pays for this

@@ -1,11 +1,29 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit on_arrive on_claim discard
--- INCLUDE: states
--- INCLUDE: given
--- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
+-- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit states unique
+-- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside take_given
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
+
+-- A step of a chain (`g` among its ties) is given what its parent returned: a claim copies it, once, into the step's
+-- own record. The parent is there: it is not forgotten before its children have ended.
+local function take_given(key)
+  local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
+  local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
+  if not parent then return end
+  local status, result, serializer = unpack(redis.call('HMGET', job_key(parent), 'status', 'result', 'serializer'))
+  if status ~= 'finished' then return end
+  redis.call('HSET', key, 'given', result or 'null')
+  if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
+end
+
+-- A worker takes a job: an execution of it begins.
+local function on_claim(id, key, queue)
+  if tied[key] then
+    if string.find(tied[key], 'u', 1, true) then pcall(let_go, id, key, 'started') end
+  end
+end
+
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
 -- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither

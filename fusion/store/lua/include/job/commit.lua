@@ -1,6 +1,5 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history limit park ring schedule score settle ties turns queue_gate on_leave
--- INCLUDE: on_return kin
+-- INCLUDE: keys time emit end_job expiry history limit park ring schedule score settle ties turns queue_gate kin
 -- RARE: error_of gives_up_place set_result_aside has_moved delay_within put_off line_up_behind fail_or_retry
 -- Exports: freed left
 -- Uses: tied

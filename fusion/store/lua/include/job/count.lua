@@ -2,7 +2,7 @@
 -- (completed failed expired discarded canceled stopped deleted). The script that makes a transition counts it, where
 -- the job's status changes, so a resend, which changes nothing, counts nothing. A call gathers what it counts and
 -- writes it at its end, one HINCRBY for each field.
--- INCLUDE: keys time score limit_keys
+-- INCLUDE: keys time score
 -- RARE: meet
 -- RARER: counters_of_key note_more write_more
 local TOTALS = P .. 'totals'

@@ -1,8 +1,8 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks count emit ties kin on_end failures
--- RARE: call_off fail_job
--- RARER: fail_corrupt
+-- INCLUDE: keys time callbacks count emit ties kin on_end failures expiry
+-- RARE: call_off fail_job discard
+-- RARER: fail_corrupt fail_deferred
 -- Uses: hooked tied
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 
@@ -71,4 +71,26 @@ local function fail_corrupt(id, queue, leave, what, known)
     'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
   if not marked and not (known and kind == 'none') then meet(nil, nil, nil, queue, class) end
   if leave then redis.call('ZREM', leave, id) end
+end
+
+-- A job that was to run at once or not at all, and whose key has no slot for it as it first arrives: it is canceled.
+-- `tell`: its URLs hear of it; not where the caller's answer says so.
+local function discard(id, key, queue, log_tag, tell)
+  local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
+  if tell and hooks then hooked[key] = true end
+  end_job(id, key, queue, class, 'discarded', CANCELED_TTL, ready_key(queue), 'ended_at', now_iso,
+    'reason', 'discarded')
+  forget_expiry(id, true)
+  emit('canceled', id, queue, log_tag, 'reason', 'discarded')
+end
+
+-- A job that waits for others fails: it never ran.
+local function fail_deferred(id, key, queue, class, why)
+  local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
+      'hooks', 'ties'))
+  if hooks then hooked[key] = true end
+  tied[key] = ties or nil
+  fail_job(id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+    'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
+  redis.call('HDEL', key, 'due')
 end

@@ -3,7 +3,7 @@
 -- (`waits_in`): `held:<queue>:<task>` until a worker that has the task takes it from there, `probation:<queue>` until
 -- a worker can give it a place alone. `rq:waits` lists these sets; whoever has another `version` of the list than it
 -- reads it again. One over the limit of its key (`limit:<key>`) is admitted by those who settle that, no worker asks.
--- INCLUDE: keys limit_keys time ring score ties limit on_leave
+-- INCLUDE: keys time ring score ties limit
 -- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
 -- Uses: tied

@@ -1,6 +1,23 @@
 -- The room that a queue has for jobs, and how long they may wait in it: what is set for the queue, else the settings.
--- INCLUDE: keys gate
--- RARER: timeout_of most_of length_of
+-- INCLUDE: keys
+-- RARER: timeout_of most_of length_of gate_value gate_of
+-- Exports: gate_texts
+
+-- What is set for single queues: `rq:gates` holds, by queue, texts `name=value` with a space between, times in ms. The
+-- key exists only while something is set. fusion/store/layout/gates.py is the other half of this table.
+local gate_texts = {} -- texts by queue, as far as this call has looked; false: nothing is set
+
+-- All that is set for the queue. For a user of before, who may not read the key, nothing is.
+local function gate_of(queue)
+  if gate_texts[queue] == nil then
+    local text = redis.pcall('HGET', GATES, queue)
+    gate_texts[queue] = type(text) == 'string' and text
+  end
+  return gate_texts[queue]
+end
+
+-- A value of such a text, as text; nil if it is not set.
+local function gate_value(text, name) return text and string.match(' ' .. text, ' ' .. name .. '=(%S+)') or nil end
 
 -- ms after which a job of the queue that has no ttl expires; nil for never.
 local function timeout_of(queue)

@@ -1,5 +1,5 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
--- INCLUDE: keys time callbacks emit end_job expiry history ring schedule score ties on_return
+-- INCLUDE: keys time callbacks emit end_job expiry history ring schedule score ties limit
 -- RARE: settle recover wish_of let_off
 -- Uses: hooked tied
 

@@ -1,7 +1,7 @@
 -- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older
 -- worker lives, which knows no blocked jobs and may have their task, held ones go back to their queues from time to
 -- time. Sets that were empty are forgotten.
--- INCLUDE: keys time emit end_job expiry history park ring settle ties on_arrive weight
+-- INCLUDE: keys time emit end_job expiry history park ring settle ties limit
 -- Uses: tied
 local READMIT, FORGET_MS = 20, 60000
 

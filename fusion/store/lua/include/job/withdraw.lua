@@ -1,6 +1,6 @@
 -- A job that waits, for whatever, ends at once. Of one that runs the wish is kept: it ends so as soon as its run does
 -- without finishing or failing, and its worker learns of the wish when it renews the lease.
--- INCLUDE: writer keys waits mark park callbacks count end_job inbox expiry ties states
+-- INCLUDE: writer keys mark park callbacks count end_job inbox expiry ties states
 -- Uses: hooked tied
 
 -- `status`: canceled | stopped; `wish`: the word of it that a running job's hash keeps. Answers: `status` | pending |

@@ -1,6 +1,8 @@
--- Names of keys that are known only inside a script; fusion/store/layout/keys.py is the other half of this table.
+-- Names of keys that are known only inside a script; the modules `keys` and `..._keys` of fusion/store/layout are the
+-- other half of this table. A script pays for none that it does not use.
 -- Exports: fifos
 -- INCLUDE: states
+-- RARER: unique_key
 local FAILED, SCHEDULED = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs'
 local SUSPENDED, REAP = P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
@@ -21,6 +23,51 @@ local function worker_key(name) return P .. 'worker:' .. name end
 local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
 local function queue_name(key) return string.sub(key, #P + 7) end
 local function worker_of(key) return string.sub(key, #P + 8) end
+
+-- Batches.
+local BATCHES, BATCHES_DUE, BATCHES_AUDIT = P .. 'batches', P .. 'batches:due', P .. 'batches:audit'
+local function batch_key(batch) return P .. 'batch:' .. batch end
+local function batch_open_key(batch) return P .. 'batch:' .. batch .. ':open' end
+local function batch_members_key(batch) return P .. 'batch:' .. batch .. ':members' end
+local function batch_ended_key(batch) return P .. 'batch:' .. batch .. ':ended' end
+
+-- Jobs that wait for others.
+local GRAPHS = P .. 'graphs'
+local function children_key(id) return P .. 'job:' .. id .. ':children' end
+local function parents_key(id) return P .. 'job:' .. id .. ':parents' end
+local function graph_key(token) return P .. 'graph:' .. token end
+local function unmet_key(id) return P .. 'job:' .. id .. ':dependencies' end
+
+-- Failure groups.
+local FAILURES, FAILURES_EMPTY = P .. 'failures', P .. 'failures:empty'
+local function failure_key(group) return P .. 'failure:' .. group end
+local function failure_jobs_key(group) return P .. 'failure:' .. group .. ':jobs' end
+local function failure_queues_key(group) return P .. 'failure:' .. group .. ':queues' end
+
+-- Cron and the schedulers.
+local SCHEDULERS, CRON_DUE, CRON_MARKS = P .. 'schedulers', P .. 'cron:due', P .. 'cron:marks'
+local function cron_entry_key(entry) return P .. 'cron:entry:' .. entry end
+local function cron_history_key(entry) return P .. 'cron:history:' .. entry end
+local function scheduler_key(name) return P .. 'scheduler:process:' .. name end
+
+-- Concurrency keys.
+local LIMITS, LIMITS_DUE, LIMITS_AUDIT = P .. 'limits', P .. 'limits:due', P .. 'limits:audit'
+local function limit_key(name) return P .. 'limit:' .. name end
+local function holders_key(name) return P .. 'limits:held:' .. name end
+local function queue_up_key(name) return P .. 'limits:waiting:' .. name end
+
+-- Operations.
+local OPERATIONS = P .. 'operations'
+local function operation_key(id) return P .. 'operation:' .. id end
+local function operation_seen_key(id) return P .. 'operation:' .. id .. ':seen' end
+
+-- Unique keys.
+local UNIQUES, UNIQUES_AUDIT = P .. 'uniques', P .. 'uniques:audit'
+local function unique_key(name) return P .. 'unique:' .. name end
+
+-- Readers of the event stream.
+local function relay_key(name) return P .. 'relay:' .. name end
+local function sink_key(name) return P .. 'sink:' .. name end
 
 -- What an execution's id ends in: AHEAD, ALONE, or a digit.
 local function mark_of(exec) return string.sub(exec, -1) end

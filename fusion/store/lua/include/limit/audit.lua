@@ -1,7 +1,7 @@
 -- Looks whether what is written down of concurrency keys is so, some keys at a time, and some holders of each: where
 -- one has more, chance finds which. What is found is mended and
 -- counted: each is a mistake of Fusion's, or somebody wrote there. Keys without jobs go a day after the last.
--- INCLUDE: keys limit_keys time limit
+-- INCLUDE: keys time limit
 -- RARER: holds_rightly audit_key
 local AUDITED, HOLDERS, FORGET_KEY_MS = 50, 300, 86400000 -- keys, and holders of them all, a call
 

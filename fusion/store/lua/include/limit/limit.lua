@@ -4,7 +4,7 @@
 -- - there are as many holders as the limit says, or nobody waits;
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
--- INCLUDE: keys limit_keys time rate emit ring score schedule ties turns
+-- INCLUDE: keys time rate emit ring score schedule ties turns
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
 -- RARER: keep_for_worker place_in_key
@@ -294,4 +294,24 @@ local function return_to_limit(id, key, queue)
   else
     arrive_at_limit(id, key, queue)
   end
+end
+
+-- A job enters a queue by whatever way but a return: enqueued, due, requeued, taken over from another program, or back
+-- from the sets of blocked jobs, if only to wait for its key. One that was lost and waited for its next try may arrive
+-- though it never left, as may one that kept what it holds in those sets.
+-- `named`: an enqueue brought it into being. True if it is blocked: it does not stand in the queue.
+local function on_arrive(id, key, queue, named)
+  if tied[key] then return arrive_at_limit(id, key, queue, named) end
+end
+
+-- A job leaves its queue, or its execution, and is to arrive again: it waits for a time, or for its task. One
+-- that waits to run alone keeps what it holds, as does one that keeps its key's slot for a worker that has its task.
+local function on_leave(id, key, queue)
+  if tied[key] then pcall(leave_limit, id, key) end -- never fails what its job does: the audit finds what is left
+end
+
+-- An execution ends and its job keeps its place, and whatever else it holds: released, lost (over its pause too), or
+-- tried again at once.
+local function on_return(id, key, queue)
+  if tied[key] then return_to_limit(id, key, queue) end
 end

@@ -4,7 +4,7 @@
 --   what it put back itself, and failed again, is not taken twice.
 -- - A job that is still there afterwards has the operation's id in its field `operation`, and is passed over from then
 --   on. What has no mark of ours (another program's job) and what is no hash is noted in a set beside the record.
--- INCLUDE: keys operation_keys states
+-- INCLUDE: keys states
 -- RARER: in_time open_count count_operation of_operation write_operation entered_of add_count is_new_to
 local MOST_SEEN = 10000 -- beyond that a job that can't be marked may be counted twice, if the walk meets it twice
 local DONE = { ok = true, canceled = true, stopped = true, pending = true, deleted = true, kept = true }

@@ -6,7 +6,10 @@
 -- Uses: tied
 local TRASH, TRASH_SIZES = P .. 'trash', P .. 'trash:sizes'
 local TRASH_MS, MOST_TRASH, MOST_TRASH_BYTES = 3600000, 10000, 67108864
-local trash_bytes, trash_count, trash_lasts -- in this call
+-- in this call
+local trash_bytes
+local trash_count
+local trash_lasts
 
 local function trash_key(id) return P .. 'trash:job:' .. id end
 

@@ -1,6 +1,6 @@
 -- Looks whether the unique keys that are held are held by right, some at a time. What is found is mended and counted:
 -- somebody wrote there, or deleted a job by hand.
--- INCLUDE: unique_keys unique
+-- INCLUDE: keys unique
 -- RARER: audit_unique audit_uniques
 local UNIQUES_LOOKED_AT = 100 -- a call
 

@@ -1,5 +1,5 @@
 -- A job with a unique key is to come into being: whom it meets, and what becomes of either.
--- INCLUDE: keys unique_keys time unique limit_keys end_job inbox expiry emit ties accept states
+-- INCLUDE: keys time unique end_job inbox expiry emit ties accept states
 -- RARER: unique_of meets view_of end_replaced accept_unique
 -- Uses: tied
 local SHOWN = 1048576 -- bytes of arguments and meta of others' jobs that one call answers

@@ -2,7 +2,7 @@
 -- `rq:uniques` as well; or it has passed that point (for `accept`: its enqueue), and the key goes by itself when its
 -- window is over. Who holds a key is asked at each enqueue of it: one that has ended, or whose record is gone, has
 -- lost it, whatever is written down.
--- INCLUDE: keys unique_keys time states
+-- INCLUDE: keys time states
 -- RARER: owner_of take_key let_go
 
 -- The job that has a key, its status, and whether it has passed the point from which its window counts. Nil: nobody.

@@ -1,6 +1,4 @@
--- Names of keys of the event stream's readers; fusion/store/layout/keys.py is the other half of this table.
-local function relay_key(name) return P .. 'relay:' .. name end
-local function sink_key(name) return P .. 'sink:' .. name end
+-- Consumer groups of the event stream.
 
 -- A reply of XINFO, a flat list of names and values, as a table.
 local function named(flat)
