@@ -16,7 +16,8 @@ from fusion.sinks.jsonl import JsonLinesSink
 
 
 class Told:
-    """A file that is written to as `kind` says; `path` of `down` names a file while which exists nothing is taken."""
+    """A file that is written to as `kind` says; `path` of `down` names a file while which exists nothing is taken, and PATH.tries gets a
+    byte for each try."""
 
     all_events = True
 
@@ -31,6 +32,8 @@ class Told:
         if self.name == "raise":
             raise RuntimeError("what it was given: S3CR3T")
         if self.name == "down" and os.path.exists(f"{self._path}.down"):
+            with open(f"{self._path}.tries", "ab") as tries:
+                tries.write(b".")
             raise SinkUnavailable("503 of the test", retry_after=0.01)
         if self.name == "slow":
             time.sleep(0.05)

@@ -65,10 +65,12 @@ def test_a_sink_that_hangs_or_is_down_costs_jobs_nothing(
             rates[kind].append(_rate(workers, conn, f"{kind}{n}"))
             spent, redis_spent = spent + _spent(relay.pid) - before, redis_spent + _redis_spent(conn) - redis_before
             relay.stop()
+    tries = (tmp_path / "down.tries").stat().st_size
     ratio = median(rates["ill"]) / median(rates["none"])
     shown = {kind: [round(rate) for rate in found] for kind, found in rates.items()}
     print(f"\njobs/s by turns: {shown}; with sinks that hang and are down {100 * ratio:.1f} % of without")
     print(f"processor time meanwhile: relay {spent:.2f} s, Redis {redis_spent:.2f} s")
+    assert ROUNDS <= tries <= 20 * ROUNDS, "pauses double from an eighth of a second on: eight tries in half a minute"
     assert ratio > 0.2
     assert spent < 3 * redis_spent
 

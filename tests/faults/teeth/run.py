@@ -27,6 +27,7 @@ _COPIED = (
     "tasks",
     "wrappers",
     "deploy",
+    "tools",
     "docs",  # whose statements tests run
     "docker-compose.yml",
     "Dockerfile",
