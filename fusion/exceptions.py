@@ -1,4 +1,4 @@
-"""The errors that Fusion raises. Every message says what to do about it."""
+"""The errors that Fusion raises. Every message says what to do about it, and ends with a code: docs/errors.md describes each."""
 
 from __future__ import annotations
 
@@ -8,16 +8,46 @@ if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
     from typing import Any
 
 
-class FusionError(Exception):
-    """Base of everything Fusion raises on purpose."""
+class _Coded:
+    """An error with a code, which ends its text: `queue 'sms' is full [FUS-113]`."""
+
+    #: Stable: never changed, and never given to another error.
+    code = "FUS-100"
+
+    def text(self) -> str:
+        """Return the message without its code."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return coded(self.text(), self.code)
+
+
+def coded(text: str, code: str) -> str:
+    """Return the text of an error with this code at its end. Codes of other errors that it quotes are left out."""
+    import re
+
+    return re.sub(r" \[FUS-\d{3}\]", "", text) + f" [{code}]" if text else text
+
+
+class FusionError(_Coded, Exception):
+    """Base of everything Fusion raises on purpose. `code`: that of this cause, where a class has several."""
+
+    def __init__(self, *args: object, code: str = "") -> None:
+        super().__init__(*args)
+        if code:
+            self.code = code
 
 
 class ConfigurationError(FusionError):
     """A setting, flag or server set-up is wrong; retrying does not help."""
 
+    code = "FUS-200"
+
 
 class NoRedisError(ConfigurationError):
     """No Redis was named and none was found."""
+
+    code = "FUS-201"
 
 
 class StoreUnavailable(FusionError):
@@ -28,6 +58,7 @@ class StoreUnavailable(FusionError):
     repetition. For `enqueue_many` they are those of the current chunk: all chunks before it were accepted, none after it was sent.
     """
 
+    code = "FUS-101"
     nothing_written = False
     job_ids: tuple[str, ...] = ()
     _again: Callable[[], Any] | None = None
@@ -60,10 +91,14 @@ class StoreUnavailable(FusionError):
 class StoreFull(StoreUnavailable):
     """Redis has reached its `maxmemory` and refused. Make room there, or wait for the workers to."""
 
+    code = "FUS-102"
+
 
 class NotReplicated(StoreUnavailable):
     """Too few replicas acknowledged an enqueue with durability="replicated" in time. The jobs are on the primary and will run, unless it is
     lost before its replicas have caught up. `repeat()` waits again."""
+
+    code = "FUS-103"
 
     #: How many replicas acknowledged.
     acknowledged = 0
@@ -71,6 +106,8 @@ class NotReplicated(StoreUnavailable):
 
 class SchemaMismatch(FusionError):
     """The data in Redis are of a newer layout than this process knows, which is `needed`. Nothing was written; upgrade Fusion here."""
+
+    code = "FUS-104"
 
     def __init__(self, message: str, *, version: int = 0, needed: int = 0) -> None:
         super().__init__(message)
@@ -80,6 +117,8 @@ class SchemaMismatch(FusionError):
 
 class DataTooOld(FusionError):
     """The data in Redis are of layout `version`, and what was to be written needs `needed`. Nothing was written."""
+
+    code = "FUS-105"
 
     def __init__(self, version: int, needed: int) -> None:
         super().__init__(
@@ -93,9 +132,13 @@ class DataTooOld(FusionError):
 class NoSuchJobError(FusionError):
     """No job has this id."""
 
+    code = "FUS-106"
+
 
 class InvalidJobOperation(FusionError):
     """The job's state does not allow this."""
+
+    code = "FUS-107"
 
 
 class DuplicateJob(FusionError):
@@ -105,6 +148,8 @@ class DuplicateJob(FusionError):
     over; if its producer died, the job is deleted soon. For a unique key, `unique_key` is the key and `duplicate_of` the job that has it;
     else both are empty.
     """
+
+    code = "FUS-108"
 
     def __init__(self, job_id: str, status: str = "", duplicate_of: str = "", unique_key: str = "") -> None:
         state = f" and is {status}" if status else ""
@@ -134,6 +179,8 @@ class DuplicateJob(FusionError):
 class UnknownDependency(NoSuchJobError):
     """A job was to wait for another of which there is no record. Nothing was written."""
 
+    code = "FUS-109"
+
     def __init__(self, job_id: str, parent_id: str) -> None:
         super().__init__(
             f"job {job_id!r} is to wait for {parent_id!r}, and there is no such job of Fusion's: it was not enqueued before, was deleted, or its "
@@ -147,6 +194,7 @@ class DependencyCycle(FusionError, ValueError):
     """Jobs that were to be enqueued or put back would wait for each other. Nothing was written. `job_id`: the one that would wait for itself;
     empty if none of them is in Redis yet."""
 
+    code = "FUS-110"
     job_id = ""
 
     @classmethod
@@ -162,9 +210,13 @@ class GraphDropped(FusionError):
     """The jobs of an enqueue_many that wait for each other were dropped, as their producer was silent for a minute. None of them is left; the
     call repeats itself."""
 
+    code = "FUS-111"
+
 
 class DependencyFailed(FusionError):
     """A job was not run because a job that it waited for did not finish: the `error_class` of the job that did not run."""
+
+    code = "FUS-112"
 
 
 class QueueFull(FusionError):
@@ -174,6 +226,8 @@ class QueueFull(FusionError):
     Waiting helps, as workers catch up. It is then safe to make the same call again with the same job_id, or with the same data.
     """
 
+    code = "FUS-113"
+
     #: Of `enqueue_many`: the jobs of the chunks before.
     accepted: tuple[Any, ...] = ()
 
@@ -181,7 +235,8 @@ class QueueFull(FusionError):
         super().__init__(queue, length, limit, wanted)
         self.queue, self.length, self.limit, self.wanted = queue, length, limit, wanted
 
-    def __str__(self) -> str:
+    def text(self) -> str:
+        """Return the message without its code."""
         what = "is full" if self.wanted == 1 else f"has no room for {self.wanted} more jobs"
         return (
             f"queue {self.queue!r} {what}: {self.length} of {self.limit} wait (max_queue_length). Try again when workers have caught up, start "
@@ -196,20 +251,27 @@ class QueueFull(FusionError):
 class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 
+    code = "FUS-114"
+
 
 class NameTooLong(InvalidName):
     """A task's name is longer than 255 bytes, or has more than 32 dots: refused where it comes in, failed where a worker meets it."""
+
+    code = "FUS-115"
 
 
 class InvalidQuery(FusionError, ValueError):
     """A query can't be parsed; the text names what to write instead. `column`: the position of the error, from 1 on; 0 if it has none.
     `field`: the parameter that was wrong, `query` or `after`."""
 
+    code = "FUS-116"
+
     def __init__(self, message: str, column: int = 0, field: str = "query") -> None:
         super().__init__(message, column, field)
         self.message, self.column, self.field = message, column, field
 
-    def __str__(self) -> str:
+    def text(self) -> str:
+        """Return the message without its code."""
         place = f"column {self.column}: " if self.column else "" if self.field == "query" else f"{self.field}: "
         return place + self.message
 
@@ -220,11 +282,14 @@ class OptionError(FusionError, ValueError):
     `name` is the option's; empty where several conflict. `rule` says what to use instead; a value given after it is shown in front.
     """
 
+    code = "FUS-117"
+
     def __init__(self, name: str, rule: str, *value: Any) -> None:
         super().__init__(name, rule, *value)
         self.name, self.rule, self.value = name, rule, value
 
-    def __str__(self) -> str:
+    def text(self) -> str:
+        """Return the message without its code."""
         return self.spelled(self.name)
 
     def spelled(self, name: str, sign: str = "=") -> str:
@@ -236,6 +301,8 @@ class OptionError(FusionError, ValueError):
 class UnknownOption(OptionError, TypeError):
     """There is no option of this name; `rule` is the whole message."""
 
+    code = "FUS-118"
+
     def spelled(self, name: str, sign: str = "=") -> str:
         """Return the message; an unknown option has no other spelling."""
         return self.rule
@@ -244,18 +311,26 @@ class UnknownOption(OptionError, TypeError):
 class NoSuchEntryError(FusionError):
     """No cron entry has this id."""
 
+    code = "FUS-119"
+
 
 class EntryTaken(FusionError):
     """The cron entry of this id belongs to another app, or was made at run time."""
+
+    code = "FUS-120"
 
 
 class NoSuchBatchError(FusionError):
     """No batch has this id: it never existed, or it was over for longer than its `keep`."""
 
+    code = "FUS-121"
+
 
 class BatchClosed(FusionError):
     """A batch takes no more jobs; nothing was written. `reason`: `closed` (by its producer, or because it was idle for `open_for`), or
     `canceled`."""
+
+    code = "FUS-122"
 
     def __init__(self, batch: str, reason: str) -> None:
         hint = "; jobs of a closed batch can be added by its own jobs alone, while they run" if reason == "closed" else ""
@@ -276,62 +351,90 @@ def batch_refusal(batch: str, why: str) -> BatchClosed | NoSuchBatchError:
 class SerializationError(FusionError, TypeError):
     """A value can't be sent as JSON. Raised where the job is enqueued; nothing was written."""
 
+    code = "FUS-123"
+
 
 class DeserializationError(FusionError):
     """Stored arguments or a stored result can't be read back."""
+
+    code = "FUS-124"
 
 
 class PayloadTooLarge(FusionError, ValueError):
     """Arguments or result are over the size or depth limit."""
 
+    code = "FUS-125"
+
 
 class TaskNotAllowed(FusionError):
     """The task's dotted path is not in the allow-list of this worker."""
+
+    code = "FUS-301"
 
 
 class TaskNotFound(FusionError):
     """The task's module or function does not exist."""
 
+    code = "FUS-304"
+
 
 class BadSignature(FusionError):
     """A job was not signed with one of this worker's keys, or was altered since. Nothing of it was read or imported."""
+
+    code = "FUS-126"
 
 
 class WorkHorseTerminated(FusionError):
     """A job's process ended without reporting an outcome."""
 
+    code = "FUS-150"
+
 
 class JobMemoryExceeded(FusionError):
     """A job's processes held more memory than `max_job_memory` allows and were killed. Raise the limit, or let the task hold less."""
+
+    code = "FUS-151"
 
 
 class JobLost(FusionError):
     """A job's worker or process vanished too often, or once with `on_lost="fail"`."""
 
+    code = "FUS-152"
+
 
 class ProcessExitError(FusionError):
     """A supervised process ended by itself, unasked; the message says how."""
+
+    code = "FUS-153"
 
 
 class ProcessPrunedError(FusionError):
     """A process gave no sign of life and was taken for dead."""
 
+    code = "FUS-154"
 
-class JobInterrupted(BaseException):
+
+class JobInterrupted(_Coded, BaseException):
     """Raised by `checkpoint` and `iterate` when the job's worker must end: finished work is kept, and the job resumes at its cursor in
     another run, with no attempt spent. Clean up and let it pass. It is a BaseException, so that `except Exception` lets it pass, too.
     """
 
+    code = "FUS-155"
 
-class JobStopped(BaseException):
+
+class JobStopped(_Coded, BaseException):
     """Raised inside a task that is to stop (`Job.stop`): there are `timeout_grace` seconds to clean up, then its processes are killed.
 
     A BaseException, so that `except Exception` in a task does not swallow it; one that is swallowed all the same is raised again.
     """
 
+    code = "FUS-156"
 
-class JobTimeoutException(BaseException):
+
+class JobTimeoutException(_Coded, BaseException):
     """Raised inside a task that runs longer than its timeout.
 
     A BaseException, so that `except Exception` in a task does not swallow it (users of RQ lost timeouts that way: rq#2296).
     """
+
+    code = "FUS-157"

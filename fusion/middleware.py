@@ -126,7 +126,7 @@ def _found(path: str) -> Middleware:
         return _made(getattr(import_module(module), name))
     except Exception as error:
         raise ConfigurationError(
-            f"setting middleware: {path} can't be used: {type(error).__name__}: {error}; correct it"
+            f"setting middleware: {path} can't be used: {type(error).__name__}: {error}; correct it", code="FUS-222"
         ) from error
 
 

@@ -24,6 +24,8 @@ import fusion  # noqa: E402
 from fusion.cli.main import cli  # noqa: E402
 from fusion.decorators import job as decorator  # noqa: E402
 from fusion.enqueue.options import CALL, ENTRY, JOB, OPTIONS, Option  # noqa: E402
+from fusion.kernel.codes import KINDS  # noqa: E402
+from fusion.kernel.codes import table as code_table  # noqa: E402
 from fusion.settings import Settings  # noqa: E402
 from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  # noqa: E402
 from fusion.settings.reporting import ReportingSettings  # noqa: E402
@@ -361,6 +363,28 @@ def marked(path: str, name: str, content: str) -> tuple[Path, str]:
     return file, f"{before}{start}{content}{end}{after}"
 
 
+# -- codes
+
+_CODES_HEAD = """# Errors and their codes
+
+Made from the code by `make reference`.
+
+Texts of errors end with a code, like `[FUS-113]`; exceptions have it as `error.code`, findings of `fusion doctor --json` as `code`. A code never
+changes its meaning and is never given again. Searching for it finds its place here.
+"""
+
+
+def codes() -> str:
+    """docs/errors.md."""
+    parts, kind = [_CODES_HEAD], ""
+    for code, entry in code_table().items():
+        if KINDS[code[4]] != kind:
+            kind = KINDS[code[4]]
+            parts.append(f"\n## {kind}\n")
+        parts.append(f"\n### {code}\n\n`{entry.name}`: {entry.meaning}\n\n- Why: {entry.why}\n- What to do: {entry.do}\n")
+    return "".join(parts)
+
+
 def documents() -> Iterator[tuple[Path, str]]:
     """All that is made: file and content."""
     yield ROOT / "fusion/enqueue/typed.py", typed()
@@ -369,6 +393,7 @@ def documents() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs/settings.md", settings()
     yield ROOT / "docs/cli.md", commands()
     yield ROOT / "docs/api.md", names()
+    yield ROOT / "docs/errors.md", codes()
     yield ROOT / "docs/openapi.json", openapi()
     yield ROOT / "docs/http-reference.md", http_reference.reference(_described())
 

@@ -52,7 +52,7 @@ def text(found: Verdict, checks: int) -> str:
     told = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
     lines = [f"{styled(found.word, fg=_COLOURS[found.word])}: {checks} checks, {told}; {found.rate:g} jobs end a minute"]
     for one in found.findings:
-        what, *more = folded(f"{one.check}: {one.what}", 6, taken=len(one.level) + 2)
+        what, *more = folded(f"{one.check}: {one.what} [{one.code}]", 6, taken=len(one.level) + 2)
         lines += ["", f"{styled(one.level.upper(), fg=_COLOURS[one.level])}  {what}", *more]
         lines += [f"      $ {fix}" if number == 0 else f"        {fix}" for number, fix in enumerate(one.fix.split("\n"))]
     return "\n".join(lines)

@@ -145,7 +145,7 @@ def setup(cli: Cli) -> None:
 
     if not cli.settings.elasticsearch_url:
         raise ConfigurationError(
-            "no Elasticsearch is configured; set FUSION_ELASTICSEARCH_URL, or ELASTICSEARCH_URL in the -c module"
+            "no Elasticsearch is configured; set FUSION_ELASTICSEARCH_URL, or ELASTICSEARCH_URL in the -c module", code="FUS-215"
         )
     options = elasticsearch_options(cli.settings)
     from fusion.sinks.es_setup import setup

@@ -97,7 +97,8 @@ def check_interpreter(kinds: Iterable[str]) -> None:
         if kind in CROWDED:
             raise ConfigurationError(
                 f"executor {kind} ends tasks in threads, which is not safe in a free-threaded Python; set PYTHON_GIL=1, "
-                "or use executor process or pool"
+                "or use executor process or pool",
+                code="FUS-223",
             )
 
 

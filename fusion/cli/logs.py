@@ -40,7 +40,9 @@ def set_up_logging(settings: Settings, level: str | None, log_format: str, date_
         try:
             logging.config.dictConfig(dict(settings.dict_config))
         except (ValueError, TypeError, AttributeError, ImportError) as error:
-            raise ConfigurationError(f"dict_config (from {settings.origin_of('dict_config')}) is not valid: {error}") from error
+            raise ConfigurationError(
+                f"dict_config (from {settings.origin_of('dict_config')}) is not valid: {error}", code="FUS-226"
+            ) from error
     logger = logging.getLogger("fusion")
     formatter = _formatter(log_format, date_format)
     if not logger.hasHandlers():

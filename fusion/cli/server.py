@@ -85,7 +85,9 @@ def serve(
     try:
         import waitress  # type: ignore[import-untyped]  # noqa: F401
     except ModuleNotFoundError:
-        raise ConfigurationError("the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'") from None
+        raise ConfigurationError(
+            "the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'", code="FUS-214"
+        ) from None
     try:
         cors = Cors(settings.server_cors_origins or ())
     except ValueError as error:
@@ -202,7 +204,7 @@ def _listen(family: int, address: tuple[str, int], host: str) -> socket.socket:
         return socket.create_server(address, family=family, backlog=128)
     except OSError as error:
         raise ConfigurationError(
-            f"can't listen at {host} port {address[1]}: {error.strerror}; choose another --port, or 0 for any"
+            f"can't listen at {host} port {address[1]}: {error.strerror}; choose another --port, or 0 for any", code="FUS-229"
         ) from None
 
 
@@ -295,20 +297,20 @@ def _append(path: str, line: str, check: Callable[[str], None]) -> None:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         if getattr(error, "errno", 0) == errno.ELOOP:
             reason = "it is a link"
-        raise ConfigurationError(f"--file {path!r} can't be written: {reason}; choose another file") from None
+        raise ConfigurationError(f"--file {path!r} can't be written: {reason}; choose another file", code="FUS-219") from None
 
 
 def _check_writers(path: str, found: os.stat_result, kind: str) -> None:
     """Raise ConfigurationError for a path that other users can write to. In a folder with the sticky bit, like /tmp, they can't replace our file."""
     if kind == "file" and not stat.S_ISREG(found.st_mode):
-        raise ConfigurationError(f"--file {path!r} is no plain file; choose another one")
+        raise ConfigurationError(f"--file {path!r} is no plain file; choose another one", code="FUS-219")
     if found.st_uid not in (os.geteuid(), 0):
         what = f"belongs to another user (uid {found.st_uid}); choose another one, or run this as that user"
     elif _others_write(found) and not (kind == "folder" and found.st_mode & stat.S_ISVTX):
         what = f"may be written by others, who could add tokens of their own; run: chmod go-w {path}"
     else:
         return
-    raise ConfigurationError(f"--file: the {kind} {path!r} {what}")
+    raise ConfigurationError(f"--file: the {kind} {path!r} {what}", code="FUS-219")
 
 
 def _others_write(found: os.stat_result) -> bool:

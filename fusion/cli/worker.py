@@ -256,7 +256,9 @@ def pid_file(path: str | None) -> Iterator[None]:
     try:
         write_own(path, own, 0o644)
     except OSError as error:
-        raise ConfigurationError(f"--pid {path!r} can't be written: {reason(error)}, or choose another file") from None
+        raise ConfigurationError(
+            f"--pid {path!r} can't be written: {reason(error)}, or choose another file", code="FUS-219"
+        ) from None
     try:
         yield
     finally:

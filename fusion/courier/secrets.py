@@ -66,13 +66,13 @@ class Secrets:
             try:
                 found = readers.callback_secrets(self._settings.secret("callback_secrets") or "")
             except readers.Invalid as rule:
-                raise ConfigurationError(f"{self._file!r} (callback_secrets_file) is not valid: {rule}") from None
+                raise ConfigurationError(f"{self._file!r} (callback_secrets_file) is not valid: {rule}", code="FUS-221") from None
         for host, secrets in found.items():
             for secret in secrets:
                 try:
                     check_secret(secret)
                 except ConfigurationError as error:
-                    raise ConfigurationError(f"callback_secrets, host {host}: {error}") from None
+                    raise ConfigurationError(f"callback_secrets, host {host}: {error}", code="FUS-221") from None
         return found
 
     def _stamped(self) -> tuple[int, ...]:

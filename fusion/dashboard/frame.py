@@ -25,7 +25,9 @@ def environment() -> Environment:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ModuleNotFoundError:
-        raise ConfigurationError("the dashboard needs Jinja2; install it with: pip install 'fusion-queue[web]'") from None
+        raise ConfigurationError(
+            "the dashboard needs Jinja2; install it with: pip install 'fusion-queue[web]'", code="FUS-214"
+        ) from None
     made = Environment(
         loader=PackageLoader("fusion.dashboard"),
         autoescape=True,

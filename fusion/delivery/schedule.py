@@ -45,7 +45,7 @@ def verdict(
         if result.status == 410:
             return Verdict("gone", reason=reason)
     else:
-        reason = str(result)
+        reason = result.text()
     if tries >= len(DELAYS):
         return Verdict("given_up", reason=f"{reason}; {tries} tries")
     asked = min(result.retry_after or 0.0, MAX_RETRY_AFTER)

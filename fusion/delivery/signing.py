@@ -27,6 +27,8 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 class InvalidSignature(FusionError):
     """The message is not from a holder of the secret, was changed, or is too old. Answer 400 and do nothing."""
 
+    code = "FUS-132"
+
 
 def new_secret() -> str:
     """Return a new secret for one endpoint: `whsec_` and 32 random bytes in base64."""
@@ -83,7 +85,8 @@ def check_secret(secret: str) -> bytes:
     key = _decoded(text + "=" * (-len(text) % 4))
     if not 24 <= len(key) <= 64:
         raise ConfigurationError(
-            "a webhook secret is whsec_ and base64 of 24 to 64 bytes; fusion.delivery.signing.new_secret() makes one"
+            "a webhook secret is whsec_ and base64 of 24 to 64 bytes; fusion.delivery.signing.new_secret() makes one",
+            code="FUS-221",
         )
     return key
 
@@ -91,7 +94,7 @@ def check_secret(secret: str) -> bytes:
 def _keys(secrets: str | Sequence[str]) -> list[bytes]:
     keys = [check_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
     if not keys:
-        raise ConfigurationError("no webhook secret: nothing can be signed or verified without one")
+        raise ConfigurationError("no webhook secret: nothing can be signed or verified without one", code="FUS-221")
     return keys
 
 

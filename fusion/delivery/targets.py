@@ -44,9 +44,9 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("connect_timeout", "total_timeout", "max_read", "max_body"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigurationError(f"callback policy: {name}={getattr(self, name)!r} must be over 0")
+                raise ConfigurationError(f"callback policy: {name}={getattr(self, name)!r} must be over 0", code="FUS-221")
         if any(not 0 < port < 65536 for port in self.ports):
-            raise ConfigurationError(f"callback policy: ports={self.ports!r} must be from 1 to 65535")
+            raise ConfigurationError(f"callback policy: ports={self.ports!r} must be from 1 to 65535", code="FUS-221")
         object.__setattr__(self, "allowed_hosts", tuple(_allowed(host) for host in self.allowed_hosts))
 
     def names(self, host: str) -> bool:
@@ -131,4 +131,6 @@ def _allowed(entry: str) -> str:
         # An IPv6 address may be given without the brackets that a URL needs.
         return entry if entry == "*" else star + _host(f"[{rest}]" if ":" in rest and rest[0] != "[" else rest)
     except DeliveryRefused as error:
-        raise ConfigurationError(f"allowed host {entry!r}: {error}; use a host name, *.example.com, an address or *") from None
+        raise ConfigurationError(
+            f"allowed host {entry!r}: {error}; use a host name, *.example.com, an address or *", code="FUS-221"
+        ) from None

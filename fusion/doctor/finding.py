@@ -37,10 +37,14 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check`: the check that found it. `about`: the queue, worker, sink ...; empty for the whole fleet. `what`: a sentence with the cause.
-    `fix`: the command that fixes it; further ones may follow, one a line. `remedy`: the same fix as data, if it needs no new process and no
-    other program."""
+    """What a check found.
 
+    `code`: stable, and described in docs/errors.md. `check`: the check that found it. `about`: the queue, worker, sink ...; empty for the
+    whole fleet. `what`: a sentence with the cause. `fix`: the command that fixes it; further ones may follow, one a line. `remedy`: the same
+    fix as data, if it needs no new process and no other program.
+    """
+
+    code: str
     level: Level
     check: str
     about: str

@@ -113,7 +113,7 @@ def examine(look: Look, checks: Sequence[Check] = CHECKS) -> list[Finding]:
             if isinstance(error, ResponseError) and classify(error) == "transient":
                 raise
             what = f"the check {check.name} could not be made: {one_line(error)}"
-            found.append(Finding("warn", check.name, "", what, f"{look.redis_cli} ACL SETUSER USER {look.acl_rules}"))
+            found.append(Finding("FUS-418", "warn", check.name, "", what, f"{look.redis_cli} ACL SETUSER USER {look.acl_rules}"))
     return found
 
 

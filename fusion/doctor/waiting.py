@@ -20,8 +20,12 @@ PATIENCE = 30.0
 
 
 class Cause(NamedTuple):
-    """Why jobs wait. `structural`: the level of a cause that does not pass by itself; it is reported even if the jobs are still young."""
+    """Why jobs wait, with the code of the finding.
 
+    `structural`: the level of a cause that does not pass by itself; it is reported even if the jobs are still young.
+    """
+
+    code: str
     why: str
     fix: str
     structural: Level | None = None
@@ -39,7 +43,13 @@ def queues(look: Look) -> Iterator[Finding]:
             level = max((sign for sign, _ in signs), key=("note", "warn", "fail").index)
             told = ", ".join(text for _, text in signs)
             yield Finding(
-                level, "queues", queue.name, f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}", cause.fix, cause.remedy
+                cause.code,
+                level,
+                "queues",
+                queue.name,
+                f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}",
+                cause.fix,
+                cause.remedy,
             )
 
 
@@ -78,28 +88,30 @@ def why(look: Look, queue: QueueInfo) -> Cause:
     name, call = queue.name, look.program
     serving = look.serving(name)
     if queue.error:
-        return Cause(f"it can't be read, {queue.error}", f"{look.redis_cli} TYPE {name}", "fail")
+        return Cause("FUS-480", f"it can't be read, {queue.error}", f"{look.redis_cli} TYPE {name}", "fail")
     if look.totals.suspended:
-        return Cause("everything is suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
+        return Cause("FUS-481", "everything is suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
     if queue.pause is not None:
         by = f" by {queue.pause.by}" if queue.pause.by else ""
-        return Cause(f"it is paused{by}", f"{call} unpause {words(name)}", "note", Remedy("resume_queue", (name,)))
+        return Cause("FUS-482", f"it is paused{by}", f"{call} unpause {words(name)}", "note", Remedy("resume_queue", (name,)))
     if not serving:
-        return Cause("no live worker serves it", f"{call} worker {words(name)}", "fail")
+        return Cause("FUS-483", "no live worker serves it", f"{call} worker {words(name)}", "fail")
     held = _held_back(look, serving)
     if held is not None:
         return held
     if not queue.count:
-        return Cause("they wait for slots of their concurrency keys, or are held", f"{call} limit list\n{call} info")
+        return Cause("FUS-488", "they wait for slots of their concurrency keys, or are held", f"{call} limit list\n{call} info")
     limit = queue.bounds.limit
     if limit == 0 or (limit is not None and queue.started >= limit):
         return Cause(
+            "FUS-489",
             f"its limit is reached, {queue.started} of {limit} run",
             f"{call} queue set {words(name)} --limit N",
             "fail" if limit == 0 else None,
         )
     if queue.bounds.closed:
         return Cause(
+            "FUS-490",
             "its rate is used up, or a task holds it back",
             f"{call} queue set {words(name)} --rate RATE\n{call} queue show {words(name)}",
         )
@@ -115,18 +127,22 @@ def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
     if unloaded:
         hosts = some({worker.hostname for worker in serving if worker.unloaded})
         fix = f"mend that on {hosts}: a worker tries again by itself\n{call} info -W"
-        return Cause(f"its tasks can't be loaded by {some(unloaded)}", fix, "fail")
+        return Cause("FUS-484", f"its tasks can't be loaded by {some(unloaded)}", fix, "fail")
     throttled = [f"{worker.name} ({worker.throttled})" for worker in serving if worker.throttled]
     if throttled:
         fix = f"{call} worker QUEUE on a machine with memory\nfree memory on {some({worker.hostname for worker in serving})}"
-        return Cause(f"memory is scarce where its workers run, no job is taken by {some(throttled)}", fix, "fail")
+        return Cause("FUS-485", f"memory is scarce where its workers run, no job is taken by {some(throttled)}", fix, "fail")
     quiet = [worker.name for worker in serving if worker.quiet]
     if quiet:
         told = tuple(quiet[:5])
         return Cause(
-            f"all of its workers are quiet: {some(quiet)}", f"{call} unquiet {words(*told)}", "warn", Remedy("unquiet", told)
+            "FUS-486",
+            f"all of its workers are quiet: {some(quiet)}",
+            f"{call} unquiet {words(*told)}",
+            "warn",
+            Remedy("unquiet", told),
         )
-    return Cause("its workers are suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
+    return Cause("FUS-487", "its workers are suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
 
 
 def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
@@ -139,9 +155,11 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
         ended = look.recent.get(name)
         if jobs and ended is not None and not sum(ended.values()):
             busy = f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}"
-            return Cause(busy, f"{call} stop {words(jobs[0])}\n{more}", remedy=Remedy("stop", (jobs[0],)))
-        return Cause(f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
+            return Cause("FUS-491", busy, f"{call} stop {words(jobs[0])}\n{more}", remedy=Remedy("stop", (jobs[0],)))
+        return Cause("FUS-492", f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
     if not queue.started and _age(look, queue) > PATIENCE:
         what = f"{some(idle)} {'lives' if len(idle) == 1 else 'live'} and {'takes' if len(idle) == 1 else 'take'} none of them: the log says why"
-        return Cause(what, f"{call} worker {words(name)} --burst -v\n{call} info -W", "warn")
-    return Cause(f"more comes than its workers start; {some(idle)} had nothing to do just now", f"{call} stats {words(name)}")
+        return Cause("FUS-493", what, f"{call} worker {words(name)} --burst -v\n{call} info -W", "warn")
+    return Cause(
+        "FUS-494", f"more comes than its workers start; {some(idle)} had nothing to do just now", f"{call} stats {words(name)}"
+    )

@@ -13,6 +13,8 @@ from fusion.exceptions import FusionError
 class SinkUnavailable(FusionError):
     """The sink did not take all of a batch, and may later. `retry_after`: seconds that it asked for, None if it did not say."""
 
+    code = "FUS-134"
+
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after

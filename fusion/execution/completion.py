@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from fusion import exceptions
 from fusion.kernel import defaults
 from fusion.retry import DEFAULT, RATE_LIMITED, RETRY_LATER, Retry, bounded, retries_done
 
@@ -106,7 +107,8 @@ def died(
     attempt: Mapping[str, int | bool] | None = None,
 ) -> Decision:
     """Return the failure of a job whose process ended without an outcome, or was killed."""
-    line, classes, policy = f"{class_name}: {why}", [class_name, "builtins.Exception"], _policy(job)
+    code: str = getattr(exceptions, class_name.rpartition(".")[2]).code
+    line, classes, policy = f"{class_name}: {exceptions.coded(why, code)}", [class_name, "builtins.Exception"], _policy(job)
     return _failed(job, {"exc_info": line}, line, classes, policy, policy.covers(classes), attempt=attempt or {})
 
 

@@ -15,6 +15,8 @@ from fusion.exceptions import FusionError
 class FrameError(FusionError):
     """The other side sent something that is not a frame, or one over the limit."""
 
+    code = "FUS-128"
+
 
 def pack(fields: Mapping[bytes, bytes]) -> bytes:
     """Return one frame with `fields`."""

@@ -28,7 +28,7 @@ def _read(where: str, value: Any, read: Callable[[Any], Any]) -> Any:
     try:
         return read(value)
     except readers.Invalid as rule:
-        raise ConfigurationError(f"{where} = {value!r} is not valid: {rule}") from None
+        raise ConfigurationError(f"{where} = {value!r} is not valid: {rule}", code="FUS-231") from None
 
 
 @dataclass(frozen=True)
@@ -75,5 +75,6 @@ class ManagerSettings:
                 name = f"{kind}_resume_threshold"
                 raise ConfigurationError(
                     f"setting {name} = {resume:g} ({name.upper()} in the environment) is not valid: "
-                    f"use at most {kind}_throttle_threshold, which is {limit:g}"
+                    f"use at most {kind}_throttle_threshold, which is {limit:g}",
+                    code="FUS-231",
                 )

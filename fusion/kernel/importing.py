@@ -72,7 +72,7 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
         return _resolve_any(path)
     module_name, _, name = path.rpartition(".")
     if not module_name:
-        raise TaskNotAllowed(f"{path!r} has no module; a task is named like tasks.sms.sendSMS")
+        raise TaskNotAllowed(f"{path!r} has no module; a task is named like tasks.sms.sendSMS", code="FUS-302")
     if not is_allowed(module_name, patterns):
         function: Any = getattr(sys.modules.get(module_name), name, None)
         if (meant := _stood_for(function)) is not None:
@@ -87,7 +87,8 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
         function = getattr(module, name)
     except AttributeError:
         raise TaskNotFound(
-            f"module {module_name} has no function {name!r}; deploy the code that has it, or correct the name where it is enqueued"
+            f"module {module_name} has no function {name!r}; deploy the code that has it, or correct the name where it is enqueued",
+            code="FUS-305",
         ) from None
     if (meant := _stood_for(function)) is not None:
         return meant
@@ -119,9 +120,11 @@ def check_path(path: str) -> None:
     """Check the form of a path. NameTooLong; TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
     check_length(path)
     if _is_path(path) is None:
-        raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS")
+        raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS", code="FUS-302")
     if path.startswith("__") or ".__" in path:
-        raise TaskNotAllowed(f"{path[:200]} has a part that starts with two underscores; name a module-level function")
+        raise TaskNotAllowed(
+            f"{path[:200]} has a part that starts with two underscores; name a module-level function", code="FUS-302"
+        )
 
 
 def _import(module_name: str, path: str) -> ModuleType:
@@ -150,7 +153,9 @@ def _is_job(function: Any) -> bool:
 def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None:
     for _ in range(_MAX_UNWRAP):
         if not isinstance(function, FunctionType):
-            raise TaskNotAllowed(f"{path} is a {type(function).__name__}, not a function; write a function that calls it")
+            raise TaskNotAllowed(
+                f"{path} is a {type(function).__name__}, not a function; write a function that calls it", code="FUS-303"
+            )
         home = bundled.public(function.__module__ or "(no module)")
         if not _is_job(function) and not is_allowed(home, patterns):
             raise TaskNotAllowed(
@@ -160,7 +165,7 @@ def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None
         if wrapped is None:
             return
         function = wrapped
-    raise TaskNotAllowed(f"{path} is wrapped more than {_MAX_UNWRAP} times")
+    raise TaskNotAllowed(f"{path} is wrapped more than {_MAX_UNWRAP} times", code="FUS-303")
 
 
 def _resolve_any(path: str) -> Callable[..., Any]:
@@ -186,12 +191,15 @@ def _resolve_any(path: str) -> Callable[..., Any]:
         except AttributeError:
             module_name = ".".join(parts[:cut])
             raise TaskNotFound(
-                f"module {module_name} has no {'.'.join(parts[cut:])!r}; deploy the code that has it, or correct the name where it is enqueued"
+                f"module {module_name} has no {'.'.join(parts[cut:])!r}; deploy the code that has it, or correct the name where it is enqueued",
+                code="FUS-305",
             ) from None
     if (meant := _stood_for(found)) is not None:
         return meant
     if not callable(found):
-        raise TaskNotFound(f"{path} is a {type(found).__name__}, which can't be called; name a function in place of it")
+        raise TaskNotFound(
+            f"{path} is a {type(found).__name__}, which can't be called; name a function in place of it", code="FUS-303"
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -256,7 +264,9 @@ def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the modules to load ahead for an allow-list. `tasks`, which is allowed by default, may be missing."""
     for pattern in patterns:
         if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
-            raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
+            raise ConfigurationError(
+                f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any", code="FUS-225"
+            )
     missing = set() if exists("tasks") else {"tasks"}
     return tuple(pattern for pattern in patterns if pattern != "*" and pattern not in missing)
 

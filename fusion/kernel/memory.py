@@ -69,7 +69,8 @@ class MemoryThrottle:
         readers = machine_readers() if readers is None else readers
         if not readers:
             raise ConfigurationError(
-                "--memory-throttle needs psutil on this system; pip install 'fusion-queue[worker]', or leave it out"
+                "--memory-throttle needs psutil on this system; pip install 'fusion-queue[worker]', or leave it out",
+                code="FUS-214",
             )
         limits = {
             "RAM": (settings.memory_throttle_threshold, settings.memory_resume_threshold),

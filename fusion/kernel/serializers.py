@@ -235,11 +235,12 @@ def get_serializer(name: str, *, allow_pickle: bool) -> Serializer:
     if name in ("", "json"):
         return JSONSerializer()
     if name != "pickle":
-        raise ConfigurationError(f"unknown serializer {name!r}; use 'json' or 'pickle'")
+        raise ConfigurationError(f"unknown serializer {name!r}; use 'json' or 'pickle'", code="FUS-224")
     if not allow_pickle:
         raise ConfigurationError(
             "pickle is off, because loading a pickle runs code; if all producers are trusted, "
-            "set allow_pickle (FUSION_ALLOW_PICKLE=1)"
+            "set allow_pickle (FUSION_ALLOW_PICKLE=1)",
+            code="FUS-224",
         )
     return PickleSerializer()
 

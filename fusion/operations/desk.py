@@ -18,6 +18,8 @@ from fusion.store.access import broker_of, operation_inspector_of
 class TooManyOperations(FusionError):
     """The limit of running operations is reached."""
 
+    code = "FUS-127"
+
 
 def begin(
     connection: Redis,

@@ -62,7 +62,8 @@ class Probes:
             listener = socket.create_server((address[0], port), family=family, backlog=_CONNECTIONS)
         except OSError as error:
             raise ConfigurationError(
-                f"probes can't listen at {host} port {port}: {error.strerror}; choose another --probe-port, or 0 for any"
+                f"probes can't listen at {host} port {port}: {error.strerror}; choose another --probe-port, or 0 for any",
+                code="FUS-229",
             ) from None
         listener.setblocking(False)
         self._listener = listener

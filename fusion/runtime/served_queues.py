@@ -66,7 +66,7 @@ class ServedQueues:
         """Return the queues whose key stock RQ's producers write to. ConfigurationError if a queue's key holds something else."""
         wrong, lists = wrong_types(self.queues)
         if wrong:
-            raise ConfigurationError(f"{wrong[0]}: {OTHERS_DATA}")
+            raise ConfigurationError(f"{wrong[0]}: {OTHERS_DATA}", code="FUS-207")
         return lists
 
     def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:

@@ -26,7 +26,7 @@ def environment_for(settings: Settings, env: Mapping[str, str]) -> dict[str, str
             for name in (_variable(item), *item.metadata["env"]):
                 handed.pop(name, None)
     for item in _different(settings, handed):
-        raise ConfigurationError(_cannot(item.name))
+        raise ConfigurationError(_cannot(item.name), code="FUS-202")
     return handed
 
 
@@ -55,7 +55,7 @@ def _text(item: Any, value: Any) -> str:
             return text
     except (TypeError, ValueError):  # it has no text form, or the reader refuses that
         pass
-    raise ConfigurationError(_cannot(item.name))
+    raise ConfigurationError(_cannot(item.name), code="FUS-202")
 
 
 def _cannot(name: str) -> str:

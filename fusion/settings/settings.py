@@ -109,7 +109,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
     def _refuse(self, name: str, rule: str) -> None:
         origin = self.origins.get(name, "an argument")
-        raise ConfigurationError(f"setting {name} = {getattr(self, name)!r} (from {origin}) is not valid: {rule}")
+        raise ConfigurationError(f"setting {name} = {getattr(self, name)!r} (from {origin}) is not valid: {rule}", code="FUS-202")
 
     @classmethod
     def load(
@@ -180,7 +180,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             origin = self.origin_of(f"{name}_file")
-            raise ConfigurationError(f"{path!r} (from {origin}) can't be read: {reason}; correct it") from None
+            raise ConfigurationError(f"{path!r} (from {origin}) can't be read: {reason}; correct it", code="FUS-204") from None
 
     @cached_property
     def keyring(self) -> Keyring | None:
@@ -200,7 +200,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
             return readers.secret_keys(self.secret("secret_keys") or "")
         except readers.Invalid as rule:
             origin = self.origin_of("secret_keys_file")
-            raise ConfigurationError(f"{self.secret_keys_file!r} (from {origin}) is not valid: {rule}") from None
+            raise ConfigurationError(f"{self.secret_keys_file!r} (from {origin}) is not valid: {rule}", code="FUS-204") from None
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -231,7 +231,9 @@ def _read(name: str, value: Any, origin: str, read: Callable[[Any], Any]) -> Any
     try:
         return read(value)
     except readers.Invalid as rule:
-        raise ConfigurationError(f"setting {name} = {mask(name, value)!r} (from {origin}) is not valid: {rule}") from None
+        raise ConfigurationError(
+            f"setting {name} = {mask(name, value)!r} (from {origin}) is not valid: {rule}", code="FUS-202"
+        ) from None
 
 
 def _import(name: str) -> ModuleType:
@@ -242,16 +244,17 @@ def _import(name: str) -> ModuleType:
             # Only a missing module moves on to the next name; a module that itself lacks an import is an error to show.
             if error.name is None or not (candidate == error.name or candidate.startswith(error.name + ".")):
                 raise ConfigurationError(
-                    f"config module {candidate!r} can't be imported: {error}; install what it needs"
+                    f"config module {candidate!r} can't be imported: {error}; install what it needs", code="FUS-203"
                 ) from error
         except ConfigurationError:
             raise
         except Exception as error:
             raise ConfigurationError(
-                f"config module {candidate!r} can't be imported: {type(error).__name__}: {error}; correct it"
+                f"config module {candidate!r} can't be imported: {type(error).__name__}: {error}; correct it", code="FUS-203"
             ) from error
     raise ConfigurationError(
-        f"config module {name!r} not found, nor wrappers.{name}; give -c a module name that can be imported from here"
+        f"config module {name!r} not found, nor wrappers.{name}; give -c a module name that can be imported from here",
+        code="FUS-203",
     )
 
 

@@ -73,7 +73,7 @@ class EmbeddedWorker:
             log.debug("the embedded worker is switched off (%s)", SWITCH)
             return self
         if os.name != "posix":
-            raise ConfigurationError("a worker needs Linux or macOS: run `fusion start` there; here only enqueue")
+            raise ConfigurationError("a worker needs Linux or macOS: run `fusion start` there; here only enqueue", code="FUS-227")
         from fusion.sidecar.host_lock import HostLock, WorkerSeats
         from fusion.sidecar.keeper import Keeper, guard
 
@@ -137,7 +137,7 @@ def _load(named: dict[str, Any]) -> Settings:
     try:
         return Settings.load(**named)
     except ConfigurationError as error:
-        raise ConfigurationError(_spelled(str(error))) from None
+        raise ConfigurationError(_spelled(error.text()), code=error.code) from None
 
 
 def _spelled(origin: str) -> str:
@@ -150,13 +150,15 @@ def _check_tasks(settings: Settings) -> None:
     found = task_modules(settings.tasks)
     if not found and "*" not in settings.tasks:
         raise ConfigurationError(
-            "there is no module `tasks`, so the worker would have no tasks: name yours, EmbeddedWorker(tasks=['shop.tasks']) or FUSION_TASKS"
+            "there is no module `tasks`, so the worker would have no tasks: name yours, EmbeddedWorker(tasks=['shop.tasks']) or FUSION_TASKS",
+            code="FUS-227",
         )
     for name in found:
         if not exists(name):
             raise ConfigurationError(
                 f"task module {name!r} (from {_spelled(settings.origin_of('tasks'))}) can't be found from here; "
-                "correct the name, or add its directory to sys.path"
+                "correct the name, or add its directory to sys.path",
+                code="FUS-227",
             )
 
 
@@ -184,5 +186,6 @@ def _python() -> str:
         if re.match(r"(python|pypy)", os.path.basename(name or "")) and os.access(name, os.X_OK):
             return name
     raise ConfigurationError(
-        f"sys.executable is {sys.executable!r}, which is no Python that could run a worker; set it to one before start()"
+        f"sys.executable is {sys.executable!r}, which is no Python that could run a worker; set it to one before start()",
+        code="FUS-227",
     )

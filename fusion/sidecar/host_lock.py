@@ -30,12 +30,13 @@ def runtime_directory() -> Path:
         found = path.lstat()
     except OSError as error:
         raise ConfigurationError(
-            f"{path} can't be made: {reason(error)}; set TMPDIR to a directory that this user may write to"
+            f"{path} can't be made: {reason(error)}; set TMPDIR to a directory that this user may write to", code="FUS-228"
         ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigurationError(
             f"{path} is no directory of this user's alone (mode {stat.S_IMODE(found.st_mode):o}, user {found.st_uid}): "
-            "remove it, or set TMPDIR to another directory"
+            "remove it, or set TMPDIR to another directory",
+            code="FUS-228",
         )
     return path
 

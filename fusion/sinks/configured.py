@@ -20,7 +20,8 @@ def sinks_of(settings: Settings) -> list[Sink]:
     if not made:
         raise ConfigurationError(
             "no sink is configured; set FUSION_EVENTS_FILE=events.jsonl (or --events-file), FUSION_EVENTS_LOG=1 (or --events-log),"
-            " or FUSION_ELASTICSEARCH_URL"
+            " or FUSION_ELASTICSEARCH_URL",
+            code="FUS-217",
         )
     return made
 
@@ -30,7 +31,9 @@ def elasticsearch_options(settings: Settings) -> ElasticsearchOptions:
     from fusion.sinks.es_options import ElasticsearchOptions
 
     if find_spec("elasticsearch") is None:
-        raise ConfigurationError("Elasticsearch needs the library `elasticsearch`; pip install 'fusion-queue[elasticsearch]'")
+        raise ConfigurationError(
+            "Elasticsearch needs the library `elasticsearch`; pip install 'fusion-queue[elasticsearch]'", code="FUS-214"
+        )
     given: dict[str, Any] = {"urls": settings.elasticsearch_url or ()}
     for item in fields(ElasticsearchOptions):
         if item.name in ("password", "api_key"):

@@ -26,6 +26,8 @@ _LONGEST_WAIT = 3600.0
 class Refused(FusionError):
     """An answer with status 4xx whose meaning depends on the request: the caller decides."""
 
+    code = "FUS-133"
+
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(f"{kind or 'refused'} ({status}){f': {reason}' if reason else ''}")
         self.status = status
@@ -148,9 +150,9 @@ def _connect(options: ElasticsearchOptions) -> Elasticsearch:
     try:
         import elasticsearch
     except ImportError:
-        raise ConfigurationError(_INSTALL) from None
+        raise ConfigurationError(_INSTALL, code="FUS-214") from None
     if not (8, 15) <= elasticsearch.__version__[:2] < (10, 0):
-        raise ConfigurationError(f"{_INSTALL} (there is {'.'.join(map(str, elasticsearch.__version__))})")
+        raise ConfigurationError(f"{_INSTALL} (there is {'.'.join(map(str, elasticsearch.__version__))})", code="FUS-214")
     # Deprecation warnings are for the server's administrators. The client's log only repeats the relay's errors, and at DEBUG it contains
     # whole requests.
     warnings.filterwarnings("ignore", category=elasticsearch.ElasticsearchWarning)
@@ -186,7 +188,9 @@ def _connect(options: ElasticsearchOptions) -> Elasticsearch:
             **given,
         )
     except (ValueError, OSError) as error:
-        raise ConfigurationError(f"Elasticsearch at {options.shown} can't be used as it is set up: {error}; correct it") from None
+        raise ConfigurationError(
+            f"Elasticsearch at {options.shown} can't be used as it is set up: {error}; correct it", code="FUS-215"
+        ) from None
 
 
 def _trouble(error: TransportError) -> str:

@@ -56,29 +56,36 @@ class ElasticsearchOptions:
     def __post_init__(self) -> None:
         split = [_split(url) for url in self.urls]
         if not split:
-            raise ConfigurationError("no Elasticsearch was named; set elasticsearch_url, for example https://localhost:9200")
+            raise ConfigurationError(
+                "no Elasticsearch was named; set elasticsearch_url, for example https://localhost:9200", code="FUS-215"
+            )
         object.__setattr__(self, "urls", tuple(url for url, _ in split))
         users = {user for _, user in split if user}
         if len(users) > 1 or (users and (self.username or self.api_key)):
             raise ConfigurationError(
                 "elasticsearch_url names another user than the rest; keep one of the url's own, elasticsearch_username "
-                "and elasticsearch_api_key"
+                "and elasticsearch_api_key",
+                code="FUS-215",
             )
         for username, password in users:
             object.__setattr__(self, "username", username)
             object.__setattr__(self, "password", password)
         if self.api_key and self.username:
-            raise ConfigurationError("set elasticsearch_api_key or elasticsearch_username, not both")
+            raise ConfigurationError("set elasticsearch_api_key or elasticsearch_username, not both", code="FUS-215")
         if bool(self.username) != bool(self.password):
-            raise ConfigurationError("elasticsearch_username and elasticsearch_password go together; set both or neither")
+            raise ConfigurationError(
+                "elasticsearch_username and elasticsearch_password go together; set both or neither", code="FUS-215"
+            )
         if not _INDEX.fullmatch(self.index):
             raise ConfigurationError(
                 f'elasticsearch_index {self.index!r} is no name of an index; use lower case without spaces and \\ / * ? " < > | , # :, '
-                "not beginning with - _ + or ."
+                "not beginning with - _ + or .",
+                code="FUS-215",
             )
         if not _NAMESPACE.fullmatch(self.namespace):
             raise ConfigurationError(
-                f"elasticsearch_namespace {self.namespace!r} does not fit; use up to 100 lower-case characters without a hyphen"
+                f"elasticsearch_namespace {self.namespace!r} does not fit; use up to 100 lower-case characters without a hyphen",
+                code="FUS-215",
             )
         for name, least in (
             ("timeout", 0.05),
@@ -89,11 +96,12 @@ class ElasticsearchOptions:
         ):
             value = getattr(self, name)
             if value is not None and not value >= least:
-                raise ConfigurationError(f"elasticsearch_{name} = {value!r} is too little; use at least {least}")
+                raise ConfigurationError(f"elasticsearch_{name} = {value!r} is too little; use at least {least}", code="FUS-215")
         if self.max_batch_bytes < self.max_document_bytes:
             raise ConfigurationError(
                 f"elasticsearch_max_batch_bytes = {self.max_batch_bytes} holds no document of elasticsearch_max_document_bytes = "
-                f"{self.max_document_bytes}; raise the one or lower the other"
+                f"{self.max_document_bytes}; raise the one or lower the other",
+                code="FUS-215",
             )
 
     @property
@@ -122,7 +130,7 @@ def _split(url: str) -> tuple[str, tuple[str, str] | None]:
     if not named or parts.query or parts.fragment:
         # Don't show the url: the fault may be an @ inside the password.
         raise ConfigurationError(
-            "elasticsearch_url is no url of a server; use the form https://host:9200 (a password percent-encoded)"
+            "elasticsearch_url is no url of a server; use the form https://host:9200 (a password percent-encoded)", code="FUS-215"
         )
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None

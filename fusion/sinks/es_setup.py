@@ -46,7 +46,8 @@ def _data_stream(link: Link, options: ElasticsearchOptions) -> Iterator[str]:
     if server.before(7, 9):
         raise ConfigurationError(
             f"Elasticsearch {server.version[0]}.{server.version[1]} has no data streams; upgrade it to 7.14 or newer, or unset "
-            "elasticsearch_data_stream"
+            "elasticsearch_data_stream",
+            code="FUS-216",
         )
     settings = _settings(server, options)
     told, there = _lifecycle(link, options, server)
@@ -189,9 +190,11 @@ def _ask(link: Link, method: str, path: str, body: Any = None, params: Mapping[s
     try:
         link.ask(method, path, body, params=params)
     except Refused as refusal:
-        raise ConfigurationError(f"Elasticsearch refuses {method} {path}: {refusal}; correct what it names") from refusal
+        raise ConfigurationError(
+            f"Elasticsearch refuses {method} {path}: {refusal}; correct what it names", code="FUS-216"
+        ) from refusal
 
 
 def _only_missing(refusal: Refused, what: str) -> None:
     if refusal.status != 404:
-        raise ConfigurationError(f"{what} can't be looked at: {refusal}; correct what it names") from refusal
+        raise ConfigurationError(f"{what} can't be looked at: {refusal}; correct what it names", code="FUS-216") from refusal

@@ -46,6 +46,7 @@ class MendView(View):
 class FindingView(View):
     """A finding of a check."""
 
+    code: str = public("Its stable code: docs/errors.md describes each.")
     level: Literal["note", "warn", "fail"] = public("`fail`: act now; `warn`: act soon; `note`: good to know.")
     check: str = public("The check.")
     about: str = public("The queue, worker, sink ... that it is about; empty for all of them.")
@@ -57,7 +58,9 @@ class FindingView(View):
     def of(cls, one: Finding) -> Self:
         """Make the view of a finding."""
         mend = MendView.of(one.remedy) if one.remedy else None
-        return cls(level=one.level, check=one.check, about=one.about, what=one.what, fix=one.fix.split("\n"), mend=mend)
+        return cls(
+            code=one.code, level=one.level, check=one.check, about=one.about, what=one.what, fix=one.fix.split("\n"), mend=mend
+        )
 
 
 @part

@@ -131,7 +131,7 @@ def parse_tokens(text: str, where: str) -> list[Token]:
                 )
             tokens.append(token)
         except ValueError as error:
-            raise ConfigurationError(f"tokens file {where}, line {number}: {error}") from None
+            raise ConfigurationError(f"tokens file {where}, line {number}: {error}", code="FUS-218") from None
     return tokens
 
 
@@ -193,7 +193,8 @@ class TokenFile:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise ConfigurationError(
                 f"tokens file {self.path!r} can't be read: {reason}; make one with: {program.name()} server token NAME --scope read "
-                f"--file {self.path}"
+                f"--file {self.path}",
+                code="FUS-218",
             ) from None
 
 

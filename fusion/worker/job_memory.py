@@ -30,7 +30,8 @@ class JobMemory:
         self._measure_at = 0.0
         if limit and not sys.platform.startswith("linux") and _psutil() is None:
             raise ConfigurationError(
-                "--max-job-memory needs psutil on this system; pip install 'fusion-queue[worker]', or leave the limit out"
+                "--max-job-memory needs psutil on this system; pip install 'fusion-queue[worker]', or leave the limit out",
+                code="FUS-214",
             )
 
     @property

@@ -27,7 +27,7 @@ def test_run_prints_the_id_of_the_job(invoke: Invoke, conn: redis.Redis, hourly:
     refused = invoke("cron", "run", "e", code=1)
     assert refused.stdout == ""
     assert refused.stderr == (
-        "Error: job cron-e-manual-1 of cron entry 'e' has not ended, and it must not overlap; to run it anyway: --force\n"
+        "Error: job cron-e-manual-1 of cron entry 'e' has not ended, and it must not overlap; to run it anyway: --force [FUS-107]\n"
     )
     assert invoke("cron", "run", "e", "--force").stdout == "cron-e-manual-2\n"
 
@@ -36,7 +36,7 @@ def test_run_of_what_can_not_be_read_is_one_line(invoke: Invoke, conn: redis.Red
     hourly()
     conn.hset("rq:cron:entry:e", "spec", "{}")
     assert re.fullmatch(
-        r"Error: cron entry 'e': what is stored of it is damaged .*; declare it again\n",
+        r"Error: cron entry 'e': what is stored of it is damaged .*; declare it again \[FUS-107\]\n",
         invoke("cron", "run", "e", code=1).stderr,
     )
     declare(conn, "new", error="'61' is no minute")
@@ -85,9 +85,9 @@ def test_remove_asks_a_person(invoke: Invoke, scheduler: Scheduler, hourly: Hour
 def test_an_unknown_entry_names_the_nearest(invoke: Invoke, hourly: Hourly, command: str) -> None:
     hourly("nightly-report")
     assert invoke("cron", command, "nightly-repot", code=1).stderr == (
-        "Error: no cron entry 'nightly-repot'; did you mean 'nightly-report'?\n"
+        "Error: no cron entry 'nightly-repot'; did you mean 'nightly-report'? [FUS-119]\n"
     )
-    assert invoke("cron", command, "xyz", code=1).stderr == "Error: no cron entry 'xyz'; there are nightly-report\n"
+    assert invoke("cron", command, "xyz", code=1).stderr == "Error: no cron entry 'xyz'; there are nightly-report [FUS-119]\n"
 
 
 @pytest.mark.parametrize("command", ["pause", "resume", "remove"])
@@ -97,12 +97,12 @@ def test_an_unknown_entry_does_not_keep_the_others_from_it(invoke: Invoke, hourl
     assert result.stdout.startswith("nightly ")
     assert result.stderr in (
         "no cron entry 'nightli'; did you mean 'nightly'?\n",
-        "no cron entry 'nightli'; there are none\n" if command == "remove" else "",
+        "no cron entry 'nightli'; there are none [FUS-119]\n" if command == "remove" else "",
     )
 
 
 def test_an_unknown_entry_where_there_is_none(invoke: Invoke, conn: redis.Redis) -> None:
-    assert invoke("cron", "run", "x", code=1).stderr == "Error: no cron entry 'x'; there are none\n"
+    assert invoke("cron", "run", "x", code=1).stderr == "Error: no cron entry 'x'; there are none [FUS-119]\n"
 
 
 @pytest.mark.parametrize(

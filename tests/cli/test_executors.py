@@ -82,7 +82,9 @@ def free_threaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_need_the_global_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     check_interpreter(["process", "pool"])
     for kind in ("thread", "asyncio"):
-        with pytest.raises(ConfigurationError, match=f"executor {kind} .* set PYTHON_GIL=1, or use executor process or pool$"):
+        with pytest.raises(
+            ConfigurationError, match=rf"executor {kind} .* set PYTHON_GIL=1, or use executor process or pool \[FUS-223\]$"
+        ):
             check_interpreter(["process", kind])
     monkeypatch.setenv("PYTHON_GIL", "1")
     check_interpreter(["thread", "asyncio"])

@@ -199,7 +199,7 @@ def test_cancel_does_what_it_can_and_names_the_rest(invoke: Invoke, conn: redis.
         "1 jobs canceled, 1 still running\n"
     )
     assert sorted(result.stderr.splitlines()) == [
-        "Unable to cancel a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ -",
+        "Unable to cancel a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ - [FUS-114]",
         "Unable to cancel done: it has ended (finished)",
         "Unable to cancel nobody: no such job",
     ]

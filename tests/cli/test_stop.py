@@ -27,7 +27,7 @@ def test_stop_lists_stopped_jobs_and_notified_ones(invoke: Invoke, conn: redis.R
         "1 jobs stopped, 1 told to stop",
     ]
     assert sorted(result.stderr.splitlines()) == [
-        "Unable to stop a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ -",
+        "Unable to stop a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ - [FUS-114]",
         "Unable to stop nobody: no such job",
     ]
     assert check_conservation(conn, ["running", "waiting"]) == {"running": "started", "waiting": "stopped"}

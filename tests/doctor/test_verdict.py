@@ -311,11 +311,11 @@ def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis
     assert invoke("doctor").stdout.startswith("healthy: 31 checks")
     Queue("sms").enqueue(basic.noop)
     told = invoke("doctor", code=3).stdout
-    assert "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it\n      $ run_worker.py worker sms\n" in told
+    assert "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it [FUS-483]\n      $ run_worker.py worker sms\n" in told
     document = json.loads(invoke("doctor", "--json", code=3).stdout)
     assert document["checks"] == [check.name for check in CHECKS]
     assert document["schema"] == 1 and document["verdict"] == "unhealthy"
-    assert {"level", "check", "about", "what", "fix", "mend"} == set(document["findings"][0])
+    assert {"code", "level", "check", "about", "what", "fix", "mend"} == set(document["findings"][0])
 
 
 def test_jobs_that_wait_for_each_other_are_named(invoke: Invoke, conn: redis.Redis) -> None:
@@ -325,7 +325,7 @@ def test_jobs_that_wait_for_each_other_are_named(invoke: Invoke, conn: redis.Red
     assert "wait for each other" not in invoke("doctor", code=3).stdout
     conn.sadd("rq:job:b:dependencies", "c")  # as a version without the search could leave it
     told = invoke("doctor", code=3).stdout
-    assert "circles: 2 jobs wait for each other and never run: b -> c -> b\n      $ run_worker.py cancel b\n" in told
+    assert "circles: 2 jobs wait for each other and never run: b -> c -> b [FUS-451]\n      $ run_worker.py cancel b\n" in told
 
 
 def test_warnings_end_with_3_only_if_strict(invoke: Invoke, broker: Broker) -> None:

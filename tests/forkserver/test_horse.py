@@ -133,7 +133,7 @@ def test_coroutine(driver: Driver) -> None:
 
 def test_coroutine_is_subject_to_the_timeout(driver: Driver) -> None:
     ran = driver.run("coroutine_hangs", timeout="0.3")
-    assert ran.line == "fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.3 seconds)"
+    assert ran.line == "fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.3 seconds) [FUS-157]"
     assert ran.seconds < 3
 
 

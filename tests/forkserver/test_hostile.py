@@ -59,7 +59,7 @@ def test_soft_timeout(func: str) -> None:
     with Driver(grace=5.0) as driver:  # on a busy machine the task may not be on when its alarm is
         ran = driver.hostile(func, timeout="0.3")
     assert ran.kind == "failed"
-    assert ran.line == "fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.3 seconds)"
+    assert ran.line == "fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.3 seconds) [FUS-157]"
     assert ran.outcome[b"exc_classes"].startswith(b"fusion.exceptions.JobTimeoutException\n")
     assert ran.seconds < 5
 

@@ -31,7 +31,7 @@ def test_raise_refuses_it_and_names_the_other(conn: redis.Redis, broker: Broker)
     error = refused(broker, "b")
     assert error is not None
     assert (error.job_id, error.duplicate_of, error.unique_key, error.status) == ("b", "a", "k", "queued")
-    assert str(error) == "job 'b' is a duplicate: job 'a' has the unique key 'k' and is queued"
+    assert str(error) == "job 'b' is a duplicate: job 'a' has the unique key 'k' and is queued [FUS-108]"
     assert everything(conn) == before
 
 

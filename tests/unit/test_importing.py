@@ -129,7 +129,7 @@ def side_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 def test_refused_before_the_import(side_effect: Path) -> None:
-    with pytest.raises(TaskNotAllowed, match=r"start the worker with --tasks sideeffect$"):
+    with pytest.raises(TaskNotAllowed, match=r"start the worker with --tasks sideeffect \[FUS-301\]$"):
         resolve("sideeffect.task", ("tasks",))
     assert not side_effect.exists()
     resolve("sideeffect.task", ("sideeffect",))

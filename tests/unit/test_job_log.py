@@ -62,7 +62,7 @@ def test_fusions_own_errors_are_shown_in_the_log(caplog: pytest.LogCaptureFixtur
     job = claimed(retryCount=b"10")
     decision = died(job.fields, "work-horse exited with code 7 without a result")
     assert lines(caplog, decision, job).endswith(
-        "failed: fusion.exceptions.WorkHorseTerminated: work-horse exited with code 7 without a result"
+        "failed: fusion.exceptions.WorkHorseTerminated: work-horse exited with code 7 without a result [FUS-150]"
     )
 
 

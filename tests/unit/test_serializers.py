@@ -320,7 +320,7 @@ def test_an_escaped_tag_is_no_tag() -> None:
 def test_classes_only_from_permitted_modules() -> None:
     raw = SERIALIZER.dumps([values.Color.RED, values.Point(1)])
     assert JSONSerializer(may_import=lambda module: module == "tests.jobs.values").loads(raw)
-    with pytest.raises(DeserializationError, match=r"--tasks tests\.jobs\.values$"):
+    with pytest.raises(DeserializationError, match=r"--tasks tests\.jobs\.values \[FUS-124\]$"):
         JSONSerializer(may_import=lambda module: module == "tests.jobs").loads(raw)
     with pytest.raises(DeserializationError):
         JSONSerializer(may_import=lambda module: False).loads(b'{"__fusion__":["enum",["antigravity:x","y"]]}')

@@ -63,7 +63,7 @@ def test_a_limit_is_raised_in_the_task_as_in_a_process(watcher: Watcher) -> None
     run = Run(watcher, spin_on, 0.05)
     error = run.end()
     assert type(error) is JobTimeoutException
-    assert str(error) == "Task exceeded maximum timeout value (0.05 seconds)" and error.args == (str(error),)
+    assert error.text() == "Task exceeded maximum timeout value (0.05 seconds)" and error.args == (error.text(),)
     names, tb = [], error.__traceback__
     while tb is not None:
         names.append(tb.tb_frame.f_code.co_name)

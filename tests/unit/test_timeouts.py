@@ -29,7 +29,7 @@ def spin() -> None:
 
 def test_raises_inside_the_function() -> None:
     started = time.monotonic()
-    with pytest.raises(JobTimeoutException, match=r"^Task exceeded maximum timeout value \(0.05 seconds\)$"):
+    with pytest.raises(JobTimeoutException, match=r"^Task exceeded maximum timeout value \(0.05 seconds\) \[FUS-157\]$"):
         run_with_timeout(0.05, "Task", spin)
     assert time.monotonic() - started < 1
 

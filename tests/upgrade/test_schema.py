@@ -206,7 +206,7 @@ def test_a_producer_gets_an_error_that_says_what_to_do(conn: redis.Redis) -> Non
     text = str(caught.value)
     assert text == (
         f"the data in Redis are of schema {NEXT + 1} (Fusion 9.9) and need a process that knows schema {NEXT};"
-        f" this is Fusion {__version__}, which knows schema {schema.VERSION}: upgrade it"
+        f" this is Fusion {__version__}, which knows schema {schema.VERSION}: upgrade it [FUS-104]"
     )
     for change in (Job.fetch("before", conn).cancel, Queue("q", conn).pause, Queue("q", conn).resume, Queue("q", conn).empty):
         with pytest.raises(SchemaMismatch):

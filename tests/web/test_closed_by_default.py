@@ -109,7 +109,7 @@ def test_without_waitress_it_says_what_to_install(redis_url: str) -> None:
     code = "import sys; sys.modules['waitress'] = None; sys.argv = ['run_worker.py', 'server', '--no-auth']; import run_worker"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "Error: the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'\n"
+    assert ended.stderr == "Error: the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]' [FUS-214]\n"
 
 
 # -- tokens are made

@@ -34,7 +34,7 @@ def test_every_deed_is_here() -> None:
 
 @pytest.mark.parametrize("deed", NAMES)
 def test_its_calls_exist_and_need_no_more_than_it_says(deed: Any) -> None:
-    mend = to_json(FindingView.of(Finding("warn", "x", "", "", "", Remedy(deed, NAMES[deed]))))["mend"]
+    mend = to_json(FindingView.of(Finding("FUS-434", "warn", "x", "", "", "", Remedy(deed, NAMES[deed]))))["mend"]
     assert mend["label"] and mend["calls"]
     for call in mend["calls"]:
         methods, _ = ROUTER.find(call["path"])
@@ -43,4 +43,4 @@ def test_its_calls_exist_and_need_no_more_than_it_says(deed: Any) -> None:
 
 
 def test_what_only_a_command_mends_has_no_calls() -> None:
-    assert to_json(FindingView.of(Finding("fail", "x", "", "", "run_worker.py relay")))["mend"] is None
+    assert to_json(FindingView.of(Finding("FUS-467", "fail", "x", "", "", "run_worker.py relay")))["mend"] is None

@@ -156,7 +156,7 @@ def test_those_whose_time_is_over_end_by_it_when_they_cost_each_other_their_proc
     _all(conn, late, "failed", 15)
     for job in late:
         assert field(conn, job.id, "reason").endswith(
-            "did not end within its timeout of 1 s and its grace ended with its process"
+            "did not end within its timeout of 1 s and its grace ended with its process [FUS-157]"
         )
     _all(conn, [other], "finished")
     assert worker.output.count("gets no more jobs") == 1

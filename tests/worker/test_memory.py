@@ -35,7 +35,7 @@ def test_a_job_over_its_limit_is_killed_and_the_next_is_clean(workers: Workers, 
     assert job.wait(10) == "failed"
     reason = field(conn, job.id, "reason")
     held = re.fullmatch(
-        r"fusion\.exceptions\.JobMemoryExceeded: its processes held (\d+) MiB, more than --max-job-memory 200, and were killed",
+        r"fusion\.exceptions\.JobMemoryExceeded: its processes held (\d+) MiB, more than --max-job-memory 200, and were killed \[FUS-151\]",
         reason,
     )
     assert held and 200 < int(held[1]) < 600  # it may still be growing

@@ -50,10 +50,12 @@ def given() -> dict[str, Any]:
     """Return FUSION as it is written. ConfigurationError if it is no dict, or has a key that is no setting."""
     said = getattr(settings, "FUSION", {})
     if not isinstance(said, Mapping):
-        raise ConfigurationError(f"FUSION in {where()} is a {type(said).__name__}; write a dict: FUSION = {{'REDIS_URL': ...}}")
+        raise ConfigurationError(
+            f"FUSION in {where()} is a {type(said).__name__}; write a dict: FUSION = {{'REDIS_URL': ...}}", code="FUS-230"
+        )
     for name in said:
         if fault := fault_of(name):
-            raise ConfigurationError(fault)
+            raise ConfigurationError(fault, code="FUS-230")
     return dict(said)
 
 
@@ -87,7 +89,9 @@ def option(name: str) -> Any:
     try:
         return _READ[name](value)
     except readers.Invalid as rule:
-        raise ConfigurationError(f"setting {name.lower()} = {value!r} (from {origin}) is not valid: {rule}") from None
+        raise ConfigurationError(
+            f"setting {name.lower()} = {value!r} (from {origin}) is not valid: {rule}", code="FUS-230"
+        ) from None
 
 
 def outbox_alias() -> str | None:
@@ -133,7 +137,8 @@ def _kept(said: Mapping[str, Any]) -> float | None:
         return None
     if "RESULT_TTL" in said:
         raise ConfigurationError(
-            f"FUSION in {where()} says RESULT_TTL and PRESERVE_FINISHED_JOBS or CLEAR_FINISHED_JOBS_AFTER; keep one"
+            f"FUSION in {where()} says RESULT_TTL and PRESERVE_FINISHED_JOBS or CLEAR_FINISHED_JOBS_AFTER; keep one",
+            code="FUS-230",
         )
     if preserve is False:
         return 0

@@ -13,7 +13,9 @@ from fusion.exceptions import ConfigurationError
 try:
     globals().update(as_settings())
 except ImproperlyConfigured as error:
-    raise ConfigurationError(f"{error} (fusion.contrib.django.config reads FUSION from the project's settings)") from None
+    raise ConfigurationError(
+        f"{error} (fusion.contrib.django.config reads FUSION from the project's settings)", code="FUS-203"
+    ) from None
 
 #: Where each setting comes from, for people.
 __origin__ = f"module {where()} (FUSION[%r])"

@@ -75,7 +75,8 @@ class TaskSignals(WorkerMiddleware):
             return self._around(job, task)
         if record.mark is not None:
             raise TaskNotAllowed(
-                f"{job.func_name} was enqueued as a task of Django's, and is none here: put @task above it, or delete the job"
+                f"{job.func_name} was enqueued as a task of Django's, and is none here: put @task above it, or delete the job",
+                code="FUS-306",
             )
         return None
 

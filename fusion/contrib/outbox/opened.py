@@ -24,7 +24,8 @@ def opened(database: str) -> Ledger:
     except Exception as error:
         told = mask_url(" ".join(str(getattr(error, "orig", error)).split())[:300])
         raise ConfigurationError(
-            f"the database {mask_url(database)} can't be used: {told}; start it, or mend {'DATABASES' if of_django else '--database'}"
+            f"the database {mask_url(database)} can't be used: {told}; start it, or mend {'DATABASES' if of_django else '--database'}",
+            code="FUS-220",
         ) from error
     if not ready:
         mend = (
@@ -32,7 +33,7 @@ def opened(database: str) -> Ledger:
             if of_django
             else "outbox_tables(metadata) and create_all, or a migration, as docs/outbox.md says"
         )
-        raise ConfigurationError(f"the outbox's tables are not in {mask_url(database)}; make them: {mend}")
+        raise ConfigurationError(f"the outbox's tables are not in {mask_url(database)}; make them: {mend}", code="FUS-220")
     return ledger
 
 
@@ -48,14 +49,18 @@ def _django(database: str) -> Any:
         from django.apps import apps
         from django.conf import settings
     except ImportError as error:
-        raise ConfigurationError(f"--database {database}: {error}; pip install 'fusion-queue[django]'") from error
+        raise ConfigurationError(f"--database {database}: {error}; pip install 'fusion-queue[django]'", code="FUS-220") from error
     except Exception as error:
-        raise ConfigurationError(f"--database {database}: {error}; set DJANGO_SETTINGS_MODULE") from error
+        raise ConfigurationError(f"--database {database}: {error}; set DJANGO_SETTINGS_MODULE", code="FUS-220") from error
     alias = database.partition(":")[2] or "default"
     if not apps.is_installed("fusion.contrib.django.outbox"):
-        raise ConfigurationError("add 'fusion.contrib.django.outbox' to INSTALLED_APPS, and run manage.py migrate")
+        raise ConfigurationError(
+            "add 'fusion.contrib.django.outbox' to INSTALLED_APPS, and run manage.py migrate", code="FUS-220"
+        )
     if alias not in settings.DATABASES:
-        raise ConfigurationError(f"--database {database}: DATABASES has {', '.join(settings.DATABASES)}; use one of them")
+        raise ConfigurationError(
+            f"--database {database}: DATABASES has {', '.join(settings.DATABASES)}; use one of them", code="FUS-220"
+        )
     return import_module("fusion.contrib.django.outbox.database").DjangoDatabase(alias)
 
 
@@ -63,7 +68,7 @@ def _sqlalchemy(database: str) -> Any:
     try:
         module = import_module("fusion.contrib.sqlalchemy.database")
     except ImportError as error:
-        raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(str(error), code="FUS-214") from error
     import sqlalchemy
 
     quiet: dict[str, Any] = {"hide_parameters": True}  # arguments of jobs must not appear in errors
@@ -74,8 +79,10 @@ def _sqlalchemy(database: str) -> Any:
             engine = sqlalchemy.create_engine(database, **quiet)
         except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
             raise ConfigurationError(
-                f"--database {mask_url(database)}: {error}; use an URL as postgresql+psycopg://..."
+                f"--database {mask_url(database)}: {error}; use an URL as postgresql+psycopg://...", code="FUS-220"
             ) from error
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        raise ConfigurationError(f"--database {mask_url(database)}: {error}; use an URL as postgresql+psycopg://...") from error
+        raise ConfigurationError(
+            f"--database {mask_url(database)}: {error}; use an URL as postgresql+psycopg://...", code="FUS-220"
+        ) from error
     return module.SqlalchemyDatabase(engine, import_module("fusion.contrib.sqlalchemy.tables").outbox_tables())

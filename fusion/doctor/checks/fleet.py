@@ -27,30 +27,32 @@ def workers(look: Look) -> Iterator[Finding]:
         silent = span(max(worker.silent for worker in dead))
         if look.workers or look.schedulers:
             what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}; a live worker gives their jobs back and removes them"
-            yield Finding("note", "workers", dead[0].name, what, f"{call} info -W")
+            yield Finding("FUS-430", "note", "workers", dead[0].name, what, f"{call} info -W")
         else:
             what = (
                 f"{some(worker.name for worker in dead)} died up to {silent} ago{told}, and no live worker gives their jobs back"
             )
             served = [name for name in dead[0].queues if name] or ["default"]
-            yield Finding("fail", "workers", dead[0].name, what, f"{call} worker {words(*served[:5])}")
+            yield Finding("FUS-431", "fail", "workers", dead[0].name, what, f"{call} worker {words(*served[:5])}")
     for worker in [worker for worker in look.workers if worker.unloaded][:_NAMED]:
         waits = [queue.name for queue in look.waiting if worker in look.serving(queue.name)]
         told = f"; jobs of {some(waits)} wait for it" if waits else ""
         fix = f"mend that on {worker.hostname}: the worker tries again by itself\n{call} info -W"
         level: Level = "fail" if waits else "warn"
-        yield Finding(level, "workers", worker.name, f"{worker.name} can't load tasks: {worker.unloaded}{told}", fix)
+        yield Finding("FUS-432", level, "workers", worker.name, f"{worker.name} can't load tasks: {worker.unloaded}{told}", fix)
     throttled = [worker for worker in look.workers if worker.throttled]
     if throttled:
         names = some(f"{worker.name} on {worker.hostname} ({worker.throttled})" for worker in throttled)
         fix = f"free memory there, or raise FUSION_MEMORY_THROTTLE_THRESHOLD; until then: {call} worker QUEUE on another machine"
-        yield Finding("warn", "workers", throttled[0].name, f"memory is scarce, no job is taken by {names}", fix)
+        yield Finding("FUS-433", "warn", "workers", throttled[0].name, f"memory is scarce, no job is taken by {names}", fix)
     quiet = [worker.name for worker in look.workers if worker.quiet]
     if quiet:
         fix, remedy = f"{call} unquiet {words(*quiet[:5])}", Remedy("unquiet", tuple(quiet[:5]))
-        yield Finding("note", "workers", quiet[0], f"quiet, and take no job: {some(quiet)}", fix, remedy)
+        yield Finding("FUS-434", "note", "workers", quiet[0], f"quiet, and take no job: {some(quiet)}", fix, remedy)
     if look.totals.suspended:
-        yield Finding("warn", "workers", "", "suspended: no worker starts a job", f"{call} resume", Remedy("resume_fleet"))
+        yield Finding(
+            "FUS-435", "warn", "workers", "", "suspended: no worker starts a job", f"{call} resume", Remedy("resume_fleet")
+        )
 
 
 def schedulers(look: Look) -> Iterator[Finding]:
@@ -59,12 +61,14 @@ def schedulers(look: Look) -> Iterator[Finding]:
     active = [entry for entry in look.entries if not entry.paused]
     if active and not look.schedulers:
         what = f"no scheduler is alive: {counted(len(active), 'cron entry waits', 'cron entries wait')}"
-        yield Finding("fail", "schedulers", "", what, f"{call} scheduler\nor {call} start, which runs one beside its workers")
+        yield Finding(
+            "FUS-436", "fail", "schedulers", "", what, f"{call} scheduler\nor {call} start, which runs one beside its workers"
+        )
     due = look.first_due
     late = 0.0 if due is None else (look.at - due).total_seconds()
     if late > _OVERDUE:
         what = f"a scheduled job has been due for {span(late)}: no worker and no scheduler moves it to its queue"
-        yield Finding("fail", "schedulers", "", what, f"{call} scheduler")
+        yield Finding("FUS-437", "fail", "schedulers", "", what, f"{call} scheduler")
 
 
 def cron(look: Look) -> Iterator[Finding]:
@@ -73,17 +77,17 @@ def cron(look: Look) -> Iterator[Finding]:
     for entry in look.entries:
         if entry.error or entry.declared_error:
             what = f"cron entry {entry.id} is in error: {entry.error or entry.declared_error}"
-            yield Finding("warn", "cron", entry.id, what, f"{call} cron list")
+            yield Finding("FUS-438", "warn", "cron", entry.id, what, f"{call} cron list")
         if look.schedulers and entry.next and not entry.paused and now - entry.next > _LATE:
             what = f"cron entry {entry.id} is late: its tick has been due for {span(now - entry.next)}, though a scheduler lives"
-            yield Finding("warn", "cron", entry.id, what, f"{call} cron history {words(entry.id)}")
+            yield Finding("FUS-439", "warn", "cron", entry.id, what, f"{call} cron history {words(entry.id)}")
     for entry in [entry for entry in look.entries if entry.missed][:50]:
         at = look.last_missed(entry.id)
         if at is not None and (look.at - at).total_seconds() < _DAY:
             ago = span((look.at - at).total_seconds())
             what = f"cron entry {entry.id} missed ticks, as no scheduler ran; that was found {ago} ago ({entry.missed:,} in all)"
             fix = f"{call} cron run {words(entry.id)}\n{call} cron history {words(entry.id)}"
-            yield Finding("warn", "cron", entry.id, what, fix, Remedy("run_entry", (entry.id,)))
+            yield Finding("FUS-440", "warn", "cron", entry.id, what, fix, Remedy("run_entry", (entry.id,)))
 
 
 def foreign(look: Look) -> Iterator[Finding]:
@@ -92,11 +96,21 @@ def foreign(look: Look) -> Iterator[Finding]:
     if look.rq_workers:
         what = f"workers of stock RQ use this prefix, too: {some(look.rq_workers)}; what they find in queues of the same name they don't know"
         yield Finding(
-            "warn", "foreign", look.rq_workers[0], what, f"{call} info --prefix fusion:\n(FUSION_PREFIX, for all of this fleet)"
+            "FUS-441",
+            "warn",
+            "foreign",
+            look.rq_workers[0],
+            what,
+            f"{call} info --prefix fusion:\n(FUSION_PREFIX, for all of this fleet)",
         )
     for queue in look.queues:
         if queue.rq:
             what = f"{counted(queue.rq, 'job')} of stock RQ wait in {queue.name}, which no worker of ours takes"
             yield Finding(
-                "note", "foreign", queue.name, what, f"{call} worker {words(queue.name)} --adopt-rq {words(queue.name)}"
+                "FUS-442",
+                "note",
+                "foreign",
+                queue.name,
+                what,
+                f"{call} worker {words(queue.name)} --adopt-rq {words(queue.name)}",
             )

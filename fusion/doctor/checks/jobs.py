@@ -45,7 +45,9 @@ def failing(look: Look) -> Iterator[Finding]:
         fix = f"{call} failures --queue {words(queue)}\nmend it or roll back, then: {again}"
         meant = {"state": "failed", "queue": escaped(queue), "error": escaped(name), "newer": f"{RECENT}m"}
         query = Query(tuple(Term(field, (value,)) for field, value in meant.items())).text
-        yield Finding("fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix, Remedy("requeue", (query,)))
+        yield Finding(
+            "FUS-450", "fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix, Remedy("requeue", (query,))
+        )
 
 
 def circles(look: Look) -> Iterator[Finding]:
@@ -54,7 +56,7 @@ def circles(look: Look) -> Iterator[Finding]:
         shown = " -> ".join([*line[:5], *(["..."] if len(line) > 5 else []), line[0]])
         what = f"{counted(len(line), 'job')} wait for each other and never run: {shown}"
         fix = f"{look.program} cancel {words(line[0])}\nworkers fail such jobs within some minutes; requeue those that are to run"
-        yield Finding("warn", "circles", line[0], what, fix, Remedy("cancel", (line[0],)))
+        yield Finding("FUS-451", "warn", "circles", line[0], what, fix, Remedy("cancel", (line[0],)))
 
 
 def poison(look: Look) -> Iterator[Finding]:
@@ -66,12 +68,12 @@ def poison(look: Look) -> Iterator[Finding]:
         what = f"{counted(len(found), 'job')} took {'its process' if len(found) == 1 else 'their processes'} down each time and failed: "
         what += f"{some(one.id for one in reversed(found))}; {last.queue}: {masked_text(last.reason, 160)}"
         fix = f"{call} quarantine {words(last.id)} --reason 'takes its process down'\nmend its task, then: {call} requeue {words(last.id)}"
-        yield Finding("warn", "poison", last.id, what, fix, Remedy("quarantine", (last.id,)))
+        yield Finding("FUS-452", "warn", "poison", last.id, what, fix, Remedy("quarantine", (last.id,)))
     for one in look.blocked:
         if one.kind == "probation":
             what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: "
             what += one.why
-            yield Finding("warn", "poison", one.queue, what, f"{call} info\n{call} failures --error {_LOST}")
+            yield Finding("FUS-453", "warn", "poison", one.queue, what, f"{call} info\n{call} failures --error {_LOST}")
 
 
 def held(look: Look) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ def held(look: Look) -> Iterator[Finding]:
         fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"
         if "has no function" in why or "can't be imported" in why:  # a second worker with the module would not help
             fix = f"{look.program} jobs {words(f'func:{one.task}')}"
-        yield Finding("fail", "held", one.queue, what, fix)
+        yield Finding("FUS-454", "fail", "held", one.queue, what, fix)
 
 
 def stuck(look: Look) -> Iterator[Finding]:
@@ -95,7 +97,7 @@ def stuck(look: Look) -> Iterator[Finding]:
         name = key.limit.key
         shown = some(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders)
         what = f"the concurrency key {name} is stuck: {counted(key.blocked, 'job waits', 'jobs wait')}, and none has started for ten minutes. "
-        yield Finding("fail", "stuck", name, f"{what}Its slots are held by {shown}", *_release(look, key))
+        yield Finding("FUS-455", "fail", "stuck", name, f"{what}Its slots are held by {shown}", *_release(look, key))
 
 
 def _release(look: Look, key: LimitInfo) -> tuple[str, Remedy | None]:
@@ -123,7 +125,7 @@ def callbacks_in_python(look: Look) -> Iterator[Finding]:
     when = "" if ago is None else f", the last one {span(ago)} ago"
     what = f"{counted(errors.count, 'callback')} (on_success, on_failure) raised an error{when}, of the job {errors.job_id}"
     fix = "python -c " + words(f"from fusion.job import Job; print(Job.fetch({errors.job_id!r}).callback_error)")
-    yield Finding("note" if ago is None or ago > 3600 else "warn", "callbacks_in_python", errors.job_id, what, fix)
+    yield Finding("FUS-456", "note" if ago is None or ago > 3600 else "warn", "callbacks_in_python", errors.job_id, what, fix)
 
 
 def keyless(look: Look) -> Iterator[Finding]:
@@ -131,7 +133,7 @@ def keyless(look: Look) -> Iterator[Finding]:
     for one in look.totals.keyless[:5]:
         what = f"{counted(one.count, 'job')} of {one.function} ran without the concurrency key that its @job declares"
         fix = f"{look.program} enqueue {words(one.function)} --concurrency-key KEY; give concurrency_key= wherever it is enqueued by name"
-        yield Finding("warn", "keyless", one.function, what, fix)
+        yield Finding("FUS-457", "warn", "keyless", one.function, what, fix)
 
 
 def dropped(look: Look) -> Iterator[Finding]:
@@ -140,5 +142,10 @@ def dropped(look: Look) -> Iterator[Finding]:
         counts = ", ".join(f"{count:,} {state}" for state, count in look.totals.dropped.items())
         what = f"ended jobs were forgotten before their time, as there were too many: {counts}"
         yield Finding(
-            "note", "dropped", "", what, "export FUSION_FAILED_MAX=N, FUSION_FINISHED_MAX, FUSION_CANCELED_MAX: how many are kept"
+            "FUS-458",
+            "note",
+            "dropped",
+            "",
+            what,
+            "export FUSION_FAILED_MAX=N, FUSION_FINISHED_MAX, FUSION_CANCELED_MAX: how many are kept",
         )

@@ -25,7 +25,7 @@ def files(look: Look) -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _FILES:
         what = f"a process may open {soft} files here; a worker with many slots needs more"
-        yield Finding("warn", "files", "", what, "ulimit -n 65536\nin a unit of systemd: LimitNOFILE=65536")
+        yield Finding("FUS-420", "warn", "files", "", what, "ulimit -n 65536\nin a unit of systemd: LimitNOFILE=65536")
 
 
 def kernel(look: Look) -> Iterator[Finding]:
@@ -34,10 +34,10 @@ def kernel(look: Look) -> Iterator[Finding]:
         return
     if "[always]" in _read(_THP):
         what = "transparent huge pages are on (`always`): Redis forks slowly, and answers late while it saves"
-        yield Finding("note", "kernel", "", what, f"echo madvise > {_THP}")
+        yield Finding("FUS-421", "note", "kernel", "", what, f"echo madvise > {_THP}")
     if _read(_OVERCOMMIT).strip() == "0" and look.server.info.get("aof_enabled") is not None:
         what = "vm.overcommit_memory is 0: Redis may fail to save when memory is scarce"
-        yield Finding("note", "kernel", "", what, "sysctl vm.overcommit_memory=1")
+        yield Finding("FUS-422", "note", "kernel", "", what, "sysctl vm.overcommit_memory=1")
 
 
 def settings(look: Look) -> Iterator[Finding]:
@@ -45,10 +45,10 @@ def settings(look: Look) -> Iterator[Finding]:
     chosen = look.settings
     if chosen.allow_eviction:
         what = f"allow_eviction is on (from {chosen.origin_of('allow_eviction')}): a Redis that loses jobs is accepted"
-        yield Finding("warn", "settings", "allow_eviction", what, "unset FUSION_ALLOW_EVICTION")
+        yield Finding("FUS-423", "warn", "settings", "allow_eviction", what, "unset FUSION_ALLOW_EVICTION")
     if chosen.lease < 3 * chosen.socket_timeout:
         what = f"the lease of {chosen.lease:g} s outlives no slow answer of Redis (socket_timeout is {chosen.socket_timeout:g} s)"
-        yield Finding("warn", "settings", "lease", what, f"export FUSION_LEASE={3 * chosen.socket_timeout:g}")
+        yield Finding("FUS-424", "warn", "settings", "lease", what, f"export FUSION_LEASE={3 * chosen.socket_timeout:g}")
 
 
 def versions(look: Look) -> Iterator[Finding]:
@@ -58,12 +58,17 @@ def versions(look: Look) -> Iterator[Finding]:
         old = [worker.name for worker in look.workers if worker.version == found[0]]
         what = f"workers of several versions run: {', '.join(found)}; {some(old)} of {found[0]}"
         yield Finding(
-            "note", "versions", "", what, "kill -HUP the supervisors (systemctl reload fusion) of those of the older one"
+            "FUS-425",
+            "note",
+            "versions",
+            "",
+            what,
+            "kill -HUP the supervisors (systemctl reload fusion) of those of the older one",
         )
     stored = look.schema
     if look.queue_names and stored.version < VERSION:
         what = f"the data have layout {stored.version}, this program writes {VERSION}: what is new in it is refused"
-        yield Finding("note", "versions", "", what, f"{look.program} schema --raise, once no older process runs")
+        yield Finding("FUS-426", "note", "versions", "", what, f"{look.program} schema --raise, once no older process runs")
 
 
 def _redis_is_here(look: Look) -> bool:

@@ -28,18 +28,27 @@ def server(look: Look) -> Iterator[Finding]:
     version = parse_version(str(info.get("redis_version", "")))
     if version and version < MIN_VERSION:
         yield Finding(
-            "fail", "server", "", f"Redis {info['redis_version']} is too old", "upgrade Redis to 6.2 or newer, or Valkey"
+            "FUS-401",
+            "fail",
+            "server",
+            "",
+            f"Redis {info['redis_version']} is too old",
+            "upgrade Redis to 6.2 or newer, or Valkey",
         )
     if info.get("cluster_enabled"):
-        yield Finding("fail", "server", "", "Redis runs in cluster mode", "use a standalone server, or one behind Sentinel")
+        yield Finding(
+            "FUS-402", "fail", "server", "", "Redis runs in cluster mode", "use a standalone server, or one behind Sentinel"
+        )
     if info.get("role") == "slave":
         what = "this Redis is a replica: nothing can be enqueued or run here"
-        yield Finding("fail", "server", "", what, f"{call} info --url URL-OF-THE-MASTER\nor have FUSION_SENTINEL find it")
+        yield Finding(
+            "FUS-403", "fail", "server", "", what, f"{call} info --url URL-OF-THE-MASTER\nor have FUSION_SENTINEL find it"
+        )
     if info.get("aof_last_write_status") == "err" or info.get("rdb_last_bgsave_status") == "err":
         what = "Redis can't save its data and may refuse to write: its disk is full, or not to be written"
-        yield Finding("fail", "server", "", what, f"df -h; make room, then: {look.redis_cli} BGSAVE")
+        yield Finding("FUS-404", "fail", "server", "", what, f"df -h; make room, then: {look.redis_cli} BGSAVE")
     if info.get("loading"):
-        yield Finding("warn", "server", "", "Redis is still loading its data", f"{look.redis_cli} INFO persistence")
+        yield Finding("FUS-405", "warn", "server", "", "Redis is still loading its data", f"{look.redis_cli} INFO persistence")
 
 
 def eviction(look: Look) -> Iterator[Finding]:
@@ -50,6 +59,7 @@ def eviction(look: Look) -> Iterator[Finding]:
         gone = f", and has evicted {counted(evicted, 'key')} since its start" if evicted else ""
         what = f"Redis may evict keys, that is lose jobs: maxmemory-policy is {policy}{gone}"
         yield Finding(
+            "FUS-406",
             "fail",
             "eviction",
             "",
@@ -60,13 +70,13 @@ def eviction(look: Look) -> Iterator[Finding]:
         what = (
             f"Redis has evicted {counted(evicted, 'key')} since its start: jobs may be lost, and sets may name some that are gone"
         )
-        yield Finding("warn", "eviction", "", what, f"{look.redis_cli} CONFIG RESETSTAT")
+        yield Finding("FUS-407", "warn", "eviction", "", what, f"{look.redis_cli} CONFIG RESETSTAT")
     most, used = _number(info.get("maxmemory")), _number(info.get("used_memory"))
     if most and 100 * used / most > _FULL[0]:
         share = 100 * used / most
         what = f"Redis is {share:.0f} % full ({used >> 20:,} of {most >> 20:,} MiB); when it is full, enqueues fail"
         fix = f"{look.redis_cli} CONFIG SET maxmemory {2 * most >> 20}mb\n{look.program} info"
-        yield Finding("fail" if share > _FULL[1] else "warn", "eviction", "", what, fix)
+        yield Finding("FUS-408", "fail" if share > _FULL[1] else "warn", "eviction", "", what, fix)
 
 
 def persistence(look: Look) -> Iterator[Finding]:
@@ -74,7 +84,12 @@ def persistence(look: Look) -> Iterator[Finding]:
     if not _number(look.server.info.get("aof_enabled")):
         what = "Redis writes no append-only file: what was accepted since the last snapshot is lost when it dies"
         yield Finding(
-            "note", "persistence", "", what, f"{look.redis_cli} CONFIG SET appendonly yes\n{look.redis_cli} CONFIG REWRITE"
+            "FUS-409",
+            "note",
+            "persistence",
+            "",
+            what,
+            f"{look.redis_cli} CONFIG SET appendonly yes\n{look.redis_cli} CONFIG REWRITE",
         )
 
 
@@ -85,7 +100,12 @@ def clients(look: Look) -> Iterator[Finding]:
     if most and 100 * there / most > _CLIENTS:
         what = f"{there:,} of {most:,} connections of Redis are taken"
         yield Finding(
-            "warn", "clients", "", what, f"{look.redis_cli} CONFIG SET maxclients {2 * most}\n{look.redis_cli} CLIENT LIST"
+            "FUS-410",
+            "warn",
+            "clients",
+            "",
+            what,
+            f"{look.redis_cli} CONFIG SET maxclients {2 * most}\n{look.redis_cli} CLIENT LIST",
         )
 
 
@@ -97,13 +117,14 @@ def clocks(look: Look) -> Iterator[Finding]:
         way = "behind" if found.skew > 0 else "ahead of"
         what = f"the clock of this machine is {off:,.0f} s {way} that of Redis: ages, delays and logs are off by as much"
         fix = "timedatectl set-ntp true\nchronyc makestep, on the machine whose clock is wrong"
-        yield Finding("fail" if off > _SKEW[1] else "warn", "clocks", "", what, fix)
+        yield Finding("FUS-411", "fail" if off > _SKEW[1] else "warn", "clocks", "", what, fix)
     ahead = [one.name for one in look.queues if one.oldest and one.oldest - look.at > timedelta(seconds=60)]
     beats = [w.name for w in look.everyone if w.last_heartbeat and w.last_heartbeat - look.at > timedelta(seconds=60)]
     if ahead or beats:
         where = f"jobs of {some(ahead)} come" if ahead else f"signs of life of {some(beats)} are"
         what = f"the clock of Redis was set back: {where} from its future"
         yield Finding(
+            "FUS-412",
             "warn",
             "clocks",
             "",
@@ -117,7 +138,7 @@ def latency(look: Look) -> Iterator[Finding]:
     pings = sorted(look.server_whole.pings)
     if pings and (pings[len(pings) // 2] > _SLOW or pings[-1] > _SLOWEST):
         what = f"Redis answers slowly: {pings[len(pings) // 2] * 1000:.1f} ms as a rule, {pings[-1] * 1000:.0f} ms at worst of {len(pings)}"
-        yield Finding("warn", "latency", "", what, f"{look.redis_cli} SLOWLOG GET 10\n{look.redis_cli} LATENCY DOCTOR")
+        yield Finding("FUS-413", "warn", "latency", "", what, f"{look.redis_cli} SLOWLOG GET 10\n{look.redis_cli} LATENCY DOCTOR")
 
 
 def rights(look: Look) -> Iterator[Finding]:
@@ -126,11 +147,11 @@ def rights(look: Look) -> Iterator[Finding]:
     if found.lacking:
         user = found.user or "USER"
         what = f"the Redis user {found.user or 'of this process'} may not {some(found.lacking, 6)}: workers need it (who only enqueues does not)"
-        yield Finding("warn", "rights", user, what, f"{look.redis_cli} ACL SETUSER {user} {look.acl_rules}")
+        yield Finding("FUS-414", "warn", "rights", user, what, f"{look.redis_cli} ACL SETUSER {user} {look.acl_rules}")
     elif found.user == "default":
         what = "this process is the Redis user `default`, who may do everything"
         fix = f"{look.redis_cli} ACL SETUSER fusion on '>PASSWORD' {look.acl_rules}\nand put that user into FUSION_REDIS_URL"
-        yield Finding("note", "rights", "", what, fix)
+        yield Finding("FUS-415", "note", "rights", "", what, fix)
 
 
 def listpack(look: Look) -> Iterator[Finding]:
@@ -142,7 +163,12 @@ def listpack(look: Look) -> Iterator[Finding]:
     if name and _number(config[name]) < _LISTPACK:
         what = f"{name} is {config[name]}: a job with a longer value takes twice the memory"
         yield Finding(
-            "note", "listpack", "", what, f"{look.redis_cli} CONFIG SET {name} {_LISTPACK}\n{look.redis_cli} CONFIG REWRITE"
+            "FUS-416",
+            "note",
+            "listpack",
+            "",
+            what,
+            f"{look.redis_cli} CONFIG SET {name} {_LISTPACK}\n{look.redis_cli} CONFIG REWRITE",
         )
 
 
@@ -151,6 +177,7 @@ def keys(look: Look) -> Iterator[Finding]:
     for key, kind in sorted(look.broken.items()):
         what = f"{key} should be {kind} and is something else: another program writes to this Redis under the same prefix"
         yield Finding(
+            "FUS-417",
             "fail",
             "keys",
             key,

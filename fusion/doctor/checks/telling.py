@@ -36,6 +36,7 @@ def relays(look: Look) -> Iterator[Finding]:
         names = ", ".join(f"{sink.name} ({counted(sink.behind, 'event')} behind)" for sink in lost[:5])
         what = f"no relay is alive for {names}; the oldest event has waited {span(oldest)}"
         yield Finding(
+            "FUS-460",
             "fail",
             "relays",
             lost[0].name,
@@ -44,7 +45,9 @@ def relays(look: Look) -> Iterator[Finding]:
         )
     missing = [name for name in look.settings.sinks if name not in {sink.name for sink in look.sinks}]
     if missing and not any(name in relay.sinks for relay in look.relays for name in missing):
-        yield Finding("warn", "relays", missing[0], f"configured, and no relay serves it: {', '.join(missing)}", f"{call} relay")
+        yield Finding(
+            "FUS-461", "warn", "relays", missing[0], f"configured, and no relay serves it: {', '.join(missing)}", f"{call} relay"
+        )
 
 
 def _served(look: Look, name: str) -> bool:
@@ -59,20 +62,34 @@ def sinks(look: Look) -> Iterator[Finding]:
             since = span((look.at - sink.failing_since).total_seconds())
             what = f"the sink {sink.name} has failed for {since}, {counted(sink.failures, 'time')} in a row: {masked_text(sink.error, 200)}"
             yield Finding(
-                "fail" if sink.breaker_open else "warn", "sinks", sink.name, what, f"{call} events stats\n{call} events setup"
+                "FUS-462",
+                "fail" if sink.breaker_open else "warn",
+                "sinks",
+                sink.name,
+                what,
+                f"{call} events stats\n{call} events setup",
             )
         if sink.parked:
             why = masked_text(sink.error, 200) or "see there"
             what = f"the sink {sink.name} refused {counted(sink.parked, 'event')} for good, which are parked: {why}"
             yield Finding(
-                "warn", "sinks", sink.name, what, f"mend the cause, then: {call} events replay --sink {words(sink.name)}"
+                "FUS-463",
+                "warn",
+                "sinks",
+                sink.name,
+                what,
+                f"mend the cause, then: {call} events replay --sink {words(sink.name)}",
             )
         if sink.dropped:
             what = f"the sink {sink.name} will never get {counted(sink.dropped, 'event')}: it was too far behind"
-            yield Finding("note", "sinks", sink.name, what, "export FUSION_EVENTS_BACKLOG=N: how many are kept for sinks")
+            yield Finding(
+                "FUS-464", "note", "sinks", sink.name, what, "export FUSION_EVENTS_BACKLOG=N: how many are kept for sinks"
+            )
         if _served(look, sink.name) and (sink.oldest > _BEHIND or sink.behind > _MANY):
             what = f"the sink {sink.name} is {counted(sink.behind, 'event')} behind, the oldest {span(sink.oldest)} old"
-            yield Finding("warn", "sinks", sink.name, what, f"{call} events stats\n{call} relay, once more: they share the work")
+            yield Finding(
+                "FUS-465", "warn", "sinks", sink.name, what, f"{call} events stats\n{call} relay, once more: they share the work"
+            )
 
 
 def stream(look: Look) -> Iterator[Finding]:
@@ -80,7 +97,7 @@ def stream(look: Look) -> Iterator[Finding]:
     cap, behind = look.stream.cap, max((sink.behind for sink in look.sinks), default=0)
     if cap and behind and 100 * behind / cap > _FULL:
         what = f"{behind:,} of the {cap:,} events that are kept for sinks wait: the oldest will soon be dropped"
-        yield Finding("fail", "stream", "", what, f"{look.program} relay\nexport FUSION_EVENTS_BACKLOG={2 * cap}")
+        yield Finding("FUS-466", "fail", "stream", "", what, f"{look.program} relay\nexport FUSION_EVENTS_BACKLOG={2 * cap}")
 
 
 def callbacks(look: Look) -> Iterator[Finding]:
@@ -92,7 +109,7 @@ def callbacks(look: Look) -> Iterator[Finding]:
         age = 0.0 if oldest is None else (look.at - oldest).total_seconds()
         if not look.couriers and age > _UNFETCHED:
             what = f"{counted(count, 'callback waits', 'callbacks wait')}, the oldest for {span(age)}, and no relay is alive to deliver them"
-            yield Finding("fail", "callbacks", "", what, f"{call} relay")
+            yield Finding("FUS-467", "fail", "callbacks", "", what, f"{call} relay")
         tried = [one for one in shown if one.tries]
         if tried or age > _OLD[0]:
             hosts = Counter(_host(one.url) for one in tried or shown).most_common(3)
@@ -103,13 +120,21 @@ def callbacks(look: Look) -> Iterator[Finding]:
             what += f"{names} does not take them{said}{more}"
             first = (tried or shown)[0]
             fix = f"{call} callbacks list --status retrying\nonce the host answers: {call} callbacks retry --to {words(first.id)}"
-            yield Finding("fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix, _again(tried or shown))
+            yield Finding(
+                "FUS-468", "fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix, _again(tried or shown)
+            )
     failed = [one for one in look.failures if one.queue == CALLBACKS]
     if failed:
         what = f"{counted(len(failed), 'callback')} could not be delivered and failed; the last: {masked_text(failed[-1].reason, 160)}"
         fix = f"{call} callbacks list --status failed\n{call} callbacks retry --all"
         yield Finding(
-            "warn", "callbacks", failed[-1].id, what, fix, Remedy("retry_callbacks", tuple(one.id for one in failed[-_AGAIN:]))
+            "FUS-469",
+            "warn",
+            "callbacks",
+            failed[-1].id,
+            what,
+            fix,
+            Remedy("retry_callbacks", tuple(one.id for one in failed[-_AGAIN:])),
         )
 
 
@@ -122,7 +147,12 @@ def unsigned(look: Look) -> Iterator[Finding]:
     if look.unsigned_hosts:
         what = f"callbacks to {some(look.unsigned_hosts)} go out without a signature, so that anybody could have sent them"
         yield Finding(
-            "note", "unsigned", look.unsigned_hosts[0], what, "set callback_secrets where relays run (docs/callbacks.md)"
+            "FUS-470",
+            "note",
+            "unsigned",
+            look.unsigned_hosts[0],
+            what,
+            "set callback_secrets where relays run (docs/callbacks.md)",
         )
 
 

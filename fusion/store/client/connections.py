@@ -204,7 +204,9 @@ def pop_connection() -> redis.Redis:
     """Undo the last `push_connection` and return its client. ConfigurationError if there was none."""
     stack = _stack.get()
     if not stack:
-        raise ConfigurationError("pop_connection() without push_connection(); `with Connection(conn):` keeps the two together")
+        raise ConfigurationError(
+            "pop_connection() without push_connection(); `with Connection(conn):` keeps the two together", code="FUS-209"
+        )
     _stack.set(stack[:-1])
     return stack[-1]
 
@@ -234,7 +236,9 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if pop_connection() is not self._connection:
-            raise ConfigurationError("a connection was pushed inside `with Connection(...)` and not popped; pair push with pop")
+            raise ConfigurationError(
+                "a connection was pushed inside `with Connection(...)` and not popped; pair push with pop", code="FUS-209"
+            )
 
 
 # -- options
@@ -273,7 +277,7 @@ def _tls(settings: Settings) -> dict[str, Any]:
         path = options[name]
         if path and not os.access(str(path), os.R_OK):
             raise ConfigurationError(
-                f"redis_{name} {path!r} (from {settings.origin_of('redis_' + name)}) can't be read; correct it"
+                f"redis_{name} {path!r} (from {settings.origin_of('redis_' + name)}) can't be read; correct it", code="FUS-205"
             )
     return {name: value for name, value in options.items() if value is not None}
 
@@ -308,11 +312,14 @@ def _parse(url: str) -> dict[str, Any]:
             given = None
     if given is None:
         raise ConfigurationError(
-            f"Redis url {mask_url(url)!r}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password"
+            f"Redis url {mask_url(url)!r}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password",
+            code="FUS-205",
         )
     unknown = [name for name in given if name not in _URL_OPTIONS and not name.startswith("ssl_") and name != "connection_class"]
     if unknown:
-        raise ConfigurationError(f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it")
+        raise ConfigurationError(
+            f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it", code="FUS-205"
+        )
     _check_tls(url, given)
     return check_options(dict(given), f"Redis url {mask_url(url)!r}")
 
@@ -321,16 +328,18 @@ def _check_tls(url: str, given: dict[str, Any]) -> None:
     """Check options that redis-py would check only when it connects: those of TLS, and a missing socket path."""
     where = f"Redis url {mask_url(url)!r}"
     if url.startswith("unix:") and not str(given.get("path") or "").strip("/"):
-        raise ConfigurationError(f"{where}: it names no socket; use unix:///path/to/redis.sock")
+        raise ConfigurationError(f"{where}: it names no socket; use unix:///path/to/redis.sock", code="FUS-205")
     tls = [name for name in given if name.startswith("ssl_")]
     if tls and not url.startswith("rediss:"):
-        raise ConfigurationError(f"{where}: option {tls[0]!r} is one of TLS; use rediss://, or remove it")
+        raise ConfigurationError(f"{where}: option {tls[0]!r} is one of TLS; use rediss://, or remove it", code="FUS-205")
     if (wanted := given.get("ssl_cert_reqs")) is None:
         return
     if wanted not in _CERT_REQS:
         near = str(wanted).lower().removeprefix("cert_")
         meant = f"; did you mean {near}?" if near in _CERT_REQS else ""
-        raise ConfigurationError(f"{where}: ssl_cert_reqs is {str(wanted)[:40]!r}; use {', '.join(_CERT_REQS)}{meant}")
+        raise ConfigurationError(
+            f"{where}: ssl_cert_reqs is {str(wanted)[:40]!r}; use {', '.join(_CERT_REQS)}{meant}", code="FUS-205"
+        )
     if wanted == "none":
         given.setdefault("ssl_check_hostname", False)
 

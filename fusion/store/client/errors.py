@@ -43,12 +43,14 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
     if reply_code(error) == "WRONGTYPE":
         named = re.search(r"the (?:concurrency|unique) key .* is broken at \S+", str(error))
         which = f"{named[0]}, which" if named else "a key"
-        return ConfigurationError(f"Redis at {mask_url(url_of(connection))}: {which} holds {OTHERS_DATA} (WRONGTYPE)")
+        return ConfigurationError(
+            f"Redis at {mask_url(url_of(connection))}: {which} holds {OTHERS_DATA} (WRONGTYPE)", code="FUS-207"
+        )
     if kind == "bug":
         return None
     line = one_line(error, url_of(connection))
     if kind == "configuration":
-        return ConfigurationError(line)
+        return ConfigurationError(line, code="FUS-208")
     full = isinstance(error, OutOfMemoryError) or reply_code(error) == "OOM"
     told = StoreFull(line) if full else StoreUnavailable(line)
     told.nothing_written = is_certain(error)

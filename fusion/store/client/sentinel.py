@@ -82,7 +82,7 @@ def _instances(described: Mapping[str, Any]) -> list[tuple[str, int]]:
     try:
         return [(str(host), int(port)) for host, port in found]
     except (TypeError, ValueError):
-        raise ConfigurationError(f"SENTINEL INSTANCES is {found!r}; use a list of (host, port)") from None
+        raise ConfigurationError(f"SENTINEL INSTANCES is {found!r}; use a list of (host, port)", code="FUS-210") from None
 
 
 def _parse(url: str) -> dict[str, Any]:
@@ -90,7 +90,8 @@ def _parse(url: str) -> dict[str, Any]:
     hosts = [_HOST.match(item) for item in match["hosts"].split(",")] if match else []
     if match is None or None in hosts:
         raise ConfigurationError(
-            f"Redis url {mask_url(url)!r} can't be parsed; use redis+sentinel://user:password@host:26379,host2:26379/mymaster/0"
+            f"Redis url {mask_url(url)!r} can't be parsed; use redis+sentinel://user:password@host:26379,host2:26379/mymaster/0",
+            code="FUS-210",
         )
     username, _, password = (match["login"] or "").partition(":")
     return {

@@ -62,12 +62,15 @@ def check_server(conn: redis.Redis, allow_eviction: bool = False) -> ServerInfo:
     server = read_server(conn)
     if server.version < MIN_VERSION:
         found = server.release or "of unknown version"
-        raise ConfigurationError(f"this is {server.server_name} {found}; use Redis 6.2 or newer, or Valkey")
+        raise ConfigurationError(f"this is {server.server_name} {found}; use Redis 6.2 or newer, or Valkey", code="FUS-206")
     if server.cluster:
-        raise ConfigurationError("this Redis runs in cluster mode; use a standalone server, or one behind Sentinel")
+        raise ConfigurationError(
+            "this Redis runs in cluster mode; use a standalone server, or one behind Sentinel", code="FUS-206"
+        )
     if server.maxmemory_policy not in ("", "noeviction") and not allow_eviction:
         raise ConfigurationError(
             f"this Redis may evict keys, that is lose jobs: maxmemory-policy is {server.maxmemory_policy}; set it to noeviction"
-            " on the server (CONFIG SET maxmemory-policy noeviction), or accept that with FUSION_ALLOW_EVICTION=1"
+            " on the server (CONFIG SET maxmemory-policy noeviction), or accept that with FUSION_ALLOW_EVICTION=1",
+            code="FUS-206",
         )
     return server

@@ -41,7 +41,7 @@ def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
             try:
                 given[name] = read(value)
             except readers.Invalid as error:
-                raise ConfigurationError(f"{where}: {name} is {value!r}; {error}") from None
+                raise ConfigurationError(f"{where}: {name} is {value!r}; {error}", code="FUS-205") from None
     return given
 
 

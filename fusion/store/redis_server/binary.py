@@ -40,10 +40,11 @@ def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
         found = probe(path) if path else None
         if found is None:
             raise ConfigurationError(
-                f"FUSION_REDIS_SERVER={named!r} is no redis-server or valkey-server that runs here; correct or unset it"
+                f"FUSION_REDIS_SERVER={named!r} is no redis-server or valkey-server that runs here; correct or unset it",
+                code="FUS-211",
             )
         if found.version < _MIN_VERSION:
-            raise ConfigurationError(f"FUSION_REDIS_SERVER is {found}; Fusion needs 6.2 or newer")
+            raise ConfigurationError(f"FUSION_REDIS_SERVER is {found}; Fusion needs 6.2 or newer", code="FUS-211")
         return found
     rejected = []
     for path in (
@@ -57,7 +58,7 @@ def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
         if path:
             rejected.append(str(found or path))
     seen = f" (not usable: {', '.join(rejected)})" if rejected else ""
-    raise ConfigurationError(f"no Redis server program found{seen}; {_FIX}")
+    raise ConfigurationError(f"no Redis server program found{seen}; {_FIX}", code="FUS-211")
 
 
 def probe(path: str) -> ServerBinary | None:

@@ -121,11 +121,13 @@ class EmbeddedRedis:
         if any(part.startswith("~") for part in self.home.parts):
             raise ConfigurationError(
                 f"this user has no home directory (no HOME, no entry in passwd), which {self.home} would need; "
-                "set FUSION_HOME to a directory for the built-in Redis"
+                "set FUSION_HOME to a directory for the built-in Redis",
+                code="FUS-213",
             )
         if len(os.fsencode(self.socket)) >= _MAX_SOCKET_PATH:
             raise ConfigurationError(
-                f"the socket's path is too long for a unix socket: {self.socket}; set FUSION_HOME to a shorter directory"
+                f"the socket's path is too long for a unix socket: {self.socket}; set FUSION_HOME to a shorter directory",
+                code="FUS-213",
             )
         try:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -136,7 +138,8 @@ class EmbeddedRedis:
                 self._await_ready()
         except OSError as error:
             raise ConfigurationError(
-                f"the built-in Redis can't use {error.filename or self.home}: {reason(error)}; or set FUSION_HOME to another directory"
+                f"the built-in Redis can't use {error.filename or self.home}: {reason(error)}; or set FUSION_HOME to another directory",
+                code="FUS-213",
             ) from error
         return self.url
 
@@ -222,7 +225,9 @@ class EmbeddedRedis:
             self._end(self.process.pid)
         what = f"ended with status {self.process.returncode}" if ended and self.process else f"did not answer within {limit:g} s"
         what += "" if self.process else f" although it runs; try `{program.name()} redis stop`"
-        raise ConfigurationError(f"the built-in Redis {what}; the end of its log, {self.log}:\n{self._log_tail()}")
+        raise ConfigurationError(
+            f"the built-in Redis {what}; the end of its log, {self.log}:\n{self._log_tail()}", code="FUS-212"
+        )
 
     def _log_tail(self) -> str:
         with open(open_own(self.log, os.O_RDONLY), "rb") as file:
@@ -232,7 +237,8 @@ class EmbeddedRedis:
     def _end(self, pid: int) -> None:
         if not self._is_ours(pid):
             raise ConfigurationError(
-                f"the built-in Redis of {self.home} does not run on this machine, or not in this container; stop it there"
+                f"the built-in Redis of {self.home} does not run on this machine, or not in this container; stop it there",
+                code="FUS-212",
             )
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
@@ -243,7 +249,7 @@ class EmbeddedRedis:
                 if ended or not self._is_ours(pid):
                     return
                 time.sleep(0.005)
-        raise ConfigurationError(f"the built-in Redis, pid {pid}, does not end; look at {self.log}")
+        raise ConfigurationError(f"the built-in Redis, pid {pid}, does not end; look at {self.log}", code="FUS-212")
 
     def _written_pid(self) -> int | None:
         """Return the process of the pid file if that is still our server: pids are reused."""

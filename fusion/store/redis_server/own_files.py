@@ -53,12 +53,14 @@ def check_home(home: str | os.PathLike[str]) -> None:
     for owner in {found.st_uid, link.st_uid if link.st_uid and stat.S_ISLNK(link.st_mode) else ours} - {ours}:
         raise ConfigurationError(
             f"{os.fspath(home)} belongs to user {owner}, and this process runs as user {ours}: a Redis in it would be that user's. "
-            f"Run as user {owner}, or set FUSION_HOME to a directory of your own, or name the Redis that you mean (FUSION_REDIS_URL)"
+            f"Run as user {owner}, or set FUSION_HOME to a directory of your own, or name the Redis that you mean (FUSION_REDIS_URL)",
+            code="FUS-213",
         )
     if found.st_mode & 0o022:
         raise ConfigurationError(
             f"others may write to {os.fspath(home)} (mode {stat.S_IMODE(found.st_mode):o}), so that what is in it may be theirs: "
-            f"chmod go-w {shlex.quote(os.fspath(home))}, or set FUSION_HOME to a directory of your own"
+            f"chmod go-w {shlex.quote(os.fspath(home))}, or set FUSION_HOME to a directory of your own",
+            code="FUS-213",
         )
 
 
@@ -74,7 +76,8 @@ def check_socket(path: str, peer: socket.socket | None = None) -> None:
         what = f"a socket of user {min(owners - {ours})}, not" if owners != {ours} else "a link, no socket"
         raise ConfigurationError(
             f"{path} is {what} of user {ours}, as whom this process runs: remove it, or set FUSION_HOME to another directory, "
-            "or name the Redis that you mean (FUSION_REDIS_URL)"
+            "or name the Redis that you mean (FUSION_REDIS_URL)",
+            code="FUS-213",
         )
 
 

@@ -85,7 +85,7 @@ class CronEntries:
             raise _missing() from None
         except InvalidJobOperation as error:
             said = (
-                str(error).removesuffix("; use force")
+                error.text().removesuffix("; use force")
                 if request.scope.all
                 else "a job of it has not ended, or holds its unique key"
             )

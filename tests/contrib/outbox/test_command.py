@@ -74,7 +74,7 @@ def test_errors_of_the_outbox_command_are_one_line(
     unmade = manage("fusion_outbox", "status", **database.another(tmp_path))
     assert (unmade.returncode, unmade.stdout) == (1, "")
     assert unmade.stderr.splitlines()[-1].endswith(
-        "the outbox's tables are not in django:default; make them: manage.py migrate fusion_outbox"
+        "the outbox's tables are not in django:default; make them: manage.py migrate fusion_outbox [FUS-220]"
     )
     assert "Traceback" not in unmade.stderr
     gone = manage("fusion_outbox", "run", SHOP_POSTGRES="/nowhere")
