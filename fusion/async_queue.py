@@ -91,7 +91,7 @@ class AsyncQueue:
     ) -> None:
         if connection is not None and not isinstance(connection, Redis):
             raise TypeError(
-                f"connection: {type(connection).__name__} is no client for asyncio; use redis.asyncio.Redis, or Queue"
+                f"connection: {type(connection).__name__} is not a client for asyncio; use redis.asyncio.Redis, or Queue"
             )
         self.name = check_queue_name(name)
         self._connection = connection

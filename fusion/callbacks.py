@@ -88,7 +88,7 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
     except ValueError as error:
         raise OptionError(name, str(error)) from None
     if match[3] and not 0 < int(match[3]) < 65536:
-        raise OptionError(name, f"there is no port {int(match[3])}; use one from 1 to 65535, or none")
+        raise OptionError(name, f"port {int(match[3])} is out of range; use one from 1 to 65535, or none")
     scheme = match[1].lower()
     if scheme == "http" and not settings.callback_allow_http:
         raise OptionError(
@@ -165,10 +165,10 @@ def read_host(text: str) -> str:
         try:
             return str(IPv6Address(host[1:-1]))
         except ValueError:
-            raise ValueError("what the URL has in [brackets] is no IPv6 address") from None
+            raise ValueError("the part of the URL in [brackets] must be an IPv6 address") from None
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError("the URL's host is no host name: labels of letters, digits and hyphens, joined by dots")
+        raise ValueError("the URL's host must be a host name: labels of letters, digits and hyphens, joined by dots")
     if not _NUMBER.fullmatch(labels[-1]):
         return host
     import socket
@@ -176,7 +176,7 @@ def read_host(text: str) -> str:
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
-        raise ValueError("the URL's host ends in a number but is no IPv4 address; write it as 192.0.2.1") from None
+        raise ValueError("the URL's host ends in a number but is not an IPv4 address; write it as 192.0.2.1") from None
 
 
 def retry_deliveries(broker: Broker, now: float, chosen: Sequence[DeliveryInfo], refused: dict[str, str]) -> int:

@@ -105,7 +105,7 @@ def unregister(middleware: Middleware | type[Middleware]) -> None:
 def _made(middleware: Any) -> Middleware:
     made = middleware() if isinstance(middleware, type) else middleware
     if not isinstance(made, (ProducerMiddleware, WorkerMiddleware)):
-        raise TypeError(f"{middleware!r} is no middleware: derive its class from ProducerMiddleware, WorkerMiddleware or both")
+        raise TypeError(f"{middleware!r} is not a middleware: derive its class from ProducerMiddleware, WorkerMiddleware or both")
     return made
 
 

@@ -19,7 +19,7 @@ class FiniteRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; a usage error for nan and inf."""
         found = float(super().convert(value, param, ctx))
-        return found if math.isfinite(found) else self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return found if math.isfinite(found) else self.fail(f"must be a number of seconds, got {value!r}", param, ctx)
 
 
 def parse(arguments: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -79,5 +79,7 @@ def _value(kind: str, text: str, where: str) -> Any:
         try:
             return literal_eval(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise click.UsageError(f"{where}: {text[:60]!r} is no Python literal, like 1, 'text', [1, 2] or {{'a': 1}}") from None
+            raise click.UsageError(
+                f"{where}: {text[:60]!r} is not a Python literal, like 1, 'text', [1, 2] or {{'a': 1}}"
+            ) from None
     return text

@@ -34,7 +34,7 @@ def script(cli: Cli, name: str, server: str) -> None:
     try:
         version = tuple(int(part) for part in server.split("."))
     except ValueError:
-        raise click.BadParameter(f"{server!r} is no version; say 6.2 or 7.0", param_hint="--server") from None
+        raise click.BadParameter(f"{server!r} is not a version; use 6.2 or 7.0", param_hint="--server") from None
     names = script_names()
     if name not in names:
         from difflib import get_close_matches

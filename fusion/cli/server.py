@@ -195,7 +195,9 @@ def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
-        raise click.UsageError(f"--host {host!r} is no address of this machine; use e.g. 127.0.0.1 or 0.0.0.0") from None
+        raise click.UsageError(
+            f"--host {host!r} is not an address of this machine; use for example 127.0.0.1 or 0.0.0.0"
+        ) from None
     return family, (str(address[0]), port)
 
 
@@ -303,7 +305,7 @@ def _append(path: str, line: str, check: Callable[[str], None]) -> None:
 def _check_writers(path: str, found: os.stat_result, kind: str) -> None:
     """Raise ConfigurationError for a path that other users can write to. In a folder with the sticky bit, like /tmp, they can't replace our file."""
     if kind == "file" and not stat.S_ISREG(found.st_mode):
-        raise ConfigurationError(f"--file {path!r} is no plain file; choose another one", code="FUS-219")
+        raise ConfigurationError(f"--file {path!r} is not a regular file; choose another one", code="FUS-219")
     if found.st_uid not in (os.geteuid(), 0):
         what = f"belongs to another user (uid {found.st_uid}); choose another one, or run this as that user"
     elif _others_write(found) and not (kind == "folder" and found.st_mode & stat.S_ISVTX):

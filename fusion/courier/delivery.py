@@ -48,7 +48,7 @@ def _stored(data: bytes) -> dict[str, Any]:
         call = json.loads(data.decode("utf-8", "replace"))
         sent = call[3]
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise ValueError("it is no delivery") from None
+        raise ValueError("it is not a delivery") from None
     if not isinstance(sent, dict) or not isinstance(sent.get("url"), str):
         raise ValueError("it does not say where to")
     return sent

@@ -109,7 +109,7 @@ def parse(text: str) -> Expression:
     fields = ALIASES.get(text, text).split()
     if text.startswith("@") and text not in ALIASES:
         more = "; to run at a start, enqueue the job where the service starts" if text == "@reboot" else ""
-        raise ValueError(f"{text!r} is no alias that cron entries have; use one of {', '.join(ALIASES)}{more}")
+        raise ValueError(f"{text!r} is not an alias that cron entries may use; use one of {', '.join(ALIASES)}{more}")
     if len(fields) != 5:
         more = "; for seconds use every()" if len(fields) in (6, 7) else ""
         names = ", ".join(name for name, _ in _FIELDS)
@@ -119,7 +119,7 @@ def parse(text: str) -> Expression:
     try:
         (minutes, hours, days, months, weekdays), nth = croniter.expand(" ".join(fields))
     except CroniterError as error:
-        raise ValueError(f"{text!r} is no cron expression: {error}") from None
+        raise ValueError(f"{text!r} is not a cron expression: {error}") from None
     parsed = Expression(
         times=tuple(h * 3600 + m * 60 for h in _all(hours, 24) for m in _all(minutes, 60)),
         days=None if "*" in days else frozenset(days),
@@ -149,7 +149,7 @@ def _check(text: str, i: int, field: str) -> None:
     try:
         croniter.expand(" ".join(field if other == i else "*" for other in range(5)))
     except CroniterError:
-        raise ValueError(f"{text!r}: {field!r} is no {name}; use {values}, lists, ranges and steps") from None
+        raise ValueError(f"{text!r}: {field!r} is not a valid {name}; use {values}, lists, ranges and steps") from None
 
 
 def _all(values: Sequence[int | str], count: int) -> list[int]:

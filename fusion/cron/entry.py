@@ -205,7 +205,7 @@ def _too_little(grace: float | str) -> str:
 
 def _field(value: Any) -> str | int | float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise TypeError(f"{value!r:.100} is no field of a job")
+        raise TypeError(f"{value!r:.100} is not a field of a job")
     if isinstance(value, str):
         value.encode()  # half a surrogate pair is no text that could be sent
     return value
@@ -213,7 +213,7 @@ def _field(value: Any) -> str | int | float:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= FURTHEST:
-        raise TypeError(f"{value!r} is no duration")
+        raise TypeError(f"{value!r} is not a duration")
     return value
 
 

@@ -168,7 +168,7 @@ class Plan:
         except (TypeError, ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
-            raise ValueError(f"{text!r:.200} is no stored plan; declare the entry again")
+            raise ValueError(f"{text!r:.200} is not a stored plan; declare the entry again")
         bounds = [fields.pop(name, None) for name in ("start", "end")]
         if all(bound is None or type(bound) is int for bound in bounds):
             if set(fields) == {"every"} and type(fields["every"]) is int:

@@ -13,7 +13,7 @@ def check_address(ip: str | IPv4Address | IPv6Address) -> None:
     try:
         address = ip_address(ip)
     except ValueError:
-        raise AddressRefused("the host's name gave something that is no address") from None
+        raise AddressRefused("the host's name resolved to something that is not an IP address") from None
     kind = kind_of(address)
     if kind:
         raise AddressRefused(f"{address} is {kind}: no callback goes there; to allow a host inside, name it in the allowed hosts")

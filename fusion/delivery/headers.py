@@ -41,7 +41,7 @@ def head(target: Target, length: int, headers: Mapping[str, str], signature: Map
     for name, value in signature.items():
         _check(name, value)
         if name not in SIGNATURE:
-            raise DeliveryRefused(f"{name} is no header of a signature; use what sign() returns")
+            raise DeliveryRefused(f"{name} is not a signature header; use what sign() returns")
     fields = {
         "Host": target.authority,
         "Connection": "close",
@@ -61,6 +61,4 @@ def _check(name: object, value: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeliveryRefused("a header's name is 1 to 128 letters, digits and hyphens")
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
-        raise DeliveryRefused(
-            f"the value of header {name.lower()} is no text of printable ASCII only: no line breaks, no umlauts"
-        )
+        raise DeliveryRefused(f"the value of header {name.lower()} must be printable ASCII text, without line breaks and umlauts")

@@ -81,7 +81,7 @@ def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTT
     except (HTTPException, ValueError) as error:
         # Only the texts of these two errors come from http.client; other texts may come from the receiver.
         kind = type(error)
-        why = str(error) if kind in (HTTPException, LineTooLong) else f"the answer is no HTTP ({kind.__name__})"
+        why = str(error) if kind in (HTTPException, LineTooLong) else f"the answer is not HTTP ({kind.__name__})"
     else:
         # At the end of the data http.client accepts an incomplete head as complete.
         why = "the answer ended within its headers" if wire.ended else ""

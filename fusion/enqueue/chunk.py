@@ -171,7 +171,7 @@ def prepared(
 def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `enqueue` that do what `enqueue_at` and `enqueue_in` do."""
     if time is None:
-        raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
+        raise TypeError(f"{name}() needs a time, got None; to run it at once use enqueue()")
     if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
         raise ValueError(f"{name}() has its time already, as its first argument; remove enqueue_at= and enqueue_in=")
     return {**kwargs, name: time}

@@ -61,7 +61,7 @@ def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -
             )
         if (near := _misspelled(name)) is not None or (delayed and name in _NAMES):
             meant = f"options like {near or name}= go to @job(...) or Queue.enqueue" if delayed else f"did you mean {near}=?"
-            raise UnknownOption(name, f"{name}= is no option but looks like one; {meant}; {_ANYWAY}")
+            raise UnknownOption(name, f"{name}= is not an option but looks like one; {meant}; {_ANYWAY}")
 
 
 def _tell_timeout() -> None:

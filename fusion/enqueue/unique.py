@@ -48,6 +48,6 @@ def key_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     try:
         data = get_serializer("json", allow_pickle=False).dumps([args, dict(kwargs)])
     except SerializationError as error:
-        raise OptionError("unique", f"its arguments make no key, as they are no JSON; give unique_key ({error})") from None
+        raise OptionError("unique", f"its arguments are not JSON and make no key; give unique_key ({error})") from None
     canonical = json.dumps([name, json.loads(data)], sort_keys=True, separators=(",", ":"))
     return f"{name[-_SHOWN:]}:{sha256(canonical.encode()).hexdigest()[:32]}"

@@ -34,4 +34,4 @@ def from_document(document: Mapping[str, Any]) -> JobEvent:
     try:
         return JobEvent(**known, at=from_iso(document.get("time")) or EPOCH)
     except TypeError as error:
-        raise ValueError(f"this is no event: {error}") from None
+        raise ValueError(f"this is not an event: {error}") from None

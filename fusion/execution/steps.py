@@ -93,7 +93,7 @@ class Steps:
         self._iterated = True
         at = self.cursor
         if key is None and (not isinstance(at, int | None) or isinstance(at, bool)):
-            raise RuntimeError(f"the cursor of this job, {at!r}, is no count of items: another kind of loop has left it")
+            raise RuntimeError(f"the cursor of this job, {at!r}, is not a count of items: another kind of loop stored it")
         items = iter(source(at) if callable(source) else islice(source, at or 0, None))
         return self._keyed(items, key) if key is not None else self._counted(items, at or 0)
 

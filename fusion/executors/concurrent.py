@@ -134,7 +134,7 @@ class BlockedLoopLog:
             len(horse.runs),
             readings.standstill(frame),
             before,
-            f"job {run.claimed.id}" if run else "something that is no job of these",
+            f"job {run.claimed.id}" if run else "something that is not one of these jobs",
             "".join(c if c.isprintable() or c == "\n" else "?" for c in stack),
         )
 

@@ -20,7 +20,7 @@ def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
     """Return the seconds after which a job's processes are killed; inf for never. ValueError if its timeout is no number."""
     value = float(job[b"timeout"])
     if not isfinite(value):
-        raise ValueError(f"timeout {value} is no number of seconds")
+        raise ValueError(f"timeout must be a number of seconds, got {value}")
     return min(value, FURTHEST) + grace if value > 0 else float("inf")
 
 

@@ -130,7 +130,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number that will do; use a whole number from 1 to 100000")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 to 100000")
     return int(text)
 
 

@@ -173,7 +173,7 @@ class TablePlan:
             json.dumps(result)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"the result is no JSON, and can't be stored: {error}; return texts, numbers, lists and dicts"
+                f"the result is not JSON and can't be stored: {error}; return texts, numbers, lists and dicts"
             ) from error
         return result
 

@@ -169,7 +169,7 @@ def _check(value: Any, base: type, made: Any) -> None:
     if base is float and is_nothing:  # NaN, which has its own error
         return
     if is_nothing:
-        raise SerializationError(f"a {_name(value)} that is not equal to itself, as NaT, is no value; send None")
+        raise SerializationError(f"a {_name(value)} that is not equal to itself, as NaT, can't be sent; send None")
     if not same:
         raise SerializationError(
             f"a {_name(value)} would arrive as a plain {base.__name__} that is not equal to it; send its text, str(value), and read that in the "

@@ -52,7 +52,7 @@ def parse_seconds(value: float | str | timedelta) -> float:
         except ValueError:
             pass
     if seconds is None or not abs(seconds) < float("inf"):  # not "nan" either, which is less than nothing
-        raise ValueError(f"{value!r} is no duration; use seconds, a timedelta, or a text like '90s', '5m', '1h', '2d'")
+        raise ValueError(f"{value!r} is not a duration; use seconds, a timedelta, or a text like '90s', '5m', '1h', '2d'")
     return seconds
 
 
@@ -63,7 +63,7 @@ def to_unix(moment: date, name: str = "the time") -> float:
     clock.
     """
     if not isinstance(moment, datetime):
-        raise TypeError(f"{name}: {moment!r} is no datetime; use {_AWARE}")
+        raise TypeError(f"{name}: {moment!r} is not a datetime; use {_AWARE}")
     if moment.utcoffset() is None:
         raise OptionError(name, f"{moment!r} has no time zone; use {_AWARE}")
     seconds = moment.timestamp()
@@ -90,7 +90,7 @@ def parse_moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00 or 2030-01-31T08:00Z"
+            f"{text!r} is not a time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00 or 2030-01-31T08:00Z"
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset like +02:00: {moment.isoformat()}Z")

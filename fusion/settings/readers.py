@@ -161,7 +161,7 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
     found = _Gates()
     for queue, wanted in value.items():
         if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)) or queue == "failed":
-            raise Invalid(f"{queue!r} is no name of a queue")
+            raise Invalid(f"{queue!r} is not a valid queue name")
         try:
             found[str(queue)] = gate_values(
                 {name: _number(given) if name in ("limit", "burst", "max_length") else given for name, given in wanted.items()}
@@ -179,7 +179,7 @@ def queue_executors(value: Any) -> dict[str, str]:
         raise Invalid("use QUEUE=asyncio QUEUE=thread, or a dict")
     for queue in value:
         if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)):
-            raise Invalid(f"{queue!r} is no name of a queue")
+            raise Invalid(f"{queue!r} is not a valid queue name")
     return {str(queue): _executor_of(str(queue), kind) for queue, kind in value.items()}
 
 
@@ -217,7 +217,7 @@ def dotted_paths(value: Any) -> tuple[str, ...]:
     found = names(value)
     for path in found:
         if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", path):
-            raise Invalid(f"{path!r} is no dotted path, like shop.hooks.Tracing")
+            raise Invalid(f"{path!r} is not a dotted path, like shop.hooks.Tracing")
     return found
 
 
@@ -297,7 +297,7 @@ def secret_keys(value: Any) -> tuple[str, ...]:
         match = _KEY.fullmatch(key)
         if match is None:
             raise Invalid(
-                f"key {place} is no id:secret; use an id of 1 to 32 of A-Z a-z 0-9 _ -, a colon, and a secret without commas; {_MAKE_KEY}"
+                f"key {place} must be id:secret: an id of 1 to 32 of A-Z a-z 0-9 _ -, a colon, and a secret without commas; {_MAKE_KEY}"
             )
         name, secret = match[1], match[2]
         need = 64 if _HEX.fullmatch(secret) else 32

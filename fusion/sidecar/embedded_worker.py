@@ -186,6 +186,6 @@ def _python() -> str:
         if re.match(r"(python|pypy)", os.path.basename(name or "")) and os.access(name, os.X_OK):
             return name
     raise ConfigurationError(
-        f"sys.executable is {sys.executable!r}, which is no Python that could run a worker; set it to one before start()",
+        f"sys.executable is {sys.executable!r}, which is not a Python that can run a worker; set it to one before start()",
         code="FUS-227",
     )

@@ -34,7 +34,7 @@ def runtime_directory() -> Path:
         ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigurationError(
-            f"{path} is no directory of this user's alone (mode {stat.S_IMODE(found.st_mode):o}, user {found.st_uid}): "
+            f"{path} is not a directory that only this user may change (mode {stat.S_IMODE(found.st_mode):o}, user {found.st_uid}): "
             "remove it, or set TMPDIR to another directory",
             code="FUS-228",
         )

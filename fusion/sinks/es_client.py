@@ -98,7 +98,7 @@ class Link:
             answer = self._client.perform_request(method, path, params=params, headers=headers, body=body).body
         except elasticsearch.UnsupportedProductError:
             raise SinkUnavailable(
-                f"{self._shown} is no Elasticsearch of 7.14 or newer (no X-Elastic-Product header); correct elasticsearch_url"
+                f"{self._shown} is not Elasticsearch 7.14 or newer (no X-Elastic-Product header); correct elasticsearch_url"
             ) from None
         except elasticsearch.ApiError as error:
             raise self._meaning(error) from None

@@ -78,7 +78,7 @@ class ElasticsearchOptions:
             )
         if not _INDEX.fullmatch(self.index):
             raise ConfigurationError(
-                f'elasticsearch_index {self.index!r} is no name of an index; use lower case without spaces and \\ / * ? " < > | , # :, '
+                f'elasticsearch_index {self.index!r} is not a valid index name; use lower case without spaces and \\ / * ? " < > | , # :, '
                 "not beginning with - _ + or .",
                 code="FUS-215",
             )
@@ -130,7 +130,8 @@ def _split(url: str) -> tuple[str, tuple[str, str] | None]:
     if not named or parts.query or parts.fragment:
         # Don't show the url: the fault may be an @ inside the password.
         raise ConfigurationError(
-            "elasticsearch_url is no url of a server; use the form https://host:9200 (a password percent-encoded)", code="FUS-215"
+            "elasticsearch_url must be the url of a server, in the form https://host:9200 (a password percent-encoded)",
+            code="FUS-215",
         )
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None

@@ -162,7 +162,7 @@ class Request:
         except DeserializationError as error:
             raise HttpError(400, "bad_json", f"the body is not valid JSON: {error}") from None
         if not isinstance(found, dict):
-            raise HttpError(400, "bad_json", "the body is no JSON object; send {...}")
+            raise HttpError(400, "bad_json", "the body must be a JSON object; send {...}")
         return found
 
     def told(self, *names: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def exported(route: Route, request: Request) -> Response:
     if wanted == "json":
         return route.handler(request)
     if wanted not in FORMATS or route.rows is None:
-        known = ", ".join(FORMATS) if route.rows else "json, this is no list"
+        known = ", ".join(FORMATS) if route.rows else "json, as this is not a list"
         raise HttpError(422, "invalid_value", f"format: use {known}", field="format")
     left = whole(request.args(), "limit", ROWS, MOST)
     first, more = _page(route, request, 1 if request.method == "HEAD" else left, {})

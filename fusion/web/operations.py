@@ -70,7 +70,7 @@ class Operations:
         body = request.json()
         repeat = once(request, body)
         if extra := sorted(set(body) - set(_FIELDS)):
-            raise _invalid(extra[0][:80], f"{extra[0][:80]!r} is no field of an operation; there are {', '.join(_FIELDS)}")
+            raise _invalid(extra[0][:80], f"{extra[0][:80]!r} is not a field of an operation; use {', '.join(_FIELDS)}")
         dry_run, purge = (flag(body.get(name, False), name) for name in ("dry_run", "purge"))
         texts = {name: body.get(name) or "" for name in ("action", "query", "reason")}
         for name, value in texts.items():

@@ -145,7 +145,7 @@ class Outcomes:
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
     """Decide by an outcome frame. A frame of an unknown kind is a failure."""
     if frame.get(b"kind") not in _KINDS:
-        return guarded(lambda: died(job, "its process sent something that is no outcome"))
+        return guarded(lambda: died(job, "its process sent something that is not an outcome"))
     return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))
 
 
@@ -273,7 +273,9 @@ def struck(decision: Decision) -> Decision:
 def no_time_limit(error: ValueError) -> Decision:
     """Return the failure of a job whose timeout is not a number of seconds."""
     why = f"corrupt: {error}"
-    return Decision("failed", why, fields={"exc_info": why, "reason": why}, shown="corrupt: its timeout is no number of seconds")
+    return Decision(
+        "failed", why, fields={"exc_info": why, "reason": why}, shown="corrupt: its timeout is not a number of seconds"
+    )
 
 
 def _attempt(death: Death) -> dict[str, int | bool]:

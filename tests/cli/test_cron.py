@@ -141,12 +141,12 @@ def test_full_errors_are_listed_below_the_table(
     hourly("failing")
     conn.hset("rq:cron:entry:failing", "error", "can't be planned: " + "x" * 200)
     declare(conn, "former")
-    declare(conn, "former", error="'61' is no minute")
+    declare(conn, "former", error="'61' is not a valid minute")
     declare(conn, "new", error="it is declared twice")
     said = invoke("cron", "list").stdout
     assert re.search(r"^damaged: what is stored of it is damaged \(.*\); declare it again$", said, re.MULTILINE)
     assert "\nfailing: can't be planned: " + "x" * 200 + "\n" in said
-    assert "\nformer: declared with a mistake: '61' is no minute; the former declaration goes on\n" in said
+    assert "\nformer: declared with a mistake: '61' is not a valid minute; the former declaration goes on\n" in said
     assert said.endswith("\nnew: declared with a mistake: it is declared twice\n")
     found = rows(invoke)
     assert {row["state"] for row in found.values()} == {"error"}

@@ -39,9 +39,9 @@ def test_run_of_what_can_not_be_read_is_one_line(invoke: Invoke, conn: redis.Red
         r"Error: cron entry 'e': what is stored of it is damaged .*; declare it again \[FUS-107\]\n",
         invoke("cron", "run", "e", code=1).stderr,
     )
-    declare(conn, "new", error="'61' is no minute")
+    declare(conn, "new", error="'61' is not a valid minute")
     for command in ("run", "next"):
-        assert "'61' is no minute" in invoke("cron", command, "new", code=1).stderr
+        assert "'61' is not a valid minute" in invoke("cron", command, "new", code=1).stderr
 
 
 def test_pause_and_resume(invoke: Invoke, scheduler: Scheduler, hourly: Hourly) -> None:
@@ -115,10 +115,10 @@ def test_an_unknown_entry_where_there_is_none(invoke: Invoke, conn: redis.Redis)
         (("list", "--job-class", "x.Y"), "Fusion has no classes to exchange; remove the flag"),
         (("next",), "Missing argument"),
         (("next", "*/5", "*", "*", "*", "*"), "put an expression in quotes: run_worker.py cron next '*/5 * * * *'"),
-        (("next", "61 * * * *"), "'61' is no minute"),
+        (("next", "61 * * * *"), "'61' is not a valid minute"),
         (("next", "* * * *"), "has 4 fields"),
-        (("next", "@reboot"), "is no alias"),
-        (("next", "every soon"), "'soon' is no duration"),
+        (("next", "@reboot"), "is not an alias"),
+        (("next", "every soon"), "'soon' is not a duration"),
         (("next", "every 5m", "--timezone", "UTC"), "leave --timezone out"),
         (("next", "@daily", "--timezone", "Mars"), "--timezone 'Mars' is not known here; use an IANA name"),
         (("next", "nightly", "--timezone", "UTC"), "--timezone goes with an expression"),
@@ -189,7 +189,7 @@ def test_validate_names_every_mistake(modules: Path) -> None:
     ended = run_worker("cron", "validate", "wrong,broken", "good", "-P", str(modules))
     assert ended.returncode == 1
     assert [line.split()[0] for line in ended.stdout.splitlines()] == ["ID", "ping", "report"]
-    assert "Entry wrong: '61 * * * *': '61' is no minute" in ended.stderr
+    assert "Entry wrong: '61 * * * *': '61' is not a valid minute" in ended.stderr
     assert "Module broken can't be loaded: ModuleNotFoundError: No module named 'nothing_of_that_name'\n" in ended.stderr
     assert 'broken.py", line 1' in ended.stderr, "where"
 

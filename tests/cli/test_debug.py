@@ -25,4 +25,4 @@ def test_a_script_is_printed_as_redis_receives_it(invoke: Invoke, conn: redis.Re
 def test_wrong_arguments_are_named(invoke: Invoke) -> None:
     assert "no script 'turm'; did you mean 'turn'?" in invoke("debug", "script", "turm", code=2).stderr
     assert "no script 'xyz'; there are: add_parents, " in invoke("debug", "script", "xyz", code=2).stderr
-    assert "'new' is no version; say 6.2 or 7.0" in invoke("debug", "script", "turn", "--server", "new", code=2).stderr
+    assert "'new' is not a version; use 6.2 or 7.0" in invoke("debug", "script", "turn", "--server", "new", code=2).stderr

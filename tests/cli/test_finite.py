@@ -60,7 +60,7 @@ def test_no_reader_of_settings_or_durations_takes_one(number: str) -> None:
         with pytest.raises(Invalid):
             read(number)
     for value in (number, number + "s", number + "d", float(number)):
-        with pytest.raises(ValueError, match="is no duration"):
+        with pytest.raises(ValueError, match="is not a duration"):
             parse_seconds(value)
     assert parse_seconds(timedelta(seconds=1)) == 1
 

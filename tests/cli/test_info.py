@@ -246,7 +246,7 @@ def test_cron_entries_in_error_are_counted(invoke: Invoke, conn: redis.Redis, al
     Scheduler(conn).every(60, TASK, id="a")
     Scheduler(conn).every(60, TASK, id="fine")
     conn.hset("rq:cron:entry:a", "error", "can't be planned")
-    cron_broker_of(conn).cron_put("b", "", "", "", app="shop", version="1.4", error="'61' is no minute")
+    cron_broker_of(conn).cron_put("b", "", "", "", app="shop", version="1.4", error="'61' is not a valid minute")
     assert "2 cron entries in error; to see why: run_worker.py cron list\n" in invoke("info").stdout
     assert json.loads(invoke("info", "--json").stdout)["cron"]["errors"] == 2
 

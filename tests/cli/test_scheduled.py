@@ -68,7 +68,7 @@ def test_a_dry_run_prints_the_time_and_needs_no_redis(invoke: Invoke) -> None:
     ("flags", "message"),
     [
         (["--schedule-at", "2040-01-01T09:00"], "has no time zone; add Z for UTC or an offset like +02:00: 2040-01-01T09:00:00Z"),
-        (["--schedule-at", "tomorrow"], "'tomorrow' is no time; use ISO 8601 with a zone"),
+        (["--schedule-at", "tomorrow"], "'tomorrow' is not a time; use ISO 8601 with a zone"),
         (
             ["--schedule-at", "9999-12-31T00:00Z"],
             "--schedule-at: 9999-12-31 00:00:00+00:00 is over 1000000000 s (31 years) ahead",
@@ -235,12 +235,12 @@ def test_reschedule_to_a_time(invoke: Invoke, conn: redis.Redis, waiting: Broker
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["x", "tomorrow"], 2, "'tomorrow' is no time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00"),
+        (["x", "tomorrow"], 2, "'tomorrow' is not a time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00"),
         (["x", "tomorrow"], 2, "or a time from now like +5m"),
         (["x", "2040-01-01T00:00"], 2, "has no time zone; add Z for UTC"),
         (["x", "9999-01-01T00:00Z"], 2, "(31 years) ahead"),
         (["x", "+1e10"], 2, "must be from 0 to 1000000000"),
-        (["x", "nan"], 2, "'nan' is no time"),
+        (["x", "nan"], 2, "'nan' is not a time"),
         (["x"], 2, "Missing argument"),
         (["a b", "5m"], 2, "use 1 to 128 of the characters"),
         (["nobody", "5m"], 1, "Error: no job 'nobody'"),

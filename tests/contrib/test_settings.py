@@ -81,7 +81,7 @@ def test_the_tasks_are_those_of_all_apps_unless_some_are_named(shop: Path) -> No
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"LEESE": 5}, "FUSION['LEESE'] in tests.contrib.shop.settings is no setting of Fusion; did you mean 'LEASE'?"),
+        ({"LEESE": 5}, "FUSION['LEESE'] in tests.contrib.shop.settings is not a setting of Fusion; did you mean 'LEASE'?"),
         ({"lease": 5}, "did you mean 'LEASE'?"),
         ({"FUSION_LEASE": 5}, "did you mean 'LEASE'?"),
         ({3: 5}, "docs/settings.md names them"),

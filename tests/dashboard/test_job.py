@@ -168,7 +168,7 @@ def test_a_form_that_was_sent_twice_makes_one_copy(copier: Browser, conn: redis.
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"args": "[1,"}, "args is no JSON"),
+        ({"args": "[1,"}, "args is not JSON"),
         ({"kwargs": "[1]"}, "kwargs: use an object"),
         ({"priority": "999"}, "priority"),
         ({"queue": "a b"}, "queue"),

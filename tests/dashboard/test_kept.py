@@ -78,7 +78,7 @@ def test_scheduled_jobs_are_run_now_and_canceled(client: Browser, reader: Browse
     assert Job.fetch("j0", conn).scheduled_at() < Job.fetch("j1", conn).scheduled_at() - timedelta(minutes=9)
     moved = client.post("/scheduled/move", id=["j1", "j2"], when="+3h", back="/scheduled")
     assert "2 of 2 jobs are moved to +3h." in moved.text and moved.text.index("j3") < moved.text.index("j1")
-    assert "is no time; use" in client.post("/scheduled/move", id="j3", when="tomorrow", back="/scheduled").text
+    assert "is not a time; use" in client.post("/scheduled/move", id="j3", when="tomorrow", back="/scheduled").text
     assert "Enter when they should run" in client.post("/scheduled/move", id="j3", back="/scheduled").text
     assert "2 of 3 jobs are canceled" in client.post("/scheduled/cancel", id=["j1", "j2", "nobody"], back="/scheduled").text
     assert (status_of(conn, "j1"), status_of(conn, "j3")) == ("canceled", "scheduled")

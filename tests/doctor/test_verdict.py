@@ -311,7 +311,10 @@ def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis
     assert invoke("doctor").stdout.startswith("healthy: 31 checks")
     Queue("sms").enqueue(basic.noop)
     told = invoke("doctor", code=3).stdout
-    assert "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it [FUS-483]\n      $ run_worker.py worker sms\n" in told
+    assert (
+        "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it [FUS-483]\n      $ run_worker.py worker sms\n"
+        in told
+    )
     document = json.loads(invoke("doctor", "--json", code=3).stdout)
     assert document["checks"] == [check.name for check in CHECKS]
     assert document["schema"] == 1 and document["verdict"] == "unhealthy"

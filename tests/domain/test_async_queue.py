@@ -194,7 +194,7 @@ def test_an_async_queue_refuses_duplicates(conn: redis.Redis) -> None:
         enqueued(lambda queue: queue.enqueue(basic.noop, job_id="taken"))
     with pytest.raises(ValueError, match="the same job_id twice"):
         enqueued(lambda queue: queue.enqueue_many([queue.prepare_data(basic.noop, job_id="j")] * 2))
-    with pytest.raises(TypeError, match="None is no time"):
+    with pytest.raises(TypeError, match="needs a time, got None"):
         enqueued(lambda queue: queue.enqueue_at(None, basic.noop))
     with pytest.raises(InvalidName):
         AsyncQueue("a b")

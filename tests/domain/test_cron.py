@@ -79,12 +79,12 @@ def test_an_entry_that_code_declares_is_not_changed_at_run_time(scheduler: Sched
     ("make", "message"),
     [
         (lambda s: s.cron("* * * *", TASK), "has 4 fields; a cron expression has five"),
-        (lambda s: s.cron("61 * * * *", TASK), "'61' is no minute"),
+        (lambda s: s.cron("61 * * * *", TASK), "'61' is not a valid minute"),
         (lambda s: s.cron("@reboot", TASK), "enqueue the job where the service starts"),
         (lambda s: s.cron("* * * * *", TASK, timezone="Berlin"), "timezone='Berlin' is not known here; use an IANA name"),
         (lambda s: s.cron("* * * * *", TASK, start=datetime(2026, 1, 1)), "start=.* has no time zone"),  # noqa: DTZ001
         (lambda s: s.every(0.5, TASK), "use whole seconds"),
-        (lambda s: s.every("soon", TASK), "'soon' is no duration"),
+        (lambda s: s.every("soon", TASK), "'soon' is not a duration"),
         (lambda s: s.every(60, TASK, misfire="once"), "use 'latest', 'all' or 'skip'"),
         (lambda s: s.every(60, TASK, timezone="UTC"), "timezone= is not an option"),
         (lambda s: s.every(60, TASK, id="a:b"), "cron entry id 'a:b'"),
@@ -198,10 +198,10 @@ def test_a_tick_waits_for_a_job_by_hand_too(scheduler: Scheduler, conn: redis.Re
 
 
 def test_an_entry_that_was_only_declared_wrongly_can_not_be_run(scheduler: Scheduler, conn: redis.Redis) -> None:
-    cron_broker_of(conn).cron_put("e", "", "", "", app="shop", version="1", error="'61' is no minute")
-    with pytest.raises(InvalidJobOperation, match="was declared with a mistake: '61' is no minute"):
+    cron_broker_of(conn).cron_put("e", "", "", "", app="shop", version="1", error="'61' is not a valid minute")
+    with pytest.raises(InvalidJobOperation, match="was declared with a mistake: '61' is not a valid minute"):
         scheduler.run("e")
-    assert scheduler.get("e").declared_error == "'61' is no minute"
+    assert scheduler.get("e").declared_error == "'61' is not a valid minute"
 
 
 # -- pause, resume, remove

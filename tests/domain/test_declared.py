@@ -141,10 +141,10 @@ def test_entries_declared_before_a_module_broke_count(declare: Declare) -> None:
 
 
 _MISTAKES = {
-    'cron("61 * * * *", "a.b", id="{}")': "'61' is no minute",
+    'cron("61 * * * *", "a.b", id="{}")': "'61' is not a valid minute",
     'cron("* * * * *", "a.b", id="{}", timezone="Mars")': "timezone='Mars' is not known here",
     'cron("* * * * *", "a.b", id="{}", qeue="x")': "qeue= is not an option",
-    'every("soon", "a.b", id="{}")': "'soon' is no duration",
+    'every("soon", "a.b", id="{}")': "'soon' is not a duration",
     'cron("* * * * *", "a.b", id="{}", args=(object(),))': "object",
     'every(60, "a.b", id="{0}"); scheduler.every(90, "a.b", id="{0}")': "it is declared twice; give each an id= of its own",
 }
@@ -183,7 +183,7 @@ def test_a_mistake_in_one_recurring_function_is_its_own(declare: Declare) -> Non
         }
     )
     assert list(found.entries) == ["shop-right"]
-    assert "'61' is no minute" in found.faults["shop-wrong"]
+    assert "'61' is not a valid minute" in found.faults["shop-wrong"]
     assert "no_such_option= is not an option" in found.faults["shop-worse"]
     assert len(found.faults) == 3
     (inner,) = (why for name, why in found.faults.items() if "inner" in name)

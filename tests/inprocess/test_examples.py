@@ -33,7 +33,7 @@ def test_the_example_measures_one_model_whatever_the_number_of_workers() -> None
 def test_wrong_arguments_of_the_example_are_refused(flags: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fusion.inprocess", *flags], capture_output=True, text=True, timeout=60)
     assert found.returncode == 2
-    assert f"argument {flags[0]}: {flags[1]!r} is no number that will do; use a whole number from 1 to 100000" in found.stderr
+    assert f"argument {flags[0]}: {flags[1]!r} must be a whole number from 1 to 100000" in found.stderr
 
 
 def test_the_first_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

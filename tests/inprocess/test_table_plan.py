@@ -140,7 +140,7 @@ def test_a_result_that_can_not_be_stored_is_the_jobs_error(database: Sqlite, res
     plan.add("job")
     with managed(plan) as (_, witness):
         (event,) = witness.await_kind("pending")
-    assert "the result is no JSON, and can't be stored" in event.text
+    assert "the result is not JSON and can't be stored" in event.text
     assert database.rows("state, is_currently_running") == [("pending", 0)]
 
 

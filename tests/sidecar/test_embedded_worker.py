@@ -161,7 +161,9 @@ def test_an_embedded_worker_that_cannot_run_says_why(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", "/usr/bin/uwsgi")
         patched.setattr(sys, "exec_prefix", "/nowhere")
-        with pytest.raises(ConfigurationError, match=r"sys.executable is '/usr/bin/uwsgi', which is no Python .* set it to one"):
+        with pytest.raises(
+            ConfigurationError, match=r"sys.executable is '/usr/bin/uwsgi', which is not a Python .* set it to one"
+        ):
             worker.start()
     with pytest.raises(ConfigurationError, match="setting queue_gates can't be handed to another process"):
         EmbeddedWorker("s", tasks=TASKS, queue_gates="sms max_wait=5m").start()

@@ -92,7 +92,7 @@ class TestTheWholeServer:
 
     def test_something_that_is_no_elasticsearch(self, server: ContractServer, sink: ElasticsearchSink) -> None:
         server.product = None
-        with pytest.raises(SinkUnavailable, match=r"is no Elasticsearch of 7\.14 or newer"):
+        with pytest.raises(SinkUnavailable, match=r"is not Elasticsearch 7\.14 or newer"):
             sink.write(some(5))
         assert not server.documents()
 

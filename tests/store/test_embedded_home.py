@@ -180,7 +180,7 @@ def test_links_in_the_home_are_not_followed(home: Path, server: EmbeddedRedis, n
 def test_a_pipe_in_the_home_holds_nobody_up(home: Path, server: EmbeddedRedis) -> None:
     home.mkdir()
     os.mkfifo(home / "redis.lock")
-    with pytest.raises(ConfigurationError, match="it is no regular file"):
+    with pytest.raises(ConfigurationError, match="it is not a regular file"):
         server.start()
     (home / "redis.lock").unlink()
 

@@ -302,7 +302,7 @@ def test_a_search_survives_records_of_other_programs(search: SearchInspector, co
     ],
 )
 def test_an_end_that_no_page_gave_is_refused(search: SearchInspector, after: str) -> None:
-    with pytest.raises(InvalidQuery, match="after: this is no end") as error:
+    with pytest.raises(InvalidQuery, match="after: this is not a cursor") as error:
         search.page(Query.parse(""), after=after)
     assert error.value.field == "after"
 

@@ -85,7 +85,7 @@ def test_the_documented_line_runs_at_every_tick(conn: redis.Redis, workers: Work
 
 def test_a_mistake_is_told_at_once(conn: redis.Redis) -> None:
     scheduler = Scheduler(conn)
-    with pytest.raises(ValueError, match="'61' is no minute"):
+    with pytest.raises(ValueError, match="'61' is not a valid minute"):
         add(scheduler, None, "61 * * * *", "tasks.reports.send", id="nightly")
     with pytest.raises(SerializationError):
         add(scheduler, object(), "* * * * *", "tasks.reports.send", id="nightly")

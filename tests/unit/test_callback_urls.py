@@ -129,8 +129,8 @@ def test_an_invalid_callback_url_is_refused_and_not_shown(url: object, by_payloa
         (f"https://{'a.' * 126}abc/", "no host name"),
         ("https://[::::]/", "no IPv6 address"),
         ("https://[1.2.3.4]/", "no IPv6 address"),
-        ("https://a.example:0/", "there is no port 0; use one from 1 to 65535"),
-        ("https://a.example:65536/", "there is no port 65536"),
+        ("https://a.example:0/", "port 0 is out of range; use one from 1 to 65535"),
+        ("https://a.example:65536/", "port 65536 is out of range"),
     ],
 )
 def test_a_url_that_no_setting_can_allow_is_refused_at_once(url: str, why: str) -> None:

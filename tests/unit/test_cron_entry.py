@@ -244,12 +244,12 @@ def test_a_damaged_entry_says_so(spec: str) -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ("", "is no stored plan; declare the entry again"),
-        ("[]", "is no stored plan"),
+        ("", "is not a stored plan; declare the entry again"),
+        ("[]", "is not a stored plan"),
         ("{}", "or declare the entry again"),
         ('{"every": 60, "calendar": "moon"}', "update Fusion here, or declare the entry again"),
         ('{"every": 0}', "use whole seconds"),
-        ('{"cron": "61 * * * *", "timezone": "UTC"}', "'61' is no minute"),
+        ('{"cron": "61 * * * *", "timezone": "UTC"}', "'61' is not a valid minute"),
     ],
 )
 def test_a_damaged_or_newer_plan_says_so(plan: str, message: str) -> None:
@@ -278,9 +278,9 @@ def test_an_entry_of_a_newer_version_asks_for_that() -> None:
         ({"misfire_grace": "0s"}, "misfire_grace='0s': every tick is a little late"),
         ({"misfire_grace": 0.999}, "misfire_grace=0.999: every tick is a little late"),
         ({"misfire_grace": 1e-9, "misfire": "skip"}, "with misfire='skip' 10 s"),
-        ({"misfire_grace": "soon"}, "'soon' is no duration"),
+        ({"misfire_grace": "soon"}, "'soon' is not a duration"),
         ({"jitter": -0.1}, "jitter=-0.1: use a duration of 0 or more"),
-        ({"jitter": float("nan")}, "is no duration"),
+        ({"jitter": float("nan")}, "is not a duration"),
         ({"jitter": 2e9}, "jitter=2000000000.0: use a duration"),
         ({"job_id": "mine"}, "job_id= is not an option of a cron entry; use one of args, "),
         ({"at_front": True}, "at_front= is not an option of a cron entry"),

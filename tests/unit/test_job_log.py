@@ -72,7 +72,7 @@ def test_a_field_that_can_not_be_read_is_not_quoted(caplog: pytest.LogCaptureFix
     assert "swordfish" in decision.reason
     assert "swordfish" not in lines(caplog, decision, job)
     decision = outcomes.no_time_limit(ValueError("could not convert string to float: 'swordfish'"))
-    assert lines(caplog, decision, job).endswith("failed: corrupt: its timeout is no number of seconds")
+    assert lines(caplog, decision, job).endswith("failed: corrupt: its timeout is not a number of seconds")
 
 
 def test_each_line_is_one_whatever_the_names_are(caplog: pytest.LogCaptureFixture) -> None:

@@ -234,7 +234,7 @@ class TestIntervals:
 
     @pytest.mark.parametrize("every", [True, None, "often", float("nan"), float("inf")])
     def test_what_is_no_duration_is_refused(self, every: Any) -> None:
-        with pytest.raises(ValueError, match="is no duration"):
+        with pytest.raises(ValueError, match="is not a duration"):
             Plan.interval(every)
 
     @given(st.integers(1, 10**6), st.none() | st.integers(-(10**9), 10**10), st.integers(-(10**10), 10**10))

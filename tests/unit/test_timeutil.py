@@ -71,7 +71,7 @@ def test_durations(value: float | str | timedelta, expected: float) -> None:
     "value", ["", "s", "five", "5 m x", "1w", "nan", "inf", "-inf", "1e999", float("nan"), float("inf"), True, None, [5]]
 )
 def test_what_is_no_duration(value: object) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_seconds(value)  # type: ignore[arg-type]
 
 
@@ -106,12 +106,12 @@ class Nowhere(tzinfo):
         (datetime(2026, 1, 31, 9, tzinfo=Nowhere()), ValueError, "has no time zone; use datetime.now(timezone.utc) + "),
         (datetime.max.replace(tzinfo=UTC), ValueError, "(31 years) ahead; use a nearer time"),
         (datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))), ValueError, "(31 years) ahead"),
-        (date(2026, 1, 31), TypeError, "datetime.date(2026, 1, 31) is no datetime; use datetime.now(timezone.utc) + "),
-        (1_769_851_800, TypeError, "1769851800 is no datetime; use datetime.now(timezone.utc) + "),
-        (float("nan"), TypeError, "nan is no datetime"),
-        ("2026-01-31T09:00Z", TypeError, "is no datetime"),
-        (timedelta(minutes=5), TypeError, "is no datetime"),
-        (None, TypeError, "None is no datetime"),
+        (date(2026, 1, 31), TypeError, "datetime.date(2026, 1, 31) is not a datetime; use datetime.now(timezone.utc) + "),
+        (1_769_851_800, TypeError, "1769851800 is not a datetime; use datetime.now(timezone.utc) + "),
+        (float("nan"), TypeError, "nan is not a datetime"),
+        ("2026-01-31T09:00Z", TypeError, "is not a datetime"),
+        (timedelta(minutes=5), TypeError, "is not a datetime"),
+        (None, TypeError, "None is not a datetime"),
     ],
     ids=str,
 )
@@ -144,11 +144,11 @@ def test_a_delay(value: Any, expected: float) -> None:
         (timedelta(days=-1), "must be from 0"),
         (FURTHEST + 1, "must be from 0"),
         (timedelta.max, "must be from 0"),
-        (float("nan"), "nan is no duration; use seconds, a timedelta"),
-        ("soon", "'soon' is no duration"),
-        (datetime(2026, 1, 31, tzinfo=UTC), "is no duration"),
-        (None, "None is no duration"),
-        (True, "True is no duration"),
+        (float("nan"), "nan is not a duration; use seconds, a timedelta"),
+        ("soon", "'soon' is not a duration"),
+        (datetime(2026, 1, 31, tzinfo=UTC), "is not a duration"),
+        (None, "None is not a duration"),
+        (True, "True is not a duration"),
     ],
     ids=str,
 )
@@ -176,9 +176,9 @@ def test_a_time_as_people_type_it(text: str, expected: datetime) -> None:
     [
         ("2030-01-31T09:00", "has no time zone; add Z for UTC or an offset like +02:00: 2030-01-31T09:00:00Z"),
         ("2030-01-31", "has no time zone; add Z for UTC or an offset like +02:00: 2030-01-31T00:00:00Z"),
-        ("tomorrow", "'tomorrow' is no time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00"),
-        ("2030-02-30T09:00Z", "is no time"),
-        ("", "'' is no time"),
+        ("tomorrow", "'tomorrow' is not a time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00"),
+        ("2030-02-30T09:00Z", "is not a time"),
+        ("", "'' is not a time"),
     ],
 )
 def test_what_is_no_such_time(text: str, said: str) -> None:

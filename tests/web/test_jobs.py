@@ -73,9 +73,9 @@ def test_a_page_whose_time_is_over_says_so_and_files_go_on(conn: redis.Redis, mo
 @pytest.mark.parametrize(
     ("query", "field", "says"),
     [
-        ("query=stat:x", "query", "column 1: 'stat' is no field: did you mean 'state'"),
+        ("query=stat:x", "query", "column 1: 'stat' is not a field: did you mean 'state'"),
         ("query=%22", "query", "not closed"),
-        ("after=x", "after", "after: this is no end"),
+        ("after=x", "after", "after: this is not a cursor"),
         ("limit=x", "limit", "limit"),
     ],
 )

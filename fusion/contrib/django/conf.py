@@ -66,7 +66,7 @@ def fault_of(name: object) -> str:
         return ""
     near = get_close_matches(str(name).upper().removeprefix("FUSION_"), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "docs/settings.md names them"
-    return f"FUSION[{name!r}] in {where()} is no setting of Fusion; {hint}"
+    return f"FUSION[{name!r}] in {where()} is not a setting of Fusion; {hint}"
 
 
 def names() -> list[str]:

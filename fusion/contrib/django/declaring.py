@@ -76,4 +76,4 @@ def _text(key: Any) -> str:
 
 def _check(task: Any, name: str) -> None:
     if not isinstance(task, protocol.Task):
-        raise TypeError(f"@{name} of fusion.contrib.django stands above @task; {task!r} is no task")
+        raise TypeError(f"@{name} of fusion.contrib.django must stand above @task, got {task!r}")

@@ -87,7 +87,7 @@ def _decode_model(value: Any) -> Model:
     except model.DoesNotExist:
         raise _gone(model, pk, using) from None
     except (TypeError, ValueError, ValidationError) as error:
-        raise DeserializationError(f"{pk!r} is no primary key of a {model._meta.label}: {error}") from None
+        raise DeserializationError(f"{pk!r} is not a primary key of {model._meta.label}: {error}") from None
 
 
 def _decode_locked(value: Any) -> Locked[Model]:

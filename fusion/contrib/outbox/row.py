@@ -88,7 +88,7 @@ def read(row: Row, now: float) -> tuple[NewJob, Terms]:
     check_queue_name(row.queue)
     body: dict[str, Any] = json.loads(row.body)
     if not isinstance(body, dict):
-        raise ValueError("its body is no object")
+        raise ValueError("its body is not a JSON object")
     if body["v"] != 1:
         raise ValueError("it was written by a newer version of Fusion; upgrade what forwards it")
     fields: dict[str, Any] = dict(body["fields"])

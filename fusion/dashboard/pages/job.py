@@ -114,7 +114,7 @@ def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
             try:
                 edit[name] = json.loads(given)
             except (ValueError, RecursionError) as error:
-                raise HttpError(422, "invalid_value", f"{name} is no JSON: {error}", field=name) from None
+                raise HttpError(422, "invalid_value", f"{name} is not JSON: {error}", field=name) from None
     for name in ("queue", "priority"):
         given = view.field(name).strip()
         if given and given != shown[name]:

@@ -101,7 +101,9 @@ def _meaning(term: Term) -> Meaning:
 def _unknown(name: str, known: Iterable[str], what: str) -> str:
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     shown = name if len(name) <= 40 else name[:37] + "..."
-    return f"{shown!r} is no {what}: " + (f"did you mean {near[0]!r}? There are " if near else "use one of ") + ", ".join(known)
+    return (
+        f"{shown!r} is not a {what}: " + (f"did you mean {near[0]!r}? There are " if near else "use one of ") + ", ".join(known)
+    )
 
 
 def _lower(values: Iterable[str]) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ def states_of(term: Term) -> frozenset[str]:
             near = difflib.get_close_matches(value, [*STATES, *_ALSO], 1, 0.6)
             also = _ALSO.get(near[0], near[0]) if near else ""
             rest = f"use state:{also}" if also else "use one of " + ", ".join(STATES)
-            raise InvalidQuery(f"{value[:40]!r} is no state: {rest}", term.column)
+            raise InvalidQuery(f"{value[:40]!r} is not a state: {rest}", term.column)
         found.update(states)
     return frozenset(found)
 
@@ -249,7 +251,7 @@ def _age(term: Term) -> Test:
 def _is(term: Term) -> Meaning:
     values = frozenset(_lower(term.values))
     for value in sorted(values - set(IS)):
-        raise InvalidQuery(f"is:{value[:40]}: " + _unknown(value, IS, "such thing"), term.column)
+        raise InvalidQuery(f"is:{value[:40]}: " + _unknown(value, IS, "value of is:"), term.column)
 
     def test(job_id: str, row: Row, now: datetime) -> bool:
         state = text(row.get("status"))

@@ -46,7 +46,7 @@ def terms(text: str) -> list[Term]:
     if len(text) > LONGEST:
         raise InvalidQuery(f"the query is longer than {LONGEST} characters: ask for less at a time")
     if bad := re.search("[\ud800-\udfff]", text):
-        raise InvalidQuery("this is no text in UTF-8: check what wrote it", bad.start() + 1)
+        raise InvalidQuery("this is not UTF-8 text: check what wrote it", bad.start() + 1)
     found, at = [], 0
     while at < len(text):
         if text[at].isspace():

@@ -74,7 +74,7 @@ class Cursor:
 def unknown() -> InvalidQuery:
     """Return the error for an `after` that no page of this query returned."""
     return InvalidQuery(
-        "this is no end of a page of this query: take it as the page before gave it, or leave it out", field="after"
+        "this is not a cursor of this query: pass it as the page before returned it, or leave it out", field="after"
     )
 
 

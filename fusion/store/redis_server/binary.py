@@ -40,7 +40,7 @@ def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
         found = probe(path) if path else None
         if found is None:
             raise ConfigurationError(
-                f"FUSION_REDIS_SERVER={named!r} is no redis-server or valkey-server that runs here; correct or unset it",
+                f"FUSION_REDIS_SERVER={named!r} is not a redis-server or valkey-server that runs here; correct or unset it",
                 code="FUS-211",
             )
         if found.version < _MIN_VERSION:

@@ -20,7 +20,7 @@ def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
     return fd
 
 
