@@ -171,12 +171,12 @@ class CurrentJob:
 
     @property
     def created_at(self) -> datetime | None:
-        """When it was accepted, UTC."""
+        """The time at which it was accepted, UTC."""
         return self._moment(b"created_at")
 
     @property
     def enqueued_at(self) -> datetime | None:
-        """When it last came to its queue, UTC."""
+        """The time at which it last came to its queue, UTC."""
         return self._moment(b"enqueued_at")
 
     @property

@@ -195,7 +195,7 @@ class Job(JobFields):
         return inspector_of(self.connection).position(self.origin, self.id)
 
     def scheduled_at(self) -> datetime | None:
-        """When it is due, at its own time or for a retry; None if it waits for no time."""
+        """The time at which it is due, its own or that of a retry; None if it waits for no time."""
         return inspector_of(self.connection).due_at(self.id)
 
     def wait(self, timeout: float | None = None, *, tree: bool = False) -> JobStatus:

@@ -108,12 +108,12 @@ class View:
 
     @property
     def knows(self) -> bool:
-        """Whether the viewer may see the data of jobs; a read-only dashboard shows them too."""
+        """True if the viewer may see the data of jobs; a read-only dashboard shows them too."""
         return self.request.actor is not None and "operate" in self.request.actor.scopes
 
     @property
     def sees_all(self) -> bool:
-        """Whether the viewer may see every queue."""
+        """True if the viewer may see every queue."""
         return self.request.scope.all
 
     def get(self, path: str, *, kept: float = KEPT, **args: object) -> Any:

@@ -37,7 +37,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """A problem that a check found.
 
     `code`: stable, and described in docs/errors.md. `check`: the check that found it. `about`: the queue, worker, sink ...; empty for the
     whole fleet. `what`: a sentence with the cause. `fix`: the command that fixes it; further ones may follow, one a line. `remedy`: the same

@@ -136,7 +136,7 @@ class Look:
 
     @cached_property
     def first_due(self) -> datetime | None:
-        """When the next scheduled job is due; None if none is scheduled."""
+        """The time at which the next scheduled job is due; None if none is scheduled."""
         return next((at for _, at in inspector_of(self._connection).scheduled(0, 1)), None)
 
     def running(self, queue: str, limit: int = 3) -> list[str]:

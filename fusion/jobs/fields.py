@@ -111,12 +111,12 @@ class JobFields:
 
     @property
     def lost(self) -> int:
-        """How often its worker or process vanished since its last outcome."""
+        """The number of times that its worker or process vanished since its last outcome."""
         return number(self._text("lost"))
 
     @property
     def deliveries(self) -> int:
-        """How often a worker received it."""
+        """The number of times that a worker received it."""
         return number(self._text("deliveries"))
 
     @property
@@ -160,7 +160,7 @@ class JobFields:
 
     @property
     def reason(self) -> str:
-        """Why it ended, or waits for another attempt, in one line; empty if its status says everything."""
+        """The reason why it ended, or waits for another attempt, in one line; empty if its status says everything."""
         return self._text("reason")
 
     @property
@@ -170,7 +170,7 @@ class JobFields:
 
     @property
     def error_frame(self) -> str:
-        """Where that error was raised in its own code, as `module:function:line`: the last frame outside of libraries and Fusion."""
+        """The place in its own code where that error was raised, as `module:function:line`: the last frame outside of libraries and Fusion."""
         return self._text("error_frame")
 
     @property
@@ -181,7 +181,7 @@ class JobFields:
 
     @property
     def quarantined(self) -> str:
-        """Why it was quarantined, that is kept from requeueing; empty if it was not."""
+        """The reason why it was quarantined, that is kept from requeueing; empty if it was not."""
         return self._text("quarantined")
 
     @property
@@ -192,7 +192,7 @@ class JobFields:
 
     @property
     def cursor(self) -> Any:
-        """Where its next run goes on, as its task last stored it by `checkpoint` or `iterate`; None if there is none, or it can't be read."""
+        """The position where its next run continues, as its task last stored it by `checkpoint` or `iterate`; None if there is none, or it can't be read."""
         raw = self._text("cursor")
         try:
             return JSONSerializer().loads(raw.encode()) if raw else None

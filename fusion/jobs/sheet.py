@@ -77,7 +77,7 @@ class Sheet(JobFields):
 
     @property
     def entered_at(self) -> datetime | None:
-        """When it entered its state; None if unknown."""
+        """The time at which it entered its state; None if unknown."""
         return entered_at(self.facts.row)
 
     @cached_property

@@ -65,7 +65,7 @@ class FindingView(View):
 
 @part
 class VerdictView(View):
-    """Whether everything is healthy, and if not, why."""
+    """The verdict on the health of a fleet, with its causes."""
 
     verdict: Literal["healthy", "strained", "unhealthy"] = public("`strained`: a person is needed soon; `unhealthy`: now.")
     ended_per_minute: float = public("Jobs that ended, in the last ten minutes.", unit="jobs a minute")

@@ -141,7 +141,7 @@ class HealthView(View):
 
 @view
 class ReadinessView(View):
-    """Whether this process is ready for requests."""
+    """The readiness of this process for requests."""
 
     status: str = public("`ok`.")
     verdict: Literal["unknown", "healthy", "strained", "unhealthy"] = public("The health of the fleet.")

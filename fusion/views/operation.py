@@ -111,7 +111,7 @@ class ExampleView(View):
 
 @view
 class OperationPlannedView(View):
-    """What an operation would change."""
+    """The preview of an operation: what it would change."""
 
     action: Action = public("What it would do.")
     query: str = public("The query that would select its jobs.")

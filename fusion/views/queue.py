@@ -39,7 +39,7 @@ class PauseView(View):
 
 @part
 class FlowView(View):
-    """How fast a queue moves, in jobs a minute."""
+    """The throughput of a queue, in jobs a minute."""
 
     came: float = public("Jobs that came in.", unit="jobs a minute")
     went: float = public("Jobs that ended in any way.", unit="jobs a minute")
@@ -57,7 +57,7 @@ class CountsView(View):
 
 @part
 class OldestView(View):
-    """When the first job of each class of priority was enqueued."""
+    """The times at which the first job of each class of priority was enqueued."""
 
     high: datetime | None = public("Priority 2 and above.")
     moderate: datetime | None = public("Priority 1.")
@@ -170,7 +170,7 @@ def totals_of(counters: Counters) -> dict[str, int]:
 
 @part
 class WaitingView(View):
-    """What was sampled of the waiting jobs of a class of priority."""
+    """The samples of the waiting jobs of a class of priority."""
 
     depth: int = public("The most jobs that waited.")
     oldest: int = public("The longest time that a job had waited.", unit="seconds")
@@ -205,7 +205,7 @@ class QuantilesView(View):
 
 @part
 class SecondsView(View):
-    """How long the ended jobs of a class of priority had waited, and ran."""
+    """The times that ended jobs of a class of priority had waited, and ran."""
 
     wait: QuantilesView = public("From when they were queued to when they started.", default=ABSENT)
     run: QuantilesView = public("From when they started to when they ended.", default=ABSENT)

@@ -31,7 +31,7 @@ class MemoryView(View):
 
 @part
 class PersistenceView(View):
-    """What Redis saves."""
+    """The persistence of Redis."""
 
     appends: bool = public("Whether it writes each change to a file (AOF).")
     append_failed: bool = public("Whether the last such write failed.")
@@ -51,7 +51,7 @@ class ClientsView(View):
 
 @part
 class PingView(View):
-    """How fast Redis answers."""
+    """The reply times of Redis."""
 
     p50: float = public("Half of the answers came within this time.", unit="seconds")
     max: float = public("The slowest one.", unit="seconds")

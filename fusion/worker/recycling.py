@@ -56,7 +56,7 @@ class Recycling:
 
     @property
     def next_at(self) -> float:
-        """When to check again without other events. An idle worker measures memory only when it wakes anyway."""
+        """The time to check again without other events. An idle worker measures memory only when it wakes anyway."""
         if self.over:
             return inf
         idle = self._settings.max_idle_time

@@ -55,7 +55,7 @@ class Record(JobFields):
 
     @property
     def mark(self) -> dict[str, Any] | None:
-        """What it stores about its task; None if it was not enqueued by Django's protocol."""
+        """The data stored about its task; None if it was not enqueued by Django's protocol."""
         found = self.meta.get(MARK)
         return found if isinstance(found, dict) else None
 

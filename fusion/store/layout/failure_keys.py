@@ -20,7 +20,7 @@ class FailureKeys:
 
     @property
     def failures_empty(self) -> str:
-        """Those of them that hold no job now."""
+        """The groups that hold no job now."""
         return f"{self.prefix}failures:empty"
 
     def failure(self, group: str) -> str:
@@ -36,5 +36,5 @@ class FailureKeys:
         return f"{self.prefix}failure:{group}:queues"
 
     def failure_minutes(self, group: str, hour: int) -> str:
-        """How many failed in each minute of an hour since 1970."""
+        """The number of failures in each minute of an hour since 1970."""
         return f"{self.prefix}failure:{group}:{hour}"

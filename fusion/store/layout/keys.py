@@ -205,7 +205,7 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         return f"{self.prefix}batch:{batch_id}:members"
 
     def batch_ended(self, batch_id: str) -> str:
-        """How those members of a batch ended that did not finish."""
+        """The ends of those members of a batch that did not finish."""
         return f"{self.prefix}batch:{batch_id}:ended"
 
     @property
@@ -233,11 +233,11 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         return f"{self.prefix}totals:{name}"
 
     def flow(self, queue: str) -> str:
-        """What the lifetime counters of a queue said a while ago, and when they were sampled last."""
+        """The last samples of the lifetime counters of a queue, with their times."""
         return f"{self.prefix}flow:{queue}"
 
     def history(self, series: str) -> str:
-        """What was seen of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`, or `keyless`."""
+        """The history of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`, or `keyless`."""
         return f"{self.prefix}history:{series}"
 
     def history_names(self, scope: str) -> str:

@@ -22,7 +22,7 @@ class KinKeys:
         return f"{self.job(job_id)}:children"
 
     def parents(self, job_id: str) -> str:
-        """What a job's record has no room for of its parents."""
+        """The parents for which a job's record has no room."""
         return f"{self.job(job_id)}:parents"
 
     def graph(self, token: str) -> str:

@@ -21,5 +21,5 @@ class OperationKeys(KinKeys):
         return f"{self.prefix}operation:{operation_id}"
 
     def operation_seen(self, operation_id: str) -> str:
-        """What an operation met that can't be marked as met."""
+        """The jobs that an operation handled and that can't be marked as handled."""
         return f"{self.operation(operation_id)}:seen"

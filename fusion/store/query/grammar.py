@@ -120,7 +120,7 @@ class Query:
 
     @cached_property
     def _tells_queues(self) -> bool:
-        """It names a queue, or jobs by their ids: Fusion's own queues are left out of what does neither."""
+        """True if it names a queue, or jobs by their ids: Fusion's own queues are left out of what does neither."""
         return bool(self.values("id")) or any(term.field in _QUEUES and not term.negative for term in self.terms)
 
     @cached_property

@@ -59,12 +59,12 @@ class LimitInfo:
 
     @property
     def queue_length(self) -> int:
-        """How many jobs wait, for their turn or for a slot."""
+        """The number of jobs that wait, for their turn or for a slot."""
         return self.queued + self.blocked
 
     @property
     def paused_until(self) -> datetime | None:
-        """When its pause ends by itself; None for never."""
+        """The time at which its pause ends by itself; None for never."""
         return None if math.isinf(self.limit.paused_until) else moment(self.limit.paused_until)
 
 
@@ -83,22 +83,22 @@ class KeyStats(Totals):
 
     @property
     def queue_length(self) -> int:
-        """How many jobs wait, for their turn or for a slot."""
+        """The number of jobs that wait, for their turn or for a slot."""
         return self.info.queue_length
 
     @property
     def active_count(self) -> int:
-        """How many jobs run."""
+        """The number of running jobs."""
         return self.info.active
 
     @property
     def max_concurrent(self) -> int | None:
-        """How many may run at once; None for any number."""
+        """The most that may run at once; None for any number."""
         return self.info.limit.max_concurrent
 
     @property
     def oldest_enqueued_at(self) -> datetime | None:
-        """When the longest waiting job was enqueued, by the first job of each priority."""
+        """The time at which the longest waiting job was enqueued, by the first job of each priority."""
         return self.info.oldest
 
 

@@ -66,17 +66,17 @@ class QueueInfo:
 
     @property
     def count(self) -> int:
-        """How many jobs wait for their turn."""
+        """The number of jobs that wait for their turn."""
         return self.low + self.moderate + self.high + self.inbox
 
     @property
     def length(self) -> int:
-        """How many jobs wait, blocked ones included: the number that `max_length` limits."""
+        """The number of jobs that wait, blocked ones included: `max_length` limits."""
         return self.count + self.blocked
 
     @property
     def max_length(self) -> int | None:
-        """How many jobs, blocked ones included, may wait according to its settings at run time; None: not set, the producers' settings apply."""
+        """The most jobs, blocked ones included, that may wait according to its settings at run time; None: not set, the producers' settings apply."""
         return number(self.gate, "max_length")
 
     @property

@@ -29,7 +29,7 @@ class Counters:
 
     @property
     def there(self) -> int:
-        """How many jobs came in and did not go out: queued, scheduled, blocked, running."""
+        """The number of jobs that came in and did not go out: queued, scheduled, blocked, running."""
         return sum(self.totals[name] for name in CAME_IN) - sum(self.totals[name] for name in WENT_OUT)
 
 
@@ -59,17 +59,17 @@ class Totals:
 
     @property
     def total_enqueued(self) -> int:
-        """How many jobs came in."""
+        """The number of jobs that came in."""
         return self.totals["enqueued"]
 
     @property
     def total_completed(self) -> int:
-        """How many jobs finished."""
+        """The number of finished jobs."""
         return self.totals["completed"]
 
     @property
     def total_failed(self) -> int:
-        """How many jobs failed."""
+        """The number of failed jobs."""
         return self.totals["failed"]
 
 
@@ -88,27 +88,27 @@ class QueueStats(Totals):
 
     @property
     def queue_length(self) -> int:
-        """How many jobs wait there, blocked ones included."""
+        """The number of jobs that wait there, blocked ones included."""
         return self.info.length
 
     @property
     def queued_count(self) -> int:
-        """How many of these wait only for their turn."""
+        """The number of these that wait only for their turn."""
         return self.info.count
 
     @property
     def active_count(self) -> int:
-        """How many jobs run."""
+        """The number of running jobs."""
         return self.info.started
 
     @property
     def max_concurrent(self) -> int | None:
-        """How many may run at once over the fleet; None for any number."""
+        """The most that may run at once over the fleet; None for any number."""
         return number(self.info.gate, "limit")
 
     @property
     def oldest_enqueued_at(self) -> datetime | None:
-        """When the longest waiting job was enqueued, by the first job of each priority."""
+        """The time at which the longest waiting job was enqueued, by the first job of each priority."""
         return self.info.oldest
 
 
