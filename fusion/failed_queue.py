@@ -95,7 +95,7 @@ class FailedQueue(JobRegistry):
         `reason` is shown with them; a later one replaces it. `requeue` and `delete` end the quarantine. ValueError without a reason.
         """
         if not reason.strip():
-            raise ValueError("quarantine needs a reason: whoever finds the jobs later has nothing else to go by")
+            raise ValueError("quarantine needs a reason, for people who find the jobs later")
         if isinstance(jobs, FailedFilter):
             chunks: Iterable[list[str]] = ([f.id for f in found] for _, found in scan(inspector_of(self.connection), jobs))
         else:

@@ -30,7 +30,7 @@ _OF_PRODUCERS = frozenset(("Enqueueing", "Held", "Outgoing", "send_together"))
 class ProducerMiddleware:
     """Sees what this process enqueues. Derive a class, with one of these methods or both.
 
-    They are called in the thread of whoever enqueues, so they are plain functions. An AsyncQueue calls them on the event loop, which they
+    They are called in the thread that enqueues, so they are plain functions. An AsyncQueue calls them on the event loop, which they
     must not block. The first one registered is called first before an enqueue, and last after it.
     """
 

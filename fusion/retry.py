@@ -13,7 +13,7 @@ from fusion.kernel.sentences import AGAIN, RATE
 if TYPE_CHECKING:
     from datetime import timedelta
 
-#: What the default policy retries, matched by name along the exception's bases, so that none of it need be installed here.
+#: What the default policy retries, matched by name along the exception's bases, so these libraries need not be installed here.
 RETRYABLE = (
     "requests.exceptions.ConnectTimeout",
     "requests.exceptions.ConnectionError",

@@ -198,7 +198,7 @@ def _grace(value: float | str) -> float:
 
 def _too_little(grace: float | str) -> str:
     return (
-        f"misfire_grace={grace!r}: every tick is a little late, so that none would run; use {LEAST_GRACE:g} second or more,"
+        f"misfire_grace={grace!r}: every tick is a little late and would not run; use {LEAST_GRACE:g} second or more,"
         f" or leave it out (no limit; with misfire='skip' {ON_TIME:g} s)"
     )
 

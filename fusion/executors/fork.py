@@ -15,7 +15,7 @@ from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.store.layout.records import Claimed
 
-#: Frames after which the run goes on, and of which none may be skipped.
+#: Frames after which the run goes on, and that must not be skipped.
 _LINES = (b"log", b"report", b"member", b"stands")
 
 

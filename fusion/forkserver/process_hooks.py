@@ -1,7 +1,7 @@
 """Skips the hooks of `threading`, `logging` and `random` at fork and exit, which a horse does not need.
 
 Each forked process would run them first, in cold Python code: a quarter of the pages that a horse with `requests` copies. They repair what
-a fork breaks amid other threads, but the fork server has only one thread. They keep their place among all hooks: processes that a task
+a fork is unsafe beside other threads, but the fork server has only one thread. They keep their place among all hooks: processes that a task
 forks run them, and hooks of other modules run before and after them as usual.
 """
 

@@ -192,7 +192,7 @@ class JobFields:
 
     @property
     def cursor(self) -> Any:
-        """The position where its next run continues, as its task last stored it by `checkpoint` or `iterate`; None if there is none, or it can't be read."""
+        """The position where its next run continues, as stored by `checkpoint` or `iterate`; None if there is none, or it can't be read."""
         raw = self._text("cursor")
         try:
             return JSONSerializer().loads(raw.encode()) if raw else None

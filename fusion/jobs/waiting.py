@@ -230,7 +230,7 @@ def _deferred(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     elif facts.more_parents or facts.parents_count > len(facts.parents):
         yield Wait("parents", f"jobs that it depends on: none of the first {len(facts.parents)} any more, so some of the others")
     elif facts.text("ties").find("h") >= 0:
-        yield Wait("maker", "whoever made it to release it")
+        yield Wait("maker", "the program that made it, which has to release it")
     else:
         yield Wait("release", "nothing any more: it is about to be released, or another program made its record")
     yield from _closed_later(facts, scope)

@@ -53,7 +53,7 @@ IDLE_WAIT = 3.0
 WEBHOOK_TIMEOUT = 15
 #: Seconds between two rounds of cleaning (expired results, dead workers).
 MAINTENANCE_INTERVAL = 30.0
-#: Seconds the processes of `start` get to finish their jobs when it is told to stop, before those are cut off.
+#: Seconds the processes of `start` get to finish their jobs at a stop, before those are cut off.
 SHUTDOWN_TIMEOUT = 60.0
 #: Seconds a process of `start` may be silent before it is killed. Longer than any row of attempts at a Redis that hangs.
 HANG_TIMEOUT = 60.0

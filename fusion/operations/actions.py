@@ -59,6 +59,6 @@ WHY = {
     "cycle": "they would wait for themselves",
     "error": "a key of theirs holds something else (see `doctor`)",
     "altered": "changed during the operation; run it again",
-    "keyless": "signed, and whoever carried the operation on has no secret_keys; run it where these are set",
+    "keyless": "signed, and the process that ran the operation has no secret_keys; run it where these are set",
     "flawed": "their signature does not fit: they were altered by something that has no key",
 }

@@ -64,7 +64,7 @@ class Plan:
                 parts.append("-is:quarantined")
         if name == "quarantine":
             if not reason.strip():
-                raise ValueError("reason: quarantine needs one; whoever finds the jobs later has nothing else to go by")
+                raise ValueError("reason: quarantine needs one, for people who find the jobs later")
             args["reason"] = reason.strip()[:_LONGEST_REASON]
         if purge and name != "delete":
             raise ValueError("purge: only delete takes it")

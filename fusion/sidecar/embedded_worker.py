@@ -1,4 +1,4 @@
-"""`EmbeddedWorker`: what an application says and hears of the worker beside it."""
+"""`EmbeddedWorker`: the interface between an application and the worker beside it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def runtime_directory() -> Path:
 
 
 class HostLock:
-    """One of several processes has it, and nobody waits for it: who wants it asks again.
+    """One of several processes has it, and nobody waits for it: a process that wants it asks again.
 
     A process that was started by the holder, not forked, is its *heir*: the same program, in the hands of a reloader or of an upgrade. It
     leaves word, and the holder should make room.

@@ -23,7 +23,7 @@ log = logging.getLogger("fusion.sidecar")
 
 #: Seconds between two tries to get the lock, and once an heir was given it: a reloader's children come and go.
 _POLL, _POLL_BEHIND_HEIR = 1.0, 10.0
-#: Seconds from the end of another process's lock to the start of a worker: where all are told to end, another may be about to, too.
+#: Seconds from the end of another process's lock to the start of a worker: where all must end, another may be about to, too.
 _SETTLE = 1.0
 #: Seconds between two looks at a worker, and at one that has closed its line.
 _CHECK, _SOON = 1.0, 0.05
@@ -49,7 +49,7 @@ class WorkerPlace:
 
 
 class Keeper:
-    """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker is told to end.
+    """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker must end.
 
     A worker that ends has jobs to finish and may outlive several keepers: it has a seat of its own, and there are two (`WorkerSeats`).
     """
@@ -209,7 +209,7 @@ class Keeper:
         return child
 
     def _stand_by(self, now: float, why: object, level: int, text: str) -> None:
-        """Try again later. A reason is told once."""
+        """Try again later. A reason is logged once."""
         self._start_at = now + self._poll
         if why != self._stands_by:
             self._stands_by = why

@@ -10,7 +10,7 @@ from .base import Message, Provider, Receipt
 from .reply import accepted, json_body
 from .transport import call
 
-#: Gives a bearer token within so many seconds.
+#: Returns a bearer token within this many seconds.
 TokenProvider = Callable[[float], str]
 
 

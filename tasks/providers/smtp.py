@@ -135,7 +135,7 @@ class Smtp:
 
 
 def compose(message: Message, sender: str) -> EmailMessage:
-    """The mail itself. Its Message-ID comes from the job's id, so that a repeated delivery can be told by any mail server."""
+    """The mail itself. Its Message-ID comes from the job's id, so that any mail server recognizes a repeated delivery."""
     content = message.content
     mail = EmailMessage()
     try:

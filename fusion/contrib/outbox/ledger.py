@@ -138,7 +138,7 @@ class Ledger:
         where = {"state": BATCHED, "queue": batch.queue, "batch": batch.number}
         return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
 
-    # -- what became of it
+    # -- the outcome of rows
 
     def take_out(self, batch: Batch, ids: Sequence[int], reason: str = "", again_at: float | None = None) -> Batch | None:
         """Have an open batch go on without these rows: with a `reason` they are parked when it is closed, until `again_at` if that is given;

@@ -80,8 +80,9 @@ def meant(names: Sequence[str], read: Sequence[str], row: Sequence[bytes | None]
 
 
 def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The fields to store for full ones, `func` first; None means absent. None at all if they can't be told from what is absent, or from
-    the function's name: such a record is one of the first layout. Of a pickle, which is not looked into, `func` is among the fields."""
+    """Return the fields to store for full ones, `func` first; None means absent. Return None if the absent ones could not be inferred again,
+    from their absence or from the function's name: such a record is one of the first layout. Of a pickle, which is not looked into, `func` is
+    among the fields."""
     if not fields.keys() >= _COMPLETE:
         return None
     data, func = fields["data"], fields.get("func")

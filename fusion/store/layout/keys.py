@@ -229,7 +229,7 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         return f"{self.prefix}totals"
 
     def totals(self, name: str) -> str:
-        """The lifetime counters of a queue: what came in, and what became of it, by priority."""
+        """The lifetime counters of a queue: the jobs that came in and how they left, by priority."""
         return f"{self.prefix}totals:{name}"
 
     def flow(self, queue: str) -> str:

@@ -18,7 +18,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 #: Its doorbell wakes a scheduler; no queue can have this name.
 SCHEDULER_BELL = "_scheduler"
-#: Holds what has to be told to callbacks' URLs; the courier serves it, no worker does.
+#: Holds the deliveries to callbacks' URLs; the courier serves it, no worker does.
 CALLBACKS = "_callbacks"
 #: Served FIFO from a LIST that outsiders may RPUSH a job id to.
 LIST_QUEUES = frozenset({"scheduler"})
@@ -41,7 +41,7 @@ def check_new_job_id(job_id: object) -> str:
 
 
 def is_delivery_id(job_id: str) -> bool:
-    """True for the id of a callback's delivery: of all ids only those can be told without a look at the record."""
+    """True for the id of a callback's delivery: only these ids show their kind without a look at the record."""
     return bool(_DELIVERY_ID.match(job_id))
 
 

@@ -53,5 +53,5 @@ def compiled(source: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def shell(source: str) -> re.Pattern[str]:
-    """A wildcard as shells read it, with `[...]` too. `fnmatch` keeps tens of thousands of them, which whoever may ask could fill."""
+    """A wildcard as shells read it, with `[...]` too. `fnmatch` keeps tens of thousands of them, which any caller could fill."""
     return re.compile(translate(source))

@@ -33,7 +33,7 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Sources whose members are shown together: those of one state, or `direct`, or `batch`. `descending`: the greatest score first. `exact`:
-    all sound members of these sources match, so that none must be examined."""
+    all sound members of these sources match, so no job needs to be examined."""
 
     name: str
     sources: tuple[Source, ...]

@@ -26,9 +26,9 @@ from fusion.store.layout.keys import Keys
 from fusion.store.write.event_broker import StreamEntry
 
 REDACTED = "[redacted]"
-#: Characters of a payload or result that is told in full.
+#: Characters of a payload or result that is shown in full.
 _FULL = 64 * 1024
-#: Bytes of jobs' data held at a time, and of one job's: what is larger is told by its size.
+#: Bytes of jobs' data held at a time, and of one job's: of a larger one only the size is shown.
 _HELD, _LARGEST = 4 * 1024 * 1024, 8 * 1024 * 1024
 #: Workers whose host is remembered.
 _WORKERS = 1000
@@ -57,7 +57,7 @@ class _Job:
 
     @property
     def readable(self) -> dict[str, int]:
-        """The fields that are read, with their sizes: what is larger is told by its size."""
+        """The fields that are read, with their sizes: of a larger one only the size is shown."""
         return {name: size for name, size in (("data", self.data_size), (self.kept, self.result_size)) if 0 < size <= _LARGEST}
 
 
