@@ -149,7 +149,7 @@ class Consumer:
 
     @property
     def next_at(self) -> float:
-        """When to take a turn: at once if one is due or a doorbell rang, else when polling is due. Never while one is in flight."""
+        """The time to take a turn: at once if one is due or a doorbell rang, else when polling is due. Never while one is in flight."""
         if self.outbox.line.busy:
             return inf
         if self._requested or self.doorbells.rung or not self.outbox.flushed:

@@ -119,7 +119,7 @@ class Worker(Process):
         return self.slots.free()
 
     def claim_filter(self, now: float) -> ClaimFilter:
-        """Which blocked jobs may be claimed, and which tasks are missing here."""
+        """The blocked jobs that may be claimed, and the tasks that are missing here."""
         return self.parts.blocked_work.claim_filter(now, self.parts.probation, self.executors.generation)
 
     def turn_sent(self, slots: FreeSlots) -> None:
