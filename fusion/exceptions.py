@@ -8,20 +8,6 @@ if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
     from typing import Any
 
 
-class _Coded:
-    """An error with a code, which ends its text: `queue 'sms' is full [FUS-113]`."""
-
-    #: Stable: never changed, and never given to another error.
-    code = "FUS-100"
-
-    def text(self) -> str:
-        """Return the message without its code."""
-        return super().__str__()
-
-    def __str__(self) -> str:
-        return coded(self.text(), self.code)
-
-
 def coded(text: str, code: str) -> str:
     """Return the text of an error with this code at its end. Codes of other errors that it quotes are left out."""
     import re
@@ -29,13 +15,23 @@ def coded(text: str, code: str) -> str:
     return re.sub(r" \[FUS-\d{3}\]", "", text) + f" [{code}]" if text else text
 
 
-class FusionError(_Coded, Exception):
-    """Base of everything Fusion raises on purpose. `code`: that of this cause, where a class has several."""
+class FusionError(Exception):
+    """Base of everything Fusion raises on purpose. Its text ends with its code: `queue 'sms' is full [FUS-113]`."""
+
+    #: Stable: never changed, and never given to another cause. Some classes have one for each of several causes.
+    code = "FUS-100"
 
     def __init__(self, *args: object, code: str = "") -> None:
         super().__init__(*args)
         if code:
             self.code = code
+
+    def text(self) -> str:
+        """Return the message without its code."""
+        return BaseException.__str__(self)
+
+    def __str__(self) -> str:
+        return coded(self.text(), self.code)
 
 
 class ConfigurationError(FusionError):
@@ -414,15 +410,22 @@ class ProcessPrunedError(FusionError):
     code = "FUS-154"
 
 
-class JobInterrupted(_Coded, BaseException):
+class JobInterrupted(BaseException):
     """Raised by `checkpoint` and `iterate` when the job's worker must end: finished work is kept, and the job resumes at its cursor in
     another run, with no attempt spent. Clean up and let it pass. It is a BaseException, so that `except Exception` lets it pass, too.
     """
 
     code = "FUS-155"
 
+    def text(self) -> str:
+        """Return the message without its code."""
+        return super().__str__()
 
-class JobStopped(_Coded, BaseException):
+    def __str__(self) -> str:
+        return coded(self.text(), self.code)
+
+
+class JobStopped(BaseException):
     """Raised inside a task that is to stop (`Job.stop`): there are `timeout_grace` seconds to clean up, then its processes are killed.
 
     A BaseException, so that `except Exception` in a task does not swallow it; one that is swallowed all the same is raised again.
@@ -430,11 +433,25 @@ class JobStopped(_Coded, BaseException):
 
     code = "FUS-156"
 
+    def text(self) -> str:
+        """Return the message without its code."""
+        return super().__str__()
 
-class JobTimeoutException(_Coded, BaseException):
+    def __str__(self) -> str:
+        return coded(self.text(), self.code)
+
+
+class JobTimeoutException(BaseException):
     """Raised inside a task that runs longer than its timeout.
 
     A BaseException, so that `except Exception` in a task does not swallow it (users of RQ lost timeouts that way: rq#2296).
     """
 
     code = "FUS-157"
+
+    def text(self) -> str:
+        """Return the message without its code."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return coded(self.text(), self.code)

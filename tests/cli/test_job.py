@@ -80,7 +80,7 @@ def test_job_show_of_a_job_in_the_trash(invoke: Invoke, conn: redis.Redis) -> No
     Queue("sms", conn).enqueue(SMS, job_id="a")
     Job("a", {}, conn).delete()
     said = invoke("job", "show", "a", code=1).stderr
-    assert said == "Error: job a was deleted and is in the trash; to bring it back: run_worker.py trash restore a\n"
+    assert said == "Error: job a was deleted and is in the trash; to bring it back: run_worker.py trash restore a [FUS-106]\n"
     invoke("trash", "restore", "a")
     assert invoke("job", "show", "a").stdout.startswith("a queued")
 
@@ -106,12 +106,12 @@ def test_the_name_of_something_else_names_the_command_that_shows_it(
     ):
         said = invoke("job", "show", name, code=1).stderr
         article = "an" if kind == "operation" else "a"
-        assert said == f"Error: no job '{name}', but that is {article} {kind}: run_worker.py {command}\n"
+        assert said == f"Error: no job '{name}', but that is {article} {kind}: run_worker.py {command} [FUS-106]\n"
         shown = invoke(*command.split()).stdout
         assert shown and (name in shown or kind == "operation")
     conn.sadd("rq:queues", "rq:queue:import-7")
     assert invoke("job", "show", "import-7", code=1).stderr == (
-        "Error: no job 'import-7', but that is a queue: run_worker.py info import-7; and a batch: run_worker.py batch show import-7\n"
+        "Error: no job 'import-7', but that is a queue: run_worker.py info import-7; and a batch: run_worker.py batch show import-7 [FUS-106]\n"
     )
 
 

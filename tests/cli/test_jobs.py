@@ -232,7 +232,7 @@ def test_requeue_does_what_it_can_and_names_the_rest(invoke: Invoke, conn: redis
         [
             "Unable to requeue nobody: no such job",
             f"Unable to requeue {waiting}: it is queued, not failed",
-            "Unable to requeue a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ -",
+            "Unable to requeue a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ - [FUS-114]",
         ]
     )
     assert Queue("sms", conn).get_job_ids() == [first, second]

@@ -73,7 +73,7 @@ def test_a_page_says_how_to_go_on(invoke: Invoke, some: list[str]) -> None:
         args = ["--limit", "1", "--after", more[1]]
     assert met == some
     error = invoke("jobs", "--after", "nonsense", code=2).stderr
-    assert "--after: this is not a cursor of a page" in error
+    assert "--after: this is not a cursor of this query" in error
 
 
 def test_for_programs(invoke: Invoke, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,7 @@ def test_an_option_error_is_told_by_the_name_that_its_reader_knows() -> None:
     assert (caught.value.name, caught.value.rule) == ("job_timeout", rule)
     assert caught.value.spelled("--timeout", " ") == f"--timeout 0: {rule}"
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.name) == (f"job_timeout=0: {rule}", "job_timeout")
+    assert (again.text(), again.name) == (f"job_timeout=0: {rule}", "job_timeout")
 
 
 def test_a_nonce_is_new_each_time() -> None:

@@ -184,7 +184,7 @@ def test_held() -> None:
     fields = outcome.held(TaskNotFound("no such module; deploy it"), "shop.f")
     assert fields == {
         b"kind": b"held",
-        b"exc_line": b"fusion.exceptions.TaskNotFound: no such module; deploy it",
+        b"exc_line": b"fusion.exceptions.TaskNotFound: no such module; deploy it [FUS-304]",
         b"exc_classes": b"fusion.exceptions.TaskNotFound\nfusion.exceptions.FusionError\n"
         b"builtins.Exception\nbuiltins.BaseException",
         b"task": b"shop.f",

@@ -125,7 +125,7 @@ class Zone(dt.tzinfo):
     [
         (_with_nanos(Stamp(2026, 1, 2)), "a .*Stamp would arrive as a plain datetime that is not equal to it; send its text"),
         (_with_nanos(Span(1)), "would arrive as a plain timedelta that is not equal to it"),
-        (Nothing(2026, 1, 2), "not equal to itself, as NaT, is no value; send None"),
+        (Nothing(2026, 1, 2), "not equal to itself, as NaT, can't be sent; send None"),
         (Loud("x"), "would arrive as a plain str that is not equal"),
         (Raising(1), "would arrive as a plain int that is not equal"),
         (Last(a=[1, 2]), r"would arrive as a plain dict, which answers otherwise; send dict\(value\)"),

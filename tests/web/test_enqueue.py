@@ -201,8 +201,8 @@ def test_a_tagged_value_from_outside_stays_what_it_is(post: Post, conn: redis.Re
     [
         (b"", "not JSON"),
         (b"{", "not JSON"),
-        (b"[]", "no JSON object"),
-        (b"5", "no JSON object"),
+        (b"[]", "must be a JSON object"),
+        (b"5", "must be a JSON object"),
         (b'{"func": NaN}', "NaN"),
         (b'{"func": Infinity}', "Infinity"),
         (b'{"func": "a.b", "func": "c.d"}', "twice"),
