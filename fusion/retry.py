@@ -44,7 +44,7 @@ class RateLimited(Exception):
 #: Their dotted names, by which the worker knows them.
 RETRY_LATER = "fusion.retry.RetryLater"
 RATE_LIMITED = "fusion.retry.RateLimited"
-#: The stored `max` of a policy with a window and no count. Workers of earlier versions, which know no window, use it.
+#: The stored `max` of a policy with a window and no count.
 _UNCOUNTED = 1_000_000
 #: The `backoff` of a policy with a window and no pace; without one it would fail many times a second.
 _WITHIN_BACKOFF = 1.0

@@ -33,7 +33,7 @@ LUA = Path(schema.__file__).parents[1] / "lua"
 BUILT = LUA / "built"
 
 #: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
-#: AHEAD, ALONE: what the ids of some executions end in; STORED_RESULT_TTL: what its absence means in the second layout; KEPT_STATES: ended
+#: AHEAD, ALONE: what the ids of some executions end in; STORED_RESULT_TTL: what its absence means in a compact record; KEPT_STATES: ended
 #: ones with a set for each queue.
 CONSTANTS: dict[str, str] = {
     name: literal(value)

@@ -54,8 +54,6 @@ def _counters(found: Mapping[str, Any]) -> list[str]:
     if oldest := found.get("oldest_enqueued_at"):
         now.append(f"the oldest since {told(from_iso(oldest))}")
     ever = [f"{found[f'total_{name}']} {name}" for name in ("enqueued", "requeued", *WENT_OUT) if found[f"total_{name}"]]
-    if found.get("total_base"):
-        ever.insert(0, f"{found['total_base']} there before counting began")
     return [f"  now   {', '.join(now)}", f"  ever  {', '.join(ever) or 'nothing'}"]
 
 

@@ -33,8 +33,7 @@ def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
 class Vouching:
     """Trusts a seal, made with a secret in Redis that users who only enqueue can't read.
 
-    A delivery without a seal must agree with the record of its job. It has none if an older version accepted it, or before the secret was
-    made.
+    A delivery without a seal must agree with the record of its job. It has none if it was accepted before the secret was made.
     """
 
     def __init__(self, broker: Broker) -> None:

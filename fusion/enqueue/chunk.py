@@ -46,7 +46,7 @@ class Chunk:
         part = Broker.in_part(at)
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
-            fields.pop("func", None)  # of a pickle; the record may be of the first layout, whose readers know no compressed meta
+            fields.pop("func", None)  # of a pickle, whose meta stock RQ reads
             if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
                 fields["status"] = "scheduled"
             if part is not None:

@@ -134,7 +134,7 @@ class Execution:
         self._unread: Callable[..., Any] | None = None
         self._reading = False
         self._shown = True
-        # Readers of the second layout can decompress texts. Stock RQ, which reads pickled jobs, can't.
+        # A full record may be read by programs that know no compressed texts, and so is a pickled job, by stock RQ.
         self._compress = b"func" in fields and b"serializer" not in fields
         self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}

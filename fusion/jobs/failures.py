@@ -18,7 +18,7 @@ from fusion.store.read.inspector import Inspector
 CHUNK = 100
 #: Characters of a reason that are kept.
 _REASON = 1000
-#: Fields by which jobs are selected. The function is read only if needed: for older jobs it is in `data`, which may be long.
+#: Fields by which jobs are selected. The function is read only if needed: in full records it is in `data`, which may be long.
 _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error_bases", "error_frame", "ended_at", "requeued")
 
 
@@ -103,7 +103,7 @@ def newest(inspector: Inspector, count: int) -> list[Failure]:
 
 
 def add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:
-    """Add the call itself to rows of jobs of the first layout, which have no field for the function."""
+    """Add the call itself to rows of full records, which have no field for the function."""
     older = {job_id: row for job_id, row in zip(ids, rows, strict=True) if isinstance(row, dict) and row["func"] is None}
     calls = inspector.table([*older], ["data", "serializer"]) if older else []
     for row, call in zip(older.values(), calls, strict=True):

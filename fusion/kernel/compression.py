@@ -1,4 +1,4 @@
-"""Compressed texts: from the second layout of the data on, arguments, results and meta above a size are compressed by zlib, as in RQ.
+"""Compressed texts: arguments, results and meta above a size are compressed by zlib, as in RQ.
 
 The first byte tells them apart: no JSON begins with `x`, and zlib's output with its usual window always does.
 """

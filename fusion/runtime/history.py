@@ -141,7 +141,7 @@ class History:
 
 
 def _function(fields: dict[bytes, bytes]) -> bytes:
-    """Return the task's name in a record of the first layout. A pickle is not opened, so all of them share one name."""
+    """Return the task's name in a full record, such as other programs write. A pickle is not opened, so all of them share one name."""
     found = _FUNCTION.match(fields.get(b"data", b"")[:210])
     return found[1] if found else b""
 

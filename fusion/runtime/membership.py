@@ -53,7 +53,6 @@ class WorkerListing:
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
             "version": __version__,
-            "waits": 1,
             **notes,
         }
         self._line.say("NAME", f"{name} {incarnation}")

@@ -239,7 +239,6 @@ class QueueNowView(QueueView):
 class QueueStatsView(QueueView, TotalsView):
     """A queue with its lifetime counters."""
 
-    total_base: int = public("Jobs that were there when counting began.")
     totals_by_priority: dict[str, dict[str, int]] = public("The same counters by class of priority, those over 0.")
     history: list[HistoryStepView] = public("Steps in which something was, the oldest first.", default=ABSENT)
     seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.", default=ABSENT)
@@ -258,7 +257,6 @@ class QueueStatsView(QueueView, TotalsView):
             info,
             at,
             **totals_of(counters),
-            total_base=counters.totals["base"],
             totals_by_priority={CLASSES[one]: dict(counts) for one, counts in sorted(counters.by_priority.items())},
             history=ABSENT if steps is None else history_of(steps, whole=whole),
             seconds=ABSENT if steps is None else seconds_of(steps),

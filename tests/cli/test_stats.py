@@ -52,15 +52,6 @@ def test_a_hundred_priorities_are_three_rows(invoke: Invoke, broker: Broker, con
 
 
 @pytest.mark.usefixtures("seen")
-def test_jobs_from_before_the_counters(invoke: Invoke, conn: redis.Redis) -> None:
-    """As `schema --raise` counts them: without them the figures would not add up."""
-    assert "there before" not in invoke("stats", "sms").output
-    conn.hset("rq:totals:sms", "base", 7)
-    assert "ever  7 there before counting began, 3 enqueued, 1 completed" in invoke("stats", "sms").output
-    assert json.loads(invoke("stats", "sms", "--json").output)["total_base"] == 7
-
-
-@pytest.mark.usefixtures("seen")
 def test_all_queues_and_a_function(invoke: Invoke) -> None:
     assert invoke("stats").output.splitlines()[1].split() == ["sms", "2", "0", "3", "1", "0"]
     assert "completed" in invoke("stats", "--function", "t.f").output

@@ -16,7 +16,7 @@ from tests.kit.still import everything_at_once
 
 TASK = "tasks.sms.sendSMS"
 DATA = b'["tasks.sms.sendSMS",null,[],{}]'
-#: What every job has that a producer enqueues: in the second layout most of it is not stored.
+#: What every job has that a producer enqueues: in a compact record most of it is not stored.
 FULL = {"data": DATA, "description": TASK, "timeout": 180, "result_ttl": 500, "retryCount": 7}
 LEASE = 30.0
 
@@ -50,7 +50,7 @@ class Hand:
         self.broker, self.name, self.queues, self.lease = broker, name, list(queues), lease
         self.incarnation = secrets.token_hex(8)
         self.token = 0
-        assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues), "waits": 1})
+        assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues)})
 
     def turn(
         self,

@@ -9,7 +9,7 @@ from fusion.kernel import defaults
 from fusion.store.layout.records import ClaimFilter
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
-from tests.faults.rig.conservation import check_conservation, leftovers
+from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import (
     LEASE,
     Hand,
@@ -196,28 +196,13 @@ def test_sets_that_are_empty_are_forgotten(broker: Broker, conn: redis.Redis, ha
     assert told == ("", [])
 
 
-def test_an_older_worker_gets_them_from_their_queue(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """It knows no blocked jobs, and may have their task."""
-    hold(hand, "a", "b")
-    broker.reap(LEASE, 0)
-    assert status_of(conn, "a") == "blocked"
-    old = Hand(broker, "q", name="old.1")
-    conn.hdel("rq:worker:old.1", "waits")
-    conn.hset("rq:reap", "last", now_ms(conn) - 5000)
-    broker.reap(LEASE, 0)
-    assert check_conservation(conn, ["a", "b"]) == {"a": "queued", "b": "queued"}
-    assert drain(old) == ["a", "b"]
-
-
-def test_the_last_worker_that_knows_them_puts_them_back(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """An older version may come."""
+def test_they_wait_though_the_last_worker_ends(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     hold(hand, "a")
-    other = Hand(broker, "q", name="host.2")
-    broker.deregister("host.2", other.incarnation)
-    assert status_of(conn, "a") == "blocked"
     broker.deregister("host.1", hand.incarnation)
-    assert check_conservation(conn, ["a"]) == {"a": "queued"}
-    assert leftovers(conn) == []
+    assert check_conservation(conn, ["a"]) == {"a": "blocked"}
+    next_one = Hand(broker, "q", name="host.2")
+    (job,) = next_one.turn(slots=[0], claim_filter=ClaimFilter(sets=(SET,))).jobs
+    assert job.id == "a"
 
 
 # -- probation

@@ -1,13 +1,10 @@
-"""The second layout: a job holds nothing that equals its default or another field, and everybody reads what it means all the same."""
+"""Compact records: a job holds nothing that equals its default or another field, and everybody reads what it means all the same."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion import AsyncQueue, Job, Queue
+from fusion import Job, Queue
 from fusion.enqueue.build import build
 from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import DataTooOld, DeserializationError, DuplicateJob, PayloadTooLarge
@@ -25,26 +22,16 @@ from fusion.kernel import compression
 from fusion.kernel.serializers import PickleSerializer
 from fusion.kernel.signing import Keyring, as_claimed
 from fusion.settings import Settings, use_settings
-from fusion.store.layout import codec, schema
+from fusion.store.layout import schema
 from fusion.store.layout.compact import compact, expand, expand_claimed
 from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.jobs import basic
-from tests.kit.hands import TASK, Hand, fields_of, full_of, new, put, wire
+from tests.kit.hands import TASK, Hand, fields_of, full_of, put
 
 LONG = "a text that repeats itself, " * 40
 LEAST = {"status", "origin", "created_at", "seq", "func", "data"}
-#: What 0.1 stored of such a job.
-OLD = {
-    "status", "origin", "original_queue", "created_at", "enqueued_at", "priority", "seq", "nonce", "data", "description", "timeout",
-    "result_ttl", "retryCount",
-}  # fmt: skip
-
-
-def first_layout(conn: redis.Redis, version: int = 1) -> None:
-    conn.hset("rq:schema", mapping={"version": version, "min_reader": version, "min_writer": version, "fusion": "0.1.0"})
-
 
 # -- forms
 
@@ -279,116 +266,11 @@ def test_rq_reads_a_pickled_job(conn: redis.Redis) -> None:
 # -- the step
 
 
-def test_older_data_get_what_0_1_wrote(conn: redis.Redis) -> None:
-    first_layout(conn)
-    for serializer in ("json", "pickle"):
-        use_settings(Settings(allow_pickle=True, serializer=serializer))
-        job = Queue("q", conn).enqueue(basic.echo, LONG)
-        stored = fields_of(conn, job.id)
-        assert set(stored) - {"serializer"} == OLD
-        assert (stored["original_queue"], stored["enqueued_at"]) == ("q", stored["created_at"])
-        assert stored["nonce"] == job.id
-        assert Job.fetch(job.id, conn).args == (LONG,)
-    assert stored["serializer"] == "pickle"
-
-
-def test_a_program_learns_the_layout_and_its_next_step(conn: redis.Redis) -> None:
-    first_layout(conn)
-    queue = Queue("q", conn)
-    queue.connection.ping()
-    with wire(conn) as sent:
-        first = queue.enqueue(basic.noop)
-    assert sent.count("EVALSHA") + sent.count("EVAL") >= 2, "refused, and made anew"
-    with wire(conn) as sent:
-        queue.enqueue(basic.noop)
-    assert sent == ["EVALSHA"]
-    first_layout(conn, 2)
-    with wire(conn) as sent:
-        queue.enqueue(basic.noop)
-        last = queue.enqueue(basic.noop)
-    assert sent == ["EVALSHA"] * 2
-    assert (set(fields_of(conn, first.id)), set(fields_of(conn, last.id))) == (OLD, LEAST)
-    assert queue.count == 4
-
-
-def test_many_at_once_on_older_data(conn: redis.Redis) -> None:
-    first_layout(conn)
-    jobs = Queue("q", conn).enqueue_many([Queue.prepare_data(basic.add, (i, i)) for i in range(1200)])
-    assert len(jobs) == Queue("q", conn).count == 1200
-    assert {frozenset(fields_of(conn, job.id)) for job in jobs[::100]} == {frozenset(OLD)}
-
-
-def test_threads_that_learn_it_at_once(redis_url: str, conn: redis.Redis) -> None:
-    """Each is refused, whichever has told the others by then."""
-
-    def enqueue(queue: Queue, start: Barrier) -> None:
-        start.wait(10)
-        queue.enqueue(basic.noop)
-
-    for _ in range(5):
-        conn.flushdb()
-        first_layout(conn)
-        with redis.Redis.from_url(redis_url) as client, ThreadPoolExecutor(8) as threads:
-            queue, start = Queue("q", client), Barrier(8)
-            assert [*threads.map(lambda _: enqueue(queue, start), range(8))] == [None] * 8  # noqa: B023 - ends in its round
-        assert Queue("q", conn).count == 8
-
-
-def test_coroutines_that_learn_it_at_once(redis_url: str, conn: redis.Redis) -> None:
-    first_layout(conn)
-
-    async def main() -> None:
-        async with redis.asyncio.Redis.from_url(redis_url) as client:
-            queue = AsyncQueue("q", client)
-            await asyncio.gather(*(queue.enqueue(basic.echo, nth) for nth in range(20)))
-
-    asyncio.run(main())
-    assert Queue("q", conn).count == 20
-
-
-def test_meta_of_a_job_just_enqueued_is_as_older_readers_know_it(conn: redis.Redis) -> None:
-    first_layout(conn)
-    for serializer in ("json", "pickle"):
-        use_settings(Settings(allow_pickle=True, serializer=serializer))
-        job = Queue("q", conn).enqueue(basic.noop)
-        job.meta = {"note": LONG}
-        job.save_meta()
-        assert json.loads(fields_of(conn, job.id)["meta"]) == {"note": LONG}
-
-
-def test_an_option_that_older_data_cannot_hold_is_refused_with_the_fix(conn: redis.Redis, broker: Broker) -> None:
-    first_layout(conn)
-    before = conn.keys("*")
-    args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION}
+def test_what_the_data_cannot_hold_is_refused_with_what_to_do(conn: redis.Redis, broker: Broker) -> None:
+    put(broker, "q", "first")
+    before = set(conn.keys("*"))
+    args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION + 1}
     with pytest.raises(DataTooOld, match=r"run the command `schema --raise`") as caught:
         broker._script("enqueue")({"queues": "rq:queues"}, args, ["a", "n", 1, "back", "", 2, "func", TASK])
-    assert (caught.value.version, caught.value.needed) == (1, schema.VERSION)
-    assert conn.keys("*") == before
-    broker.enqueue("q", [new("a")])
-    assert set(fields_of(conn, "a")) == OLD
-
-
-def test_a_claim_is_read_as_it_is_meant_in_either_layout(conn: redis.Redis, broker: Broker) -> None:
-    first_layout(conn)
-    put(broker, "q", "one", log_tag="x")
-    first_layout(conn, 2)
-    broker.enqueue("r", [new("learns")])
-    put(broker, "q", "two", log_tag="x")
-    assert ("func" in fields_of(conn, "one"), "func" in fields_of(conn, "two")) == (False, True)
-    one, two = Hand(broker, "q").claim(2)
-    changes = {b"created_at", b"enqueued_at", b"func"}
-    assert {n: v for n, v in one.fields.items() if n not in changes} == {n: v for n, v in two.fields.items() if n not in changes}
-    rows = Inspector(conn).table(["one", "two"], ["description", "priority", "data", "original_queue", "timeout"])
-    assert rows[0] == rows[1]
-
-
-def test_a_claim_answers_values_up_to_the_last_that_the_job_has(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    answered = list[list[bytes | None]]()
-    named = codec.run_fields
-    monkeypatch.setattr(codec, "run_fields", lambda values: answered.append(values) or named(values))  # type: ignore[func-returns-value]
-    put(broker, "q", "plain")
-    put(broker, "q", "last", **{codec.RUN_FIELDS[-1]: "x"})
-    assert [claimed.id for claimed in Hand(broker, "q").claim(2)] == ["plain", "last"]
-    plain, last = answered
-    assert len(last) == len(codec.RUN_FIELDS) and last[-1] == b"x"
-    assert plain[-1] is not None and len(plain) <= 6
+    assert (caught.value.version, caught.value.needed) == (schema.VERSION, schema.VERSION + 1)
+    assert set(conn.keys("*")) == before

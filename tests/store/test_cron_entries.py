@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.exceptions import DataTooOld
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
@@ -301,14 +300,3 @@ def test_a_broken_entry_stops_no_other(cron: Cron, conn: redis.Redis) -> None:
     assert cron.broker.scheduler_beat("t", "i", 30.0, 420, {})
     assert conn.zrange("rq:schedulers", 0, -1) == [b"t"]
     assert conn.exists("rq:scheduler:process:s") == 0
-
-
-def test_an_entry_whose_jobs_have_a_key_needs_data_of_the_second_layout(conn: redis.Redis) -> None:
-    broker, bound = CronBroker(conn), SPEC[:-1] + ',"fields":{"concurrency_key":"k","ties":"k"}}'
-    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
-    with pytest.raises(DataTooOld):
-        broker.cron_put("e", PLAN, bound, "r1")
-    assert not conn.exists("rq:cron:entry:e")
-    assert broker.cron_put("e", PLAN, SPEC, "r1") == "new"
-    conn.hset("rq:schema", "version", 2)
-    assert broker.cron_put("e", PLAN, bound, "r2") == "changed"

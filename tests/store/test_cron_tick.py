@@ -17,7 +17,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, now_ms, promote_all, put, status_of
 from tests.kit.promises import claim
 from tests.kit.servers import SpawnedServer
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, job, look_of, mark_of, now_s, rung
@@ -290,15 +290,6 @@ def test_the_history_is_bounded(cron: Cron, conn: redis.Redis) -> None:
     assert len(check_conservation(conn, [cron.id(cron.now - 60 + i) for i in range(60)])) == 60
 
 
-def test_an_id_that_a_person_enqueued_ahead(cron: Cron, conn: redis.Redis) -> None:
-    """With an older version: now such ids are refused."""
-    tick = cron.now - 60
-    Broker(conn).enqueue("elsewhere", [new(cron.id(tick), due=now_s(conn) + 60.0, timeout=None)], "n")
-    assert cron.tick(tick) == ("ok", 0, 0)
-    assert check_conservation(conn, [cron.id(tick)]) == {cron.id(tick): "scheduled"}
-    assert mark_of(conn) == tick
-
-
 def test_a_tick_whose_id_is_taken_is_reported_everywhere(cron: Cron, conn: redis.Redis) -> None:
     """A producer of before could name a job like a tick to come: that tick would not run, and nobody would know."""
     ticks = [cron.now - 120, cron.now - 60]
@@ -313,14 +304,4 @@ def test_a_tick_whose_id_is_taken_is_reported_everywhere(cron: Cron, conn: redis
     assert fields_of_entry(conn)["error"] == f"a tick did not run: the id {stranger} is taken by a job that is not of this entry"
     assert (mark_of(conn), fields_of(conn, cron.id(ticks[1]))["cron"]) == (ticks[1], "e"), "it is decided, and the ticks go on"
     assert cron.tick(cron.now) == ("ok", 1, 0)
-    assert "error" not in fields_of_entry(conn)
-
-
-def test_a_tick_that_a_version_of_before_ran_is_known_for_its_own(cron: Cron, conn: redis.Redis) -> None:
-    tick = cron.now - 60
-    cron.tick(tick)
-    conn.hdel(f"rq:job:{cron.id(tick)}", "cron")
-    cron.set_mark(None)
-    assert cron.tick(tick) == ("ok", 0, 0)
-    assert history_of(conn)[-1][1] == "exists"
     assert "error" not in fields_of_entry(conn)

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from fusion import decorators
-from fusion.exceptions import DataTooOld, OptionError
+from fusion.exceptions import OptionError
 from fusion.queue import Queue
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
@@ -266,14 +266,6 @@ def test_the_clock_does_not_go_back_for_what_comes_back(broker: Broker) -> None:
     assert order[0] == old.id
     order = [job_id for job_id in order[1:] if job_id != "b-000000"]
     assert {key: len(jobs) for key, jobs in by_key(order[:200]).items()} == {"a": 100, "c": 100}
-
-
-def test_older_data_refuse_a_fair_key(broker: Broker, conn: redis.Redis) -> None:
-    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
-    with pytest.raises(DataTooOld):
-        put(broker, "q", "a", fair_key="a")
-    assert not conn.exists("rq:job:a")
-    put(broker, "q", "b")
 
 
 @pytest.mark.parametrize("key", ["", "two words", "x" * 201, "line\n", 7])

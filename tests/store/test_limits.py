@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.exceptions import DataTooOld
 from fusion.store.layout.records import ClaimFilter
 from fusion.store.write.broker import Broker
 from tests.kit.hands import (
@@ -366,14 +365,6 @@ def test_a_resend_of_a_claim_answers_alike(conn: redis.Redis, broker: Broker) ->
     again = hand.turn(outcome(first.jobs[0]), slots=[0, 0], token=hand.token)
     assert (ids(done.jobs), ids(again.jobs)) == (["b"], ["b"])
     assert faults(conn) == []
-
-
-def test_data_of_the_first_layout_take_no_such_job(conn: redis.Redis, broker: Broker) -> None:
-    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
-    with pytest.raises(DataTooOld, match=r"schema --raise"):
-        give(broker, "q", "a")
-    assert not conn.exists("rq:job:a")
-    put(broker, "q", "b")
 
 
 @pytest.mark.parametrize(("limit", "started"), [(1, "abcd"), (2, "acbd")])

@@ -119,24 +119,6 @@ def test_a_worker_that_is_killed_while_it_ends_is_pruned(broker: Broker, conn: r
     assert lost_of(conn) == {job: 0 if job in before else 1 for job in JOBS}
 
 
-def test_held_jobs_are_released_when_the_last_worker_leaves(broker: Broker, conn: redis.Redis) -> None:
-    hand = Hand(broker, "q")
-    waits = conn.pipeline(transaction=False)
-    for n, job in enumerate(JOBS):
-        broker.enqueue("q", [new(job)], job)
-        waits.zrem("rq:queue:q", job)
-        waits.zadd("rq:waits:held:q:shop.f", {job: 1.5 - n / 2**44})
-        waits.zadd("rq:blocked:q", {job: float("inf")})
-        waits.hset(f"rq:job:{job}", mapping={"status": "blocked", "waits_in": "held:q:shop.f"})
-    waits.hset("rq:waits", mapping={"held:q:shop.f": "1 its task", "version": "1"})
-    waits.execute()
-    with wire(conn) as sent:
-        assert broker.deregister(hand.name, hand.incarnation) == 0
-    assert sent.count("EVALSHA") + sent.count("EVAL") >= 3
-    assert {status_of(conn, job) for job in JOBS} == {"queued"}
-    assert drain(Hand(broker, "q", name="host.2")) == JOBS
-
-
 def test_leases_that_ran_out_are_reaped_by_weight(broker: Broker, conn: redis.Redis) -> None:
     """A job with a concurrency key costs several plain ones."""
     may_reap(conn)

@@ -267,16 +267,6 @@ def test_at_maxmemory_it_is_full_or_refused_and_nothing_is_written(spawn: Callab
     conn.config_set("maxmemory", 0)
 
 
-def test_on_data_of_the_first_layout(broker: Broker, conn: redis.Redis) -> None:
-    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
-    broker.set_gate("q", {"max_length": 1, "timeout": 60_000})
-    put(broker, "q", "a")
-    assert "func" not in fields_of(conn, "a")
-    assert 55 < lives_for(conn, "a") <= 60
-    with pytest.raises(QueueFull):
-        put(broker, "q", "b")
-
-
 # -- how long they may wait
 
 

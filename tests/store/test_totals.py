@@ -11,14 +11,12 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.layout import schema
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
-from fusion.store.write.schema_broker import SchemaBroker
 from fusion.views.queue import QueueView
 from tests.faults.rig.conservation import check_totals
 from tests.kit import guarded
-from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
+from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, put
 from tests.store.limits_hands import give
 from tools import lua_build
 from tools.check_lua import sources
@@ -196,26 +194,6 @@ def test_an_enqueue_works_when_its_counter_is_broken(broker: Broker, conn: redis
     put(broker, "q", "a")
     assert conn.zcard("rq:queue:q") == 1
     conn.delete("rq:totals:q", "rq:job:a", "rq:queue:q")
-
-
-def test_jobs_from_before_the_counters_are_counted_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    put(broker, "q", "waits", "runs", "later", "blocked", priority=2)
-    put(broker, "q", "timed", delay=60)
-    runs = hand.claim(2)[0]
-    conn.hset("rq:schema", "version", schema.FIRST)
-    conn.hset("rq:schema", "min_writer", schema.FIRST)
-    conn.delete("rq:totals:q")
-    broker.deregister(hand.name, hand.incarnation)
-    assert runs
-    assert SchemaBroker(conn).schema_raise("me") == []
-    assert totals(conn) == {"base": 5}
-    check_totals(conn)
-    put(broker, "q", "new")
-    promote_all(broker, conn)
-    late = Hand(broker, "q", name="host.3")
-    for claimed in late.claim(9):
-        late.tell(claimed)
-    assert totals(conn) == {"base": 5, "enqueued": 1, "completed": 6}
 
 
 def test_counters_of_a_forgotten_queue_go_a_month_later(broker: Broker, conn: redis.Redis, hand: Hand) -> None:

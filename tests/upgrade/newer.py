@@ -1,4 +1,4 @@
-"""Another version of Fusion, in a directory of its own: a copy of this one that knows one layout more, or an earlier one."""
+"""Another version of Fusion, in a directory of its own: a copy of this one that knows one layout more."""
 
 from __future__ import annotations
 
@@ -60,22 +60,6 @@ class Version:
 
 
 THIS = Version(ROOT)
-#: The last commit of the first layout.
-_OF_FIRST = "cc0db72c"
-
-
-def first(directory: Path) -> Version | None:
-    """The last version that knows the first layout only: what FUSION_TEST_OLDER names, a directory with a checkout, or from the history of
-    this one; None if there is neither."""
-    if named := os.environ.get("FUSION_TEST_OLDER"):
-        return Version(Path(named))
-    made = subprocess.run(
-        ["git", "archive", _OF_FIRST, "fusion", "run_worker.py"], cwd=ROOT, capture_output=True, check=False, timeout=60
-    )
-    if made.returncode:
-        return None
-    subprocess.run(["tar", "-x", "-C", str(directory)], input=made.stdout, check=True, timeout=60)
-    return Version(directory)
 
 
 def newer(directory: Path) -> Version:

@@ -75,12 +75,12 @@ def test_the_first_process_of_a_fleet_writes_it(conn: redis.Redis, kind: str) ->
 
 @pytest.mark.parametrize("kind", ENTRANCES)
 @pytest.mark.parametrize("key", ["rq:workers", "rq:queues", "rq:seq", "rq:cron:due"])
-def test_where_data_are_they_are_of_the_first_layout(conn: redis.Redis, kind: str, key: str) -> None:
-    """Else the first of the new ones would lock out the old ones beside it, which wrote no key so far."""
+def test_where_data_are_they_are_of_the_layout_of_data_without_a_key(conn: redis.Redis, kind: str, key: str) -> None:
+    """Whoever wrote them knows no key."""
     put = {"rq:seq": lambda: conn.incr(key), "rq:cron:due": lambda: conn.zadd(key, {"x": 1})}
     put.get(key, lambda: conn.sadd(key, "rq:queue:old"))()
     ENTRANCES[kind](conn)
-    assert {schema_of(conn)[name] for name in ("version", "min_reader", "min_writer")} == {"1"}
+    assert {schema_of(conn)[name] for name in ("version", "min_reader", "min_writer")} == {str(schema.FIRST)}
 
 
 @pytest.mark.parametrize("kind", ENTRANCES)
@@ -226,7 +226,7 @@ def test_asking_costs_a_producer_no_round_trip(conn: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("garbage", ["", "two", "1e400", "-1", "\u0662"])
-def test_a_number_that_is_none_counts_as_the_first_layout(conn: redis.Redis, broker: Broker, garbage: str) -> None:
+def test_a_number_that_is_none_counts_as_no_number(conn: redis.Redis, broker: Broker, garbage: str) -> None:
     conn.hset("rq:schema", mapping={"version": garbage, "min_writer": garbage, "min_reader": garbage})
     if garbage == "1e400":  # to Lua that is a number, and as high as they come
         with pytest.raises(SchemaMismatch):
@@ -234,7 +234,7 @@ def test_a_number_that_is_none_counts_as_the_first_layout(conn: redis.Redis, bro
         return
     put(broker, "q", "a")
     assert [job.id for job in Hand(broker, "q").claim()] == ["a"]
-    assert SchemaBroker(conn).stored().version == 1
+    assert SchemaBroker(conn).stored().version == schema.FIRST
 
 
 def test_a_damaged_key_turns_all_away_and_says_how_to_mend_it(conn: redis.Redis, broker: Broker) -> None:

@@ -1,7 +1,8 @@
-"""The fields of a job as the second layout stores them: none that equals its default, or another field.
+"""The fields of a job as enqueues store them: none that equals its default, or another field.
 
-A record with the field `func` is of that layout. Everybody but the scripts knows jobs by their full fields, those of the first layout:
-`compact` makes stored ones of them, and `expand` full ones again. Signatures cover the full ones, so one holds under both layouts.
+A record with the field `func` is such a compact one. Full records are those of callbacks' deliveries, of cron entries' jobs and of other
+programs. Everybody but the scripts knows jobs by their full fields: `compact` makes stored ones of them, and `expand` full ones again.
+Signatures cover the full ones.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from fusion.kernel.compression import compressed
 
-#: The first layout of such records.
+#: The layout since which there are such records.
 COMPACT = 2
 #: What an absent field means, whatever the settings of a process say: what was accepted stays what it was. Never to be changed.
 DEFAULTS = {"timeout": 180, "result_ttl": 500, "retryCount": 7, "priority": 1}
@@ -81,7 +82,7 @@ def meant(names: Sequence[str], read: Sequence[str], row: Sequence[bytes | None]
 
 def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the fields to store for full ones, `func` first; None means absent. Return None if the absent ones could not be inferred again,
-    from their absence or from the function's name: such a record is one of the first layout. Of a pickle, which is not looked into, `func` is
+    from their absence or from the function's name: such a job is stored in full. Of a pickle, which is not looked into, `func` is
     among the fields."""
     if not fields.keys() >= _COMPLETE:
         return None

@@ -1,4 +1,4 @@
-"""The pause of a queue, as `rq:paused:<queue>` holds it: `<since> <by>`, and the reason in the next line. Versions before wrote `1`."""
+"""The pause of a queue, as `rq:paused:<queue>` holds it: `<since> <by>`, and the reason in the next line. Any other text is a pause too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusion.store.layout import codec
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause of a queue. `since` is None where an older version paused it; `left`: seconds until it ends by itself, None for never."""
+    """A pause of a queue. `since` is None if it was set by hand; `left`: seconds until it ends by itself, None for never."""
 
     since: datetime | None = None
     left: float | None = None

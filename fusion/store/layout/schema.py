@@ -13,8 +13,9 @@ VERSION = 2
 #: enqueues or changes jobs must know.
 MIN_READER = 2
 MIN_WRITER = 2
-#: The layout of data without the key, for ever: those before there was one. Where there are no data either, the newest begins.
-FIRST = 1
+#: The layout of data without the key, for ever: stock RQ's, or what a user wrote who may not write the key. Where there are no data either,
+#: the newest begins.
+FIRST = 2
 
 #: How a script says that it changed nothing: this word, the data's version, what would be needed, and which Fusion wrote that.
 REFUSAL = "FUSION_SCHEMA"

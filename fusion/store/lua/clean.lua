@@ -142,7 +142,7 @@ local function forget_totals()
     local totals, there = redis.call('HGETALL', TOTALS .. ':' .. queue), 0
     for i = 1, #totals, 2 do
       local what = string.match(totals[i], '^%a+')
-      local sign = (what == 'enqueued' or what == 'requeued' or what == 'base') and 1 or -1
+      local sign = (what == 'enqueued' or what == 'requeued') and 1 or -1
       there = there + sign * (tonumber(totals[i + 1]) or 0)
     end
     if there <= 0 and redis.call('SISMEMBER', K_queues, queue_key(queue)) == 0 then

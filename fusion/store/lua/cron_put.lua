@@ -11,12 +11,7 @@ local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 
     'paused'))
 if owner and owner ~= A_app then return 'taken ' .. owner end
 if A_app ~= '' and is_outdated(A_app, A_version) then return 'outdated' end
-local layout = math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA)
-if not schema[2] and is_new() then layout = begin_layout('cron_put', true) end
--- a scheduler of before would make its jobs and forget whom they are bound to
-if layout < 2 and string.find(A_spec, '"ties":"', 1, true) then
-  return redis.error_reply('FUSION_SCHEMA older ' .. layout .. ' 2')
-end
+if not schema[2] and is_new() then begin_layout('cron_put', true) end
 redis.call('HSET', key, 'app', A_app, 'version', A_version, 'declared_at', now_iso)
 redis.call('HSETNX', key, 'created_at', now_iso)
 if A_error ~= '' then

@@ -39,12 +39,8 @@ local function note(tick, outcome, what)
   if tick then note_decision(A_id, tick, outcome, what) end
 end
 
--- Whether a job of the tick's id is the tick's. What versions before this field made of an entry has the entry's call.
-local function is_its(key)
-  local entry, data = unpack(redis.pcall('HMGET', key, 'cron', 'data'))
-  if entry then return entry == A_id end
-  return field_of('data', first_pair, at - 1) == data
-end
+-- Whether a job of the tick's id is the tick's.
+local function is_its(key) return redis.pcall('HGET', key, 'cron') == A_id end
 
 -- A job for the tick, unless another has its unique key. `behind`: it waits for those.
 local function enqueue(tick, id, delay, behind)

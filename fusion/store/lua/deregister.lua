@@ -3,8 +3,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys count settle sweep_waits queue_gate portion
--- Uses: portion_left
+-- INCLUDE: keys count settle queue_gate portion
 -- Returns: {jobs given back, 1 if it is to call again: it stays in the list until the last call}
 -- Events: released canceled stopped queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return { 0, 0 } end
@@ -22,7 +21,6 @@ local whole = give_portion(A_name, function(id, exec, key)
   back = back + 1
   queues[job.origin] = true
 end)
-whole = whole and readmit_all(K_worker, portion_left)
 write_tallies()
 if whole then
   redis.call('DEL', K_worker)

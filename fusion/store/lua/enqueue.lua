@@ -81,7 +81,7 @@ end
 
 -- Why an id is not free: there is a record without a mark of ours. Mostly there is none at all, nothing is left of a
 -- job of this id that was deleted, no queue ever was a LIST of stock RQ's, nothing is set for any, this one has no fair
--- turns and no worker serves a wildcard: one look for all. A user of before may not read these. Second: the ties of
+-- turns and no worker serves a wildcard: one look for all. Some users may not read these. Second: the ties of
 -- what `begin_anew` is to see to.
 local looked = false
 local function is_taken(id, of_before)

@@ -14,7 +14,7 @@ local function expire(id)
   local status, queue, expires, log_tag, hooks, priority, seq, waits_in, ties = unpack(redis.call('HMGET', key,
     'status', 'origin', 'expires_at', 'log_tag', 'hooks', 'priority', 'seq', 'waits_in', 'ties'))
   expires = tonumber(expires)
-  -- an older version gave it more time
+  -- it was given more time by hand
   if expires and expires > now_ms and status ~= 'started' and not is_terminal(status) then
     if status == 'queued' and (tonumber(redis.call('ZSCORE', ready_key(queue), id)) or 0) < 0 then
       line_up_again(queue, id, key, priority, seq) -- set aside by mistake

@@ -3,8 +3,8 @@
 -- INCLUDE: writer keys time
 -- FLAGS: allow-oom
 -- Returns: since when it is paused
--- One that is paused gets another end and reason, and stays paused since the first time. Versions before this one wrote
--- `1` for all of it, and look for the key alone.
+-- One that is paused gets another end and reason, and stays paused since the first time. Whatever else stands there,
+-- set by hand, is a pause too.
 local key = paused_key(A_queue)
 local was = redis.pcall('GET', key)
 local since = type(was) == 'string' and string.match(was, '^(%S+Z) ') or now_iso

@@ -48,12 +48,10 @@ end
 local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
 -- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last
--- sign of life, `rq:fleet` says so; one of a version before that is known by what it holds.
+-- sign of life, `rq:fleet` says so.
 local function is_fusions(key, incarnation)
   if incarnation then return true end
-  local name = worker_of(key)
-  if redis.call('EXISTS', key) == 1 then return false end
-  return redis.call('SISMEMBER', FLEET, name) == 1 or redis.call('EXISTS', worker_jobs_key(name)) == 1
+  return redis.call('EXISTS', key) == 0 and redis.call('SISMEMBER', FLEET, worker_of(key)) == 1
 end
 
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do

@@ -14,8 +14,8 @@ from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES,
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
 
-#: Counters of jobs that came in, and of those that went out; `base`: jobs that were there when the counters began.
-CAME_IN = ("enqueued", "requeued", "base")
+#: Counters of jobs that came in, and of those that went out.
+CAME_IN = ("enqueued", "requeued")
 WENT_OUT = ("completed", "failed", "expired", "discarded", "canceled", "stopped", "deleted")
 _DAY = 86400
 

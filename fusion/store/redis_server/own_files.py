@@ -82,7 +82,7 @@ def check_socket(path: str, peer: socket.socket | None = None) -> None:
 
 
 def close_to_others(path: str | os.PathLike[str]) -> None:
-    """Remove other users' permissions on a file or directory of ours; earlier versions set too many. Does nothing for a link."""
+    """Remove other users' permissions on a file or directory of ours. Does nothing for a link."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

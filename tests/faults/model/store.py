@@ -62,7 +62,7 @@ class Store:
         return self._broker.quarantine(ids, "set aside")
 
     def register(self, name: str, incarnation: str) -> bool:
-        return self._broker.register(name, incarnation, LEASE, WORKER_TTL, {"pid": 1, "waits": 1})
+        return self._broker.register(name, incarnation, LEASE, WORKER_TTL, {"pid": 1})
 
     def deregister(self, name: str, incarnation: str) -> int:
         return self._broker.deregister(name, incarnation)

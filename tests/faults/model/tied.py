@@ -168,7 +168,7 @@ class TiedMachine(RuleBasedStateMachine):
         self.conn.execute_command(*clock_at(self._now))
 
     def _register(self, name: str) -> bool:
-        return self._broker.register(name, f"{name}1", LEASE, WORKER_TTL, {"pid": 1, "waits": 1})
+        return self._broker.register(name, f"{name}1", LEASE, WORKER_TTL, {"pid": 1})
 
     def _call(self, name: str, *args: Any, **named: Any) -> Any:
         self._calls.append((name, args, named))

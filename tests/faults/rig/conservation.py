@@ -85,7 +85,7 @@ def check_conservation(
 _TOTALS = """
 local found, P = {}, ARGV[1]
 local function of(queue) found[queue] = found[queue] or { 0, 0, 0 }; return found[queue] end
-local IN = { enqueued = true, requeued = true, base = true }
+local IN = { enqueued = true, requeued = true }
 for _, key in ipairs(redis.call('KEYS', P .. 'totals:*')) do
   local flat = redis.call('HGETALL', key)
   for i = 1, #flat, 2 do
@@ -118,10 +118,7 @@ return answer
 
 
 def check_totals(conn: redis.Redis, keys: Keys | None = None) -> None:
-    """Assert of each queue's lifetime counters: what came in is what went out, and what is there. Of data of the first layout nobody counted
-    what came in."""
-    if conn.hget((keys or Keys()).schema, "version") == b"1":
-        return
+    """Assert of each queue's lifetime counters: what came in is what went out, and what is there."""
     rows = conn.eval(_TOTALS, 0, (keys or Keys()).prefix)
     wrong = [
         f"{queue.decode(errors='replace')}: {came_in} came in, {went_out} went out, {there} are there"

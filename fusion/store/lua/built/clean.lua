@@ -1399,7 +1399,7 @@ for _, queue in ipairs(redis.call('ZRANGEBYSCORE', P .. 'totals', '-inf', now_ms
 local totals, there = redis.call('HGETALL', P .. 'totals' .. ':' .. queue), 0
 for i = 1, #totals, 2 do
 local what = string.match(totals[i], '^%a+')
-local sign = (what == 'enqueued' or what == 'requeued' or what == 'base') and 1 or -1
+local sign = (what == 'enqueued' or what == 'requeued') and 1 or -1
 there = there + sign * (tonumber(totals[i + 1]) or 0)
 end
 if there <= 0 and redis.call('SISMEMBER', KEYS[1], (P .. 'queue:' .. queue)) == 0 then

@@ -78,11 +78,11 @@ return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 
 end
 --@include/lib/layout.lua:12
 local function begin_layout(by, newest)
-local version, reader, writer = 1, 1, 1
+local version, reader, writer = 2, 2, 2
 if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
 for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
 at = now_iso }) do
-if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 2 end
 end
 return version
 end
@@ -118,12 +118,7 @@ local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 
 'paused'))
 if owner and owner ~= ARGV[5] then return 'taken ' .. owner end
 if ARGV[5] ~= '' and is_outdated(ARGV[5], ARGV[6]) then return 'outdated' end
-local layout = math.max(tonumber(schema[2]) or 0, 1)
-if not schema[2] and rare(3) then layout = rare(4, 'cron_put', true) end
---@cron_put.lua:17
-if layout < 2 and string.find(ARGV[3], '"ties":"', 1, true) then
-return redis.error_reply('FUSION_SCHEMA older ' .. layout .. ' 2')
-end
+if not schema[2] and rare(3) then rare(4, 'cron_put', true) end
 redis.call('HSET', key, 'app', ARGV[5], 'version', ARGV[6], 'declared_at', now_iso)
 redis.call('HSETNX', key, 'created_at', now_iso)
 if ARGV[7] ~= '' then
@@ -136,15 +131,15 @@ if rev == ARGV[4] and plan == ARGV[2] and spec == ARGV[3] then
 redis.call('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, ARGV[1])
 return 'same'
 end
---@cron_put.lua:33
+--@cron_put.lua:28
 local mark = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]))
 if plan ~= ARGV[2] then
 planned = tonumber(planned)
 local undecided = plan and not paused and planned and planned <= now_s
 local from = undecided and planned - 1 or now_s
---@cron_put.lua:39
+--@cron_put.lua:34
 if not mark or mark < from then redis.call('ZADD', KEYS[2], from, ARGV[1]) end
---@cron_put.lua:41
+--@cron_put.lua:36
 if not undecided then redis.call('HDEL', key, 'next') end
 end
 redis.call('HSET', key, 'plan', ARGV[2], 'spec', ARGV[3], 'rev', ARGV[4])

@@ -1135,12 +1135,8 @@ end
 if tick then note_decision(ARGV[1], tick, outcome, what) end
 end
 --@cron_tick.lua:43
-local function is_its(key)
-local entry, data = unpack(redis.pcall('HMGET', key, 'cron', 'data'))
-if entry then return entry == ARGV[1] end
-return field_of('data', first_pair, at - 1) == data
-end
---@cron_tick.lua:50
+local function is_its(key) return redis.pcall('HGET', key, 'cron') == ARGV[1] end
+--@cron_tick.lua:46
 local function enqueue(tick, id, delay, behind)
 local last_pair = at - 1
 local unique = rare(65, first_pair, last_pair)
@@ -1175,7 +1171,7 @@ redis.call('HSET', (P .. 'job:' .. id), 'cron', ARGV[1])
 last, enqueued, queued = id, enqueued + 1, queued or not later
 note(tick, 'enqueued', id)
 end
---@cron_tick.lua:86
+--@cron_tick.lua:82
 local function live_ones()
 local found, waits = {}, nil
 for _, id in ipairs({ last or '', by_hand or '' }) do
@@ -1186,7 +1182,7 @@ end
 end
 return found[1] and found, waits
 end
---@cron_tick.lua:97
+--@cron_tick.lua:93
 local function run(tick, name, delay)
 local id = 'cron-' .. ARGV[1] .. '-' .. name
 if redis.call('EXISTS', (P .. 'job:' .. id)) == 1 then
@@ -1211,7 +1207,7 @@ end
 end
 mark = tick
 end
---@cron_tick.lua:122
+--@cron_tick.lua:118
 local ok, problem = true, nil
 for i = 0, ARGV[13] - 1 do
 local tick, name, delay = unpack(ARGV, at + 3 * i, at + 3 * i + 2)
@@ -1219,7 +1215,7 @@ ok, problem = pcall(run, tonumber(tick), name, delay)
 if not ok then break end
 end
 write_tallies()
---@cron_tick.lua:130
+--@cron_tick.lua:126
 if ok then
 mark = ARGV[9]
 redis.call('ZADD', KEYS[3], mark, ARGV[1])

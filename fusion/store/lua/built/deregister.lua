@@ -250,57 +250,6 @@ failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
 attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
 spared = found[19] }
 end
---@include/job/park.lua:19
-local parked = false
---@include/job/sweep_waits.lua:23
-local function readmit(set, queue, count, why)
-local done = 0
-for _, id in ipairs(redis.call('ZREVRANGE', (P .. 'waits:' .. set), 0, count - 1)) do
-local key = (P .. 'job:' .. id)
-local status, log_tag, own, ties = unpack(redis.call('HMGET', key, 'status', 'log_tag', 'waits_in', 'ties'))
-if status == 'blocked' and own == set then
-redis.call('ZADD', ready_key(queue), redis.call('ZSCORE', (P .. 'waits:' .. set), id), id)
-redis.call('HSET', key, 'status', 'queued')
-rare(60, id, key, queue)
-emit('queued', id, queue, log_tag, 'reason', why)
-if ties then tied[key] = ties end
-if not on_arrive(id, key, queue) then ring(queue) end
-else
-redis.call('ZREM', (P .. 'waits:' .. set), id)
-end
-done = done + weight_of(key)
-end
-return done
-end
---@include/job/sweep_waits.lua:44
-local function who_lives(leaving)
-local older, knowing = false, false
-for _, worker in ipairs(redis.call('SMEMBERS', P .. 'workers')) do
-local incarnation, waits, beat, lease, queues = unpack(redis.pcall('HMGET', worker, 'incarnation', 'waits',
-'beat_ms', 'lease_ms', 'queues'))
-if worker ~= leaving and incarnation and queues ~= '_callbacks'
-and now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0) then
-older, knowing = older or not waits, knowing or waits
-end
-end
-return older, knowing
-end
---@include/job/sweep_waits.lua:59
-local function readmit_all(leaving, left)
-if left <= 0 then return false end
-if redis.call('EXISTS', P .. 'waits') == 0 then return true end
-local _, knowing = who_lives(leaving)
-for _, set in ipairs(knowing and {} or redis.call('HKEYS', P .. 'waits')) do
-local queue = (string.match(set, '^%a+:([^:]+)'))
-while queue and redis.call('EXISTS', (P .. 'waits:' .. set)) == 1 do
-if left <= 0 then return false end
-local ok, done = pcall(readmit, set, queue, math.min(left, 20), 'its worker ended')
-if not ok then break end
-left = left - done
-end
-end
-return true
-end
 --@
 rare = function(nth, ...)
 if nth <= 14 then
@@ -473,7 +422,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_
 end
 return made_0[nth](...)
 end
-if nth <= 69 then
+if nth <= 68 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -950,16 +899,6 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/job/park.lua:52
-local function unpark(id, key, queue)
-local set = redis.call('HGET', key, 'waits_in')
-redis.call('ZREM', P .. 'blocked:' .. queue, id)
-if set then
-local limit = string.match(set, '^limit:(.*)')
-redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:' .. set), id)
-redis.call('HDEL', key, 'waits_in')
-end
-end
 --@include/gates/queue_gate.lua:14
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
 --@include/gates/queue_gate.lua:18
@@ -1021,7 +960,7 @@ end
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, unpark, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
 end
 return made_1[nth - 14](...)
 end
@@ -1044,10 +983,10 @@ end
 end
 return redis.call('EXISTS', list) == 0
 end
---@deregister.lua:10
+--@deregister.lua:9
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then return { 0, 0 } end
 local back, queues = 0, {}
---@deregister.lua:13
+--@deregister.lua:12
 local whole = give_portion(ARGV[1], function(id, exec, key)
 local job = read_job(key)
 if job.status ~= 'started' or job.execution_id ~= exec then return end
@@ -1060,13 +999,12 @@ end
 back = back + 1
 queues[job.origin] = true
 end)
-whole = whole and readmit_all(KEYS[1], portion_left)
 write_tallies()
 if whole then
 redis.call('DEL', KEYS[1])
 redis.call('SREM', KEYS[2], KEYS[1])
 redis.call('SREM', P .. 'fleet', ARGV[1])
-rare(69, { [ARGV[1]] = true })
+rare(68, { [ARGV[1]] = true })
 end
-rare(68, queues)
+rare(67, queues)
 return { back, whole and 0 or 1 }

@@ -485,11 +485,11 @@ return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 
 end
 --@include/lib/layout.lua:12
 local function begin_layout(by, newest)
-local version, reader, writer = 1, 1, 1
+local version, reader, writer = 2, 2, 2
 if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
 for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
 at = now_iso }) do
-if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 2 end
 end
 return version
 end
@@ -1365,7 +1365,7 @@ nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
 if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
 over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
 end
-local version = schema[2] and math.max(tonumber(schema[2]) or 0, 1)
+local version = schema[2] and math.max(tonumber(schema[2]) or 0, 2)
 --@enqueue.lua:69
 local outbox_batch = string.match(ARGV[3], '!(.*)$')
 if outbox_batch then
@@ -1505,7 +1505,7 @@ local ttl = redis.call('PTTL', again)
 redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return answer(first_answer, version or 1) end
+if #fresh == 0 then return answer(first_answer, version or 2) end
 --@enqueue.lua:218
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
@@ -1534,7 +1534,7 @@ field_of('batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
-if not version then version = rare(22) and rare(23, 'enqueue', true) or 1 end
+if not version then version = rare(22) and rare(23, 'enqueue', true) or 2 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 --@enqueue.lua:248
 if several > 1 then

@@ -1050,11 +1050,9 @@ local held, found = now_ms < hold_until(tonumber(ARGV[4])), {}
 --@prune.lua:52
 local function is_fusions(key, incarnation)
 if incarnation then return true end
-local name = (string.sub(key, #P + 8))
-if redis.call('EXISTS', key) == 1 then return false end
-return redis.call('SISMEMBER', P .. 'fleet', name) == 1 or redis.call('EXISTS', (P .. 'worker:' .. name .. ':jobs')) == 1
+return redis.call('EXISTS', key) == 0 and redis.call('SISMEMBER', P .. 'fleet', (string.sub(key, #P + 8))) == 1
 end
---@prune.lua:59
+--@prune.lua:57
 for _, key in ipairs(redis.call('SMEMBERS', KEYS[1])) do
 if #found >= 2 * ARGV[5] or again == 1 then break end
 local beat, lease, incarnation = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))

@@ -262,7 +262,7 @@ return math.min(hold, now_ms + lease_ms)
 end
 --@include/job/park.lua:19
 local parked = false
---@include/job/sweep_waits.lua:8
+--@include/job/sweep_waits.lua:6
 local function fail_held(id, queue)
 local key = (P .. 'job:' .. id)
 local job = read_job(key)
@@ -276,57 +276,17 @@ rare(63, id, key, queue)
 rare(8, id, job.expires_at)
 redis.call('HDEL', key, 'held_since')
 end
---@include/job/sweep_waits.lua:23
-local function readmit(set, queue, count, why)
-local done = 0
-for _, id in ipairs(redis.call('ZREVRANGE', (P .. 'waits:' .. set), 0, count - 1)) do
-local key = (P .. 'job:' .. id)
-local status, log_tag, own, ties = unpack(redis.call('HMGET', key, 'status', 'log_tag', 'waits_in', 'ties'))
-if status == 'blocked' and own == set then
-redis.call('ZADD', ready_key(queue), redis.call('ZSCORE', (P .. 'waits:' .. set), id), id)
-redis.call('HSET', key, 'status', 'queued')
-rare(63, id, key, queue)
-emit('queued', id, queue, log_tag, 'reason', why)
-if ties then tied[key] = ties end
-if not on_arrive(id, key, queue) then ring(queue) end
-else
-redis.call('ZREM', (P .. 'waits:' .. set), id)
-end
-done = done + weight_of(key)
-end
-return done
-end
---@include/job/sweep_waits.lua:44
-local function who_lives(leaving)
-local older, knowing = false, false
-for _, worker in ipairs(redis.call('SMEMBERS', P .. 'workers')) do
-local incarnation, waits, beat, lease, queues = unpack(redis.pcall('HMGET', worker, 'incarnation', 'waits',
-'beat_ms', 'lease_ms', 'queues'))
-if worker ~= leaving and incarnation and queues ~= '_callbacks'
-and now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0) then
-older, knowing = older or not waits, knowing or waits
-end
-end
-return older, knowing
-end
---@include/job/sweep_waits.lua:76
+--@include/job/sweep_waits.lua:21
 local function sweep_waits(limit, put_off_ms)
-local sets, queues, older, changed, left = redis.call('HKEYS', P .. 'waits'), {}, nil, false, limit
+local sets, queues, changed, left = redis.call('HKEYS', P .. 'waits'), {}, false, limit
 for _, set in ipairs(sets) do
 local queue = (string.match(set, '^%a+:([^:]+)'))
 if queue then
 queues[queue] = true
-if redis.call('EXISTS', (P .. 'waits:' .. set)) == 0 then
-if now_ms - (tonumber(string.match(redis.call('HGET', P .. 'waits', set), '^%d+')) or 0) > 60000 then
+local listed_ms = tonumber(string.match(redis.call('HGET', P .. 'waits', set), '^%d+')) or 0
+if now_ms - listed_ms > 60000 and redis.call('EXISTS', (P .. 'waits:' .. set)) == 0 then
 redis.call('HDEL', P .. 'waits', set)
 changed = true
-end
-elseif string.sub(set, 1, 5) == 'held:' and left > 0 then
-if older == nil then older = who_lives() end
-if older then
-local ok, done = pcall(readmit, set, queue, math.min(20, left), 'an older worker may have its task')
-left = left - (ok and done or 1)
-end
 end
 end
 end

@@ -117,7 +117,7 @@ local came, went, failed = 0, 0, 0
 for i = 1, #rows, 2 do
 local what, count = string.match(rows[i], '^(%a+)'), tonumber(rows[i + 1]) or 0
 if what == 'enqueued' or what == 'requeued' then came = came + count
-elseif what ~= 'base' then went = went + count end
+else went = went + count end
 if what == 'failed' then failed = failed + count end
 end
 local key = P .. 'flow:' .. queue

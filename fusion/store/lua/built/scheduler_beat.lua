@@ -49,11 +49,11 @@ return redis.pcall('EXISTS', P .. 'schema', P .. 'workers', P .. 'queues', P .. 
 end
 --@include/lib/layout.lua:12
 local function begin_layout(by, newest)
-local version, reader, writer = 1, 1, 1
+local version, reader, writer = 2, 2, 2
 if newest then version, reader, writer = SCHEMA, LEAST_READER, LEAST_WRITER end
 for field, value in pairs({ version = version, min_reader = reader, min_writer = writer, fusion = FUSION, by = by,
 at = now_iso }) do
-if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 1 end
+if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then return 2 end
 end
 return version
 end

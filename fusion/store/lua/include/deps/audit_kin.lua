@@ -1,7 +1,7 @@
 -- Looks whether jobs that wait for others still have somebody to wait for, and whether ended parents are still wanted,
--- some of them at a time. What is found is a mistake of Fusion's, or an older version ended the parent, or somebody
--- removed it by hand: those that wait are told of it as if it had happened now.
--- Jobs that wait for each other fail: the search of an enqueue is shorter than this one, and older versions had none.
+-- some of them at a time. What is found is a mistake of Fusion's, or somebody removed the parent by hand: those that
+-- wait are told of it as if it had happened now. Jobs that wait for each other fail: the search of an enqueue is
+-- shorter than this one.
 -- INCLUDE: keys time releasing kin cycle end_job states
 -- RARER: audit_child audit_deferred audit_pinned end_circle
 local AUDITED_KIN = 20

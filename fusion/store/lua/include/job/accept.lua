@@ -50,7 +50,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     local names = redis.call('HKEYS', key)
     for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
   end
-  -- of the second layout is what tells its function: it holds nothing that equals its default or another field
+  -- a compact record, which holds nothing that equals its default or another field
   if ARGV[first] == 'func' then
     redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
       seq, unpack(ARGV, first, last))

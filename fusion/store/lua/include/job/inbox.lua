@@ -32,8 +32,8 @@ local function is_struck(queue, id, position)
   return moved and 'moved'
 end
 
--- An id was struck, and a job of that id waits: one enqueued since then, which stands further behind. Should others,
--- of an older version say, have taken ids out, it is this very one: so it goes to the end, where it is the second of
+-- An id was struck, and a job of that id waits: one enqueued since then, which stands further behind. Should other
+-- programs have taken ids out, it is this very one: so it goes to the end, where it is the second of
 -- that job, or the only one.
 local function move_back(queue, id)
   local key = inbox_key(queue)

@@ -7,7 +7,7 @@
 -- key exists only while something is set. fusion/store/layout/gates.py is the other half of this table.
 local gate_texts = {} -- texts by queue, as far as this call has looked; false: nothing is set
 
--- All that is set for the queue. For a user of before, who may not read the key, nothing is.
+-- All that is set for the queue. For a user who may not read the key nothing is.
 local function gate_of(queue)
   if gate_texts[queue] == nil then
     local text = redis.pcall('HGET', GATES, queue)

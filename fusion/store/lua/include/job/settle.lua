@@ -3,8 +3,8 @@
 -- RARE: settle recover wish_of let_off
 -- Uses: hooked tied
 
--- The fields a transition needs; absent ones are false. One with `func` is of the second layout, where absence has a
--- meaning of its own.
+-- The fields a transition needs; absent ones are false. One with `func` is compact: what is absent in it has a
+-- meaning.
 local function read_job(key)
   local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
     'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',

@@ -13,7 +13,7 @@ local wildcards, woken
 local function are_wildcards()
   if not wildcards then
     wildcards = redis.pcall('HGETALL', WILDCARDS)
-    if wildcards.err then wildcards = {} end -- broken, or an ACL user of before: `survey` makes up for it
+    if wildcards.err then wildcards = {} end -- broken, or a user who may not read it: `survey` makes up for it
   end
   return wildcards[1]
 end
