@@ -166,7 +166,7 @@ def test_each_row_is_one_job_in_order_whoever_is_killed(
         killed = _kills(zygote, base, private_redis, writers)
         for writer in writers:
             writer.join(300)
-        ended = run(zygote, base, private_redis.url)
+        ended = run(zygote, base, private_redis.url, kill_after=60)  # if it never ends
         assert ended.code == 0, ended.output
     finally:
         stop.set()
