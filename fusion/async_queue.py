@@ -4,35 +4,21 @@ and `Job`."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import chain
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from redis.asyncio import Redis
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import (
-    Chunk,
-    QueueDefaults,
-    called,
-    called_apart,
-    chunks,
-    failed_together,
-    graph_of,
-    prepared,
-    spread_over,
-    timed,
-)
+from fusion.enqueue.chunk import QueueDefaults, called, called_apart, timed
 from fusion.enqueue.enqueuer import Enqueuer
-from fusion.enqueue.graph import Graph, in_order, is_graph, write_awaited
-from fusion.enqueue.hooked import Enqueueing, hooks
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.terms import Terms, pause_terms, terms_of
-from fusion.exceptions import NoSuchJobError, QueueFull, StoreUnavailable
+from fusion.enqueue.sending import QueueSteps, repeats
+from fusion.enqueue.terms import pause_terms
+from fusion.exceptions import NoSuchJobError, StoreUnavailable
 from fusion.job import Job
 from fusion.jobs.awaiting import Awaited
 from fusion.kernel import defaults
@@ -40,18 +26,20 @@ from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate
 from fusion.queue import Queue
 from fusion.settings import get_settings
 from fusion.status import JobStatus, check_called_off
+from fusion.store.access import async_calls_of
 from fusion.store.client.async_connections import close_loops_client, loops_client
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.names import check_queue_name
 from fusion.store.read.async_inspector import AsyncInspector
-from fusion.store.write.async_broker import async_broker_of
+from fusion.store.scripting.host import Call, Steps, run_awaited
+from fusion.store.write.queue_calls import QueueCalls
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fusion.enqueue.typed import CallOptions, JobOptions
-    from fusion.middleware import ProducerMiddleware
+    from fusion.enqueue.typed import CallOptions
 
+T = TypeVar("T")
 _Func = str | Callable[..., Any]
 
 
@@ -68,7 +56,7 @@ class _Elsewhere:
 _ELSEWHERE: Any = _Elsewhere()
 
 
-class AsyncQueue:
+class AsyncQueue(QueueSteps):
     """A queue for coroutines. It takes the options of `Queue`, raises the same errors and gives the same guarantees. Each call is one round
     trip.
 
@@ -76,10 +64,6 @@ class AsyncQueue:
     settings. A returned Job shows what was accepted; don't call its methods that read Redis in a coroutine. If a task is cancelled while it
     waits for the reply, the job may or may not have been accepted. To be sure, prepare the job and enqueue the same data again.
     """
-
-    PRIORITY_HIGH = 2
-    PRIORITY_MODERATE = 1
-    PRIORITY_LOW = 0
 
     def __init__(
         self,
@@ -114,11 +98,11 @@ class AsyncQueue:
 
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue`."""
-        return await self._one(*called(f, args, kwargs, self._defaults))
+        return await self._run(self._one(*called(f, args, kwargs, self._defaults)))
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coroutine[Any, Any, Job]]:
         """`Queue.options`; what it enqueues is to be awaited."""
-        return Enqueuer(self._one, self._defaults, options)
+        return Enqueuer(self._send, self._defaults, options)
 
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
@@ -138,20 +122,7 @@ class AsyncQueue:
         **options: Unpack[CallOptions],
     ) -> Job:
         """`Queue.enqueue_call`."""
-        return await self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
-
-    @staticmethod
-    def prepare_data(
-        func: _Func,
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | str | None = None,
-        serializer: str | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobData:
-        """`Queue.prepare_data`; either kind of queue takes it."""
-        return prepared(func, args, kwargs, timeout, options, serializer)
+        return await self._run(self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults)))
 
     async def enqueue_many(
         self,
@@ -172,35 +143,16 @@ class AsyncQueue:
             replicas_timeout=replicas_timeout,
             on_commit=on_commit,
         )
-        terms = terms_of(options, get_settings())
-        if found := hooks():
-            datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
-            jobs: list[Job] = await self._hooked(found, datas, terms, alone=False)
-            return jobs
-        return await self._many(job_datas, terms, spread)
-
-    async def _many(self, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None) -> list[Job]:
-        datas = job_datas if isinstance(job_datas, (list, tuple)) else None
-        if datas is not None and is_graph(datas):
-            datas = in_order(datas if spread is None else spread_over(datas, spread))
-            if Graph.is_needed([data.new for data in datas]):
-                order = {data.new.id: nth for nth, data in enumerate(job_datas)}
-                return await self._accept_graph([Chunk.of(self.name, datas, terms)], order)
-            return await self._all([], chunks(self.name, datas, terms))
-        return await self._all([], chunks(self.name, job_datas, terms, spread))
+        return await self._run(self._many(job_datas, spread, options))
 
     async def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
         """`Queue.pause`."""
         time, told = pause_terms(duration, reason, by)
-        connection = self._connection if self._connection is not None else loops_client()
-        with fusion_errors(connection):
-            await async_broker_of(connection, get_settings()).pause(self.name, time, **told)
+        await self._run(_only(self._store()[0].pause_call(self.name, time, **told)))
 
     async def resume(self) -> bool:
         """`Queue.resume`."""
-        connection = self._connection if self._connection is not None else loops_client()
-        with fusion_errors(connection):
-            return await async_broker_of(connection, get_settings()).unpause(self.name) is not None
+        return await self._run(_only(self._store()[0].unpause_call(self.name))) is not None
 
     async def set_limit(self, limit: int | None) -> None:
         """`Queue.set_limit`."""
@@ -224,7 +176,7 @@ class AsyncQueue:
 
     async def fetch_job(self, job_id: str) -> Job | None:
         """Return the job as `Queue.fetch_job` does, with `result` and the other fields as they were then. Its methods that read Redis raise."""
-        connection = self._connection if self._connection is not None else loops_client()
+        connection = self._client()
         with fusion_errors(connection):
             fields = await AsyncInspector.of(connection, get_settings()).job(job_id)
         job = Job(job_id, fields, _ELSEWHERE)
@@ -233,7 +185,7 @@ class AsyncQueue:
     async def get_status(self, job: Job | str) -> JobStatus:
         """Return the status of a job of any queue, given the job or its id. See `Job.get_status`."""
         job_id = job if isinstance(job, str) else job.id
-        connection = self._connection if self._connection is not None else loops_client()
+        connection = self._client()
         with fusion_errors(connection):
             status = await AsyncInspector.of(connection, get_settings()).status(job_id)
         if status is None:
@@ -264,7 +216,7 @@ class AsyncQueue:
     async def _look(self, awaited: Awaited) -> JobStatus | None:
         if not (ids := awaited.look_at()):
             return awaited.status
-        connection = self._connection if self._connection is not None else loops_client()
+        connection = self._client()
         with fusion_errors(connection):
             inspector = AsyncInspector.of(connection, get_settings())
             for children in await inspector.all_children(awaited.saw(ids, await inspector.statuses(ids))):
@@ -281,77 +233,33 @@ class AsyncQueue:
 
     async def _call_off(self, job: Job | str, done: str) -> str:
         job_id = job if isinstance(job, str) else job.id
-        connection = self._connection if self._connection is not None else loops_client()
-        with fusion_errors(connection):
-            broker = async_broker_of(connection, get_settings())
-            answer = await (broker.cancel(job_id) if done == "canceled" else broker.stop(job_id))
+        calls = self._store()[0]
+        answer = await self._run(_only(calls.cancel_call(job_id) if done == "canceled" else calls.stop_call(job_id)))
         check_called_off(job_id, answer, done)
         return answer
 
     async def _set_gate(self, values: Mapping[str, str | int | None]) -> None:
-        connection = self._connection if self._connection is not None else loops_client()
-        with fusion_errors(connection):
-            await async_broker_of(connection, get_settings()).set_gate(self.name, values)
+        await self._run(_only(self._store()[0].gate_call(self.name, values)))
 
-    async def _hooked(self, hooks: Sequence[ProducerMiddleware], datas: list[JobData], terms: Terms, *, alone: bool) -> Any:
-        # a deferred call is sent when its holder calls `send()`, maybe without an event loop
-        later = Queue(self.name) if self._connection is None else None
-        call = Enqueueing(hooks, [(self.name, datas)], terms, alone, later)
-        call.before()
-        if call.held is not None:
-            return call.promised(_ELSEWHERE)
-        ((_, datas),) = call.parts
-        if alone:
-            return await call.run_awaited(lambda: self._accept_one(Chunk.of(self.name, datas, terms)))
-        return await call.run_awaited(lambda: self._many(datas, terms))
-
-    async def _one(self, data: JobData, terms: Terms) -> Job:
-        if found := hooks():
-            job: Job = await self._hooked(found, [data], terms, alone=True)
-            return job
-        return await self._accept_one(Chunk.of(self.name, [data], terms))
-
-    async def _accept_one(self, chunk: Chunk) -> Job:
-        if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
-            return (await self._accept_graph([chunk], {}))[0]
+    async def _run(self, steps: Steps[T]) -> T:
         try:
-            return (await self._accept(chunk))[0]
+            return await run_awaited(steps, self._client())
         except StoreUnavailable as error:
-            chunk.failed(error, lambda: self._accept_one(chunk))
+            repeats(error, self._run)
             raise
 
-    async def _accept_graph(self, chunks: Sequence[Chunk], order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
-        graph = graph or graph_of(chunks)
-        connection = self._connection if self._connection is not None else loops_client()
-        try:
-            with fusion_errors(connection):
-                at = await write_awaited(
-                    graph, chunks[0].queue, async_broker_of(connection, get_settings()), chunks[0].terms.replicas
-                )
-        except StoreUnavailable as error:
-            failed_together(chunks, error, lambda: self._accept_graph(chunks, order, graph))
-            raise
-        return [job for chunk in chunks for job in chunk.accepted_in(order, at, _ELSEWHERE)]
+    def _client(self) -> Redis:
+        return self._connection if self._connection is not None else loops_client()
 
-    async def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
-        left = iter(to_send)
-        for chunk in left:
-            try:
-                done += await self._accept(chunk)
-            except StoreUnavailable as error:
-                chunk.failed(error, partial(self._go_on, done, chunk, left))
-                raise
-            except QueueFull as error:
-                error.accepted = tuple(done)
-                raise
-        return done
+    def _store(self) -> tuple[QueueCalls, Any]:
+        return async_calls_of(self._client()), _ELSEWHERE
 
-    async def _go_on(self, done: list[Job], chunk: Chunk, left: Iterator[Chunk]) -> list[Job]:
-        return await self._all([*done], chain([chunk], left))
+    def _later(self) -> Queue | None:
+        # a held call is sent when its holder calls `send()`, maybe without an event loop
+        return Queue(self.name) if self._connection is None else None
 
-    async def _accept(self, chunk: Chunk) -> list[Job]:
-        connection = self._connection if self._connection is not None else loops_client()
-        with fusion_errors(connection):
-            broker, terms = async_broker_of(connection, get_settings()), chunk.terms
-            at = await broker.enqueue(chunk.queue, chunk.jobs, terms.replicas, terms.room)
-        return chunk.accepted(at, _ELSEWHERE)
+
+def _only(call: Call[T]) -> Steps[T]:
+    """Return the steps of an operation that is one call."""
+    result: T = yield call
+    return result

@@ -94,7 +94,8 @@ class _Decorator:
             def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
                 from fusion.queue import Queue
 
-                return Queue(queue, connection)._delay(func, args, kwargs, timeout, options)
+                sent: Job = Queue(queue, connection)._delay(func, args, kwargs, timeout, options)
+                return sent
 
             task = cast(Any, func)
             task.__fusion_job__ = True

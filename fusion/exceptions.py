@@ -57,6 +57,8 @@ class StoreUnavailable(FusionError):
     code = "FUS-101"
     nothing_written = False
     job_ids: tuple[str, ...] = ()
+    #: Makes the steps that repeat the call, for what runs it (`fusion.store.scripting.host`).
+    steps: Callable[[], Any] | None = None
     _again: Callable[[], Any] | None = None
 
     @property
@@ -81,7 +83,7 @@ class StoreUnavailable(FusionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the stored call holds a connection, which no other process can use
-        return type(self), self.args, {name: value for name, value in vars(self).items() if name != "_again"}
+        return type(self), self.args, {name: value for name, value in vars(self).items() if name not in ("_again", "steps")}
 
 
 class StoreFull(StoreUnavailable):

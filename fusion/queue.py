@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Redis
 
-from fusion.enqueue import hooked
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import (
-    Chunk,
-    QueueDefaults,
-    called,
-    called_apart,
-    chunks,
-    delayed,
-    failed_together,
-    graph_of,
-    prepared,
-    spread_over,
-    timed,
-)
+from fusion.enqueue.chunk import QueueDefaults, called, called_apart, timed
 from fusion.enqueue.enqueuer import Enqueuer
-from fusion.enqueue.graph import Graph, in_order, is_graph, write
-from fusion.enqueue.hooked import hooks
 from fusion.enqueue.options import NONE, EnqueueOptions
-from fusion.enqueue.terms import Terms, pause_terms, terms_of
-from fusion.exceptions import QueueFull, StoreUnavailable
+from fusion.enqueue.sending import QueueSteps, repeats
+from fusion.enqueue.terms import pause_terms, terms_of
+from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
 from fusion.settings import get_settings
-from fusion.store.access import broker_of, inspector_of
+from fusion.store.access import broker_of, calls_of, inspector_of
 from fusion.store.client.connections import get_current_connection
-from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.names import check_queue_name
+from fusion.store.scripting.host import Steps, run
+from fusion.store.write.queue_calls import QueueCalls
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fusion.enqueue.typed import CallOptions, JobOptions
+    from fusion.enqueue.typed import CallOptions
     from fusion.store.read.totals import QueueStats
 
+T = TypeVar("T")
 
-class PriorityQueue:
+
+class PriorityQueue(QueueSteps):
     """A queue. Higher priority runs first; inside one priority, jobs run in the order in which they were enqueued.
 
     Creating one sends nothing to Redis. Every `enqueue` is one round trip; when it has returned, the job is stored in Redis. It raises these
@@ -59,10 +47,6 @@ class PriorityQueue:
     `default_timeout`: the timeout of jobs that name none. `serializer`: "json" or "pickle", in place of the setting; pickle only where the
     settings allow it.
     """
-
-    PRIORITY_HIGH = 2
-    PRIORITY_MODERATE = 1
-    PRIORITY_LOW = 0
 
     def __init__(
         self,
@@ -102,14 +86,14 @@ class PriorityQueue:
         the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=` pass the
         task's arguments separately, as in RQ, and unchecked.
         """
-        return self._one(*called(f, args, kwargs, self._defaults))
+        return self._run(self._one(*called(f, args, kwargs, self._defaults)))
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Job]:
         """Return this queue with options for all jobs enqueued through it; all arguments after the function are then the function's own.
 
         `high = queue.options(priority="high", ttl="5m"); high.enqueue(send, to, ttl=3)`. UnknownOption if there is no such option.
         """
-        return Enqueuer(self._one, self._defaults, options)
+        return Enqueuer(self._send, self._defaults, options)
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue for a time, an aware datetime. The job waits in the schedule, which all queues share, until it is due by the server's
@@ -134,21 +118,7 @@ class PriorityQueue:
         **options: Unpack[CallOptions],
     ) -> Job:
         """Enqueue with the task's arguments apart from the options, so that no name can be mistaken."""
-        return self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
-
-    @staticmethod
-    def prepare_data(
-        func: str | Callable[..., Any],
-        args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | str | None = None,
-        serializer: str | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobData:
-        """Check and encode a job for `enqueue_many`. It is one job, however often it is enqueued. `enqueue_in` counts from its first enqueue.
-        `serializer`: as for `Queue`, whose own is not used here."""
-        return prepared(func, args, kwargs, timeout, options, serializer)
+        return self._run(self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults)))
 
     def enqueue_many(
         self,
@@ -179,110 +149,21 @@ class PriorityQueue:
             replicas_timeout=replicas_timeout,
             on_commit=on_commit,
         )
-        terms = terms_of(options, get_settings())
-        if found := hooks():
-            datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
-            jobs: list[Job] = hooked.enqueue(self, found, [(self.name, datas)], terms)
-            return jobs
-        return self._many(job_datas, terms, spread)
+        return self._run(self._many(job_datas, spread, options))
 
-    def _many(self, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None) -> list[Job]:
-        datas = job_datas if isinstance(job_datas, (list, tuple)) else None
-        if datas is not None and is_graph(datas):
-            datas = in_order(datas if spread is None else spread_over(datas, spread))
-            if Graph.is_needed([data.new for data in datas]):
-                order = {data.new.id: nth for nth, data in enumerate(job_datas)}
-                return self._accept_graph([Chunk.of(self.name, datas, terms)], order)
-            return self._all([], chunks(self.name, datas, terms))
-        return self._all([], chunks(self.name, job_datas, terms, spread))
-
-    def _delay(
-        self,
-        f: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        timeout: float | str | None,
-        options: Mapping[str, Any],
-    ) -> Job:
-        return self._one(*delayed(f, args, kwargs, timeout, options))
-
-    def _one(self, data: JobData, terms: Terms) -> Job:
-        if found := hooks():
-            job: Job = hooked.enqueue(self, found, [(self.name, [data])], terms, alone=True)
-            return job
-        return self._accept_one(Chunk.of(self.name, [data], terms))
-
-    def _write(self, parts: hooked.Parts, terms: Terms, alone: bool) -> Job | list[Job]:
-        """Write the jobs of a call after its hooks were called: its only job, or several for this queue or for others."""
-        if alone:
-            return self._accept_one(Chunk.of(self.name, parts[0][1], terms))
-        if len(parts) == 1:
-            return self._many(parts[0][1], terms)
-        return self._accept_graph([Chunk.of(queue, datas, terms) for queue, datas in parts], {})
-
-    def _accept_one(self, chunk: Chunk) -> Job:
-        if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
-            return self._accept_graph([chunk], {})[0]
+    def _run(self, steps: Steps[T]) -> T:
         try:
-            return self._accept(chunk)[0]
+            return run(steps, self.connection)
         except StoreUnavailable as error:
-            chunk.failed(error, lambda: self._accept_one(chunk))
+            repeats(error, self._run)
             raise
 
-    def _accept_graph(self, chunks: Sequence[Chunk], order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
-        """Accept jobs that wait for each other, or a job with many parents, in several calls: all or none. `order`: of the ids of a chunk."""
-        graph = graph or graph_of(chunks)
+    def _store(self) -> tuple[QueueCalls, Redis]:
         connection = self.connection
-        try:
-            with fusion_errors(connection):
-                at = write(graph, chunks[0].queue, broker_of(connection), chunks[0].terms.replicas)
-        except StoreUnavailable as error:
-            failed_together(chunks, error, lambda: self._accept_graph(chunks, order, graph))
-            raise
-        return [job for chunk in chunks for job in chunk.accepted_in(order, at, connection)]
+        return calls_of(connection), connection
 
-    def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
-        left = iter(to_send)
-        connection = self.connection
-        broker = broker_of(connection)
-        ready = ((chunk, broker.ready_enqueue(chunk.queue, chunk.jobs, chunk.terms.replicas, chunk.terms.room)) for chunk in left)
-        heard: Callable[[], list[Job]] = list
-        current = next(ready, None)
-        while current is not None:
-            (chunk, call), current = current, None
-            try:
-                try:
-                    call.send()
-                    # while Redis is busy with this chunk: make the jobs of the one before, and encode the next command
-                    done += heard()
-                    heard = list
-                    current = next(ready, None)
-                except Exception:
-                    with fusion_errors(connection):  # the chunks before the one that can't be sent are accepted
-                        call.hear()
-                    raise
-                with fusion_errors(connection):
-                    heard = partial(chunk.accepted, call.hear(), connection)
-            except StoreUnavailable as error:
-                rest = [chunk] if current is None else [chunk, current[0]]
-                chunk.failed(error, partial(self._go_on, done, rest, left))
-                raise
-            except QueueFull as error:
-                error.accepted = tuple(done)
-                raise
-            finally:
-                call.close()
-        done += heard()
-        return done
-
-    def _go_on(self, done: list[Job], rest: list[Chunk], left: Iterator[Chunk]) -> list[Job]:
-        return self._all([*done], chain(rest, left))
-
-    def _accept(self, chunk: Chunk) -> list[Job]:
-        connection = self.connection
-        broker, terms = broker_of(connection), chunk.terms
-        at = broker.enqueue(chunk.queue, chunk.jobs, replicas=terms.replicas, room=terms.room)
-        return chunk.accepted(at, connection)
+    def _later(self) -> PriorityQueue:
+        return self
 
     # -- looking
 
@@ -387,5 +268,4 @@ def enqueue_together(pairs: Iterable[tuple[PriorityQueue, JobData]], on_commit: 
         ((queue, datas),) = found
         return queue.enqueue_many(datas, on_commit=on_commit)
     first, parts = found[0][0], [(queue.name, datas) for queue, datas in found]
-    jobs: Any = hooked.enqueue(first, seen_by, parts, terms) if (seen_by := hooks()) else first._write(parts, terms, False)
-    return jobs  # type: ignore[no-any-return]
+    return first._run(first._together(parts, terms))

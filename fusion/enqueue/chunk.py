@@ -18,7 +18,8 @@ from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import get_settings
 from fusion.store.layout.records import Met, NewJob
-from fusion.store.write.broker import Broker
+from fusion.store.scripting.host import Steps
+from fusion.store.write.queue_calls import in_part, waits
 
 _OF_CALLS = frozenset(OF_CALLS)
 
@@ -43,11 +44,11 @@ class Chunk:
         """Return the jobs as they were accepted at that time, without reading Redis again."""
         common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
         found = []
-        part = Broker.in_part(at)
+        part = in_part(at)
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
             fields.pop("func", None)  # of a pickle, whose meta stock RQ reads
-            if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
+            if (new.due is not None or new.delay is not None) and waits(new, at):
                 fields["status"] = "scheduled"
             if part is not None:
                 if new.id in part.deferred:
@@ -80,15 +81,15 @@ class Chunk:
             found.append(job)
         return found
 
-    def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
-        """Store in the error which jobs it concerns, and the function that repeats the call."""
+    def failed(self, error: StoreUnavailable, again: Callable[[], Steps[Any]]) -> None:
+        """Store in the error which jobs it concerns, and the steps that repeat the call."""
         failed_together([self], error, again)
 
 
-def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Callable[[], Any]) -> None:
+def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Callable[[], Steps[Any]]) -> None:
     """Do what `Chunk.failed` does, for jobs that are accepted together."""
     error.job_ids = tuple(job.id for chunk in chunks for job in chunk.jobs)
-    error.repeat_with(again)
+    error.steps = again
 
 
 def graph_of(chunks: Sequence[Chunk]) -> Graph:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.build import JobData
 from fusion.exceptions import (
@@ -21,10 +18,8 @@ from fusion.exceptions import (
     UnknownDependency,
 )
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
-from fusion.store.write.broker import Broker
-
-if TYPE_CHECKING:
-    from fusion.store.write.async_broker import AsyncBroker
+from fusion.store.scripting.host import Pause, Steps
+from fusion.store.write.queue_calls import QueueCalls, in_graph, met_in
 
 #: Jobs and parents of one call: takes a server about two milliseconds.
 _JOBS, _PARENTS = 30, 60
@@ -129,74 +124,22 @@ class Graph:
         return Room(self.most, first) if first else None
 
 
-#: A call of a Broker of either kind, or a pause in seconds.
-Step = Callable[[Any], Any] | float
 _HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, DependencyCycle, BatchClosed, NoSuchBatchError)
 
 
-class Course:
-    """Writes a graph step by step, without I/O. Run `step`, then pass its reply to `answered`, or an error that is one of `_HANDLED` to
-    `raised`; that may raise it. When all is done `step` is None, and `at` is the server's time, with facts about some of the jobs."""
-
-    def __init__(self, graph: Graph, queue: str, replicas: Replicas | None = None) -> None:
-        self._steps = _steps(graph, queue, replicas)
-        self.at = ""
-        self.step: Step | None = next(self._steps)
-
-    def answered(self, answer: Any) -> None:
-        """Take the reply of the step that was run."""
-        try:
-            self.step = self._steps.send(answer)
-        except StopIteration as done:
-            self.step, self.at = None, done.value
-
-    def raised(self, error: Exception) -> None:
-        """Take the error of the step that was run."""
-        self.step = self._steps.throw(error)
-
-
-def write(graph: Graph, queue: str, broker: Broker, replicas: Replicas | None = None) -> str:
-    """Accept a graph; returns the server's time. If it is refused, or was dropped meanwhile, nothing of it is left. Raises DuplicateJob,
-    UnknownDependency, QueueFull, and what the Broker does; GraphDropped if it was dropped several times; NotReplicated if too few `replicas`
-    have it in time."""
-    pause: Callable[[float], Any] = time.sleep
-    course = Course(graph, queue, replicas)
-    while (step := course.step) is not None:
-        try:
-            answer = pause(step) if isinstance(step, float) else step(broker)
-        except _HANDLED as error:
-            course.raised(error)
-        else:
-            course.answered(answer)
-    return course.at
-
-
-async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker, replicas: Replicas | None = None) -> str:
-    """Do what `write` does, for a coroutine."""
-    from asyncio import sleep
-
-    course = Course(graph, queue, replicas)
-    while (step := course.step) is not None:
-        try:
-            answer = await (sleep(step) if isinstance(step, float) else step(broker))
-        except _HANDLED as error:
-            course.raised(error)
-        else:
-            course.answered(answer)
-    return course.at
-
-
-def _steps(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
-    """Yield the calls of the Broker one by one; each reply, or error, is sent back."""
+def write(graph: Graph, queue: str, calls: QueueCalls, replicas: Replicas | None = None) -> Steps[str]:
+    """Accept a graph; returns the server's time, with facts about some of the jobs. If it is refused, or was dropped meanwhile, nothing of it
+    is left. Raises DuplicateJob, UnknownDependency, QueueFull, and what the calls do; GraphDropped if it was dropped several times;
+    NotReplicated if too few `replicas` have it in time."""
     for left in reversed(range(_TRIES)):
         try:
-            return (yield from _parts(graph, queue, replicas))
+            return (yield from _parts(graph, queue, calls, replicas))
         except _HANDLED as error:
-            yield methodcaller("drop_graph", graph.token)  # delete what is left of it: until then it can't be sent again
+            yield calls.drop_call(graph.token)  # delete what is left of it: until then it can't be sent again
             if not (left and _may_come_anew(error)):
                 raise
             graph = replace(graph, token=_token())
-            yield _PAUSE * (0.5 + secrets.randbelow(1000) / 1000)  # two graphs that collide separate
+            yield Pause(_PAUSE * (0.5 + secrets.randbelow(1000) / 1000))  # two graphs that collide separate
     raise AssertionError("unreachable")
 
 
@@ -204,7 +147,7 @@ def _may_come_anew(error: Exception) -> bool:
     return isinstance(error, GraphDropped) or (isinstance(error, DuplicateJob) and error.status == "coming")
 
 
-def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
+def _parts(graph: Graph, queue: str, calls: QueueCalls, replicas: Replicas | None) -> Steps[str]:
     at, met, asked = "", dict[str, Met](), set[str]()
     instead = dict[str, str]()  # by the id of a skipped job: the job that has its unique key
     first: NewJob | None = None
@@ -214,18 +157,18 @@ def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Ste
         room = None if name in asked else graph.room(name)  # the first part for a queue reserves room for all
         asked.add(name)
         part = [_renamed(job, instead) for job in part]
-        at = yield methodcaller("enqueue_part", name or queue, part, graph.token, nth, room)
-        met |= (found := Broker.met(at))
+        at = yield calls.part_call(name or queue, part, graph.token, nth, room)
+        met |= (found := met_in(at))
         instead |= {job_id: other.other for job_id, other in found.items() if other.skipped}
         came = [job for job in part if job.id not in instead]
         first = first or next(iter(came), None)
         nth += first is not None  # the graph begins with the first part of which a job was accepted
         for job in came:
             for further, parents in enumerate(_further(graph, job, instead), 1):
-                yield methodcaller("add_parents", job.id, graph.token, further, parents)
+                yield calls.parents_call(job.id, graph.token, further, parents)
     if first is not None:
-        yield methodcaller("release_graph", graph.token, queue, first, replicas)
-    return Broker.in_graph(at, met, (job.id for job in graph.jobs if "parents" in job.fields))
+        yield from calls.release_steps(graph.token, queue, first, replicas)
+    return in_graph(at, met, (job.id for job in graph.jobs if "parents" in job.fields))
 
 
 def _renamed(job: NewJob, instead: Mapping[str, str]) -> NewJob:

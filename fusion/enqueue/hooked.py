@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol
 
-from fusion import middleware
 from fusion.enqueue.build import JobData, check_options
 from fusion.enqueue.chunk import Chunk
 from fusion.enqueue.kinds import mapping
@@ -17,27 +16,26 @@ from fusion.enqueue.terms import Terms
 from fusion.exceptions import FusionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel.redaction import masked_text
-from fusion.middleware import ProducerMiddleware, name_of, producers
+from fusion.middleware import ProducerMiddleware, name_of
 from fusion.settings import get_settings
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Writer(Protocol):
-        """A Queue, as this module uses it."""
-
-        @property
-        def connection(self) -> Any:
-            """The connection of the jobs that it returns."""
-
-        def _write(self, parts: Parts, terms: Terms, alone: bool) -> Any: ...
-
+from fusion.store.scripting.host import Steps
 
 log = logging.getLogger("fusion.middleware")
 
 #: Queue -> its jobs, in the given order.
 Parts = list[tuple[str, list[JobData]]]
-T = TypeVar("T")
+
+
+class Writer(Protocol):
+    """A Queue, as this module uses it."""
+
+    @property
+    def connection(self) -> Any:
+        """The connection of the jobs that it returns."""
+
+    def _write(self, parts: Parts, terms: Terms, alone: bool) -> Steps[Any]: ...
+
+    def _run(self, steps: Steps[Any]) -> Any: ...
 
 
 class Outgoing:
@@ -154,30 +152,16 @@ class Enqueueing:
         if self.held is not None:
             self.held.made()
 
-    def run(self, write: Callable[[], Any]) -> Any:
-        """Write the call. Returns and raises what `write` does; the error's `repeat()` also runs this."""
+    def run(self, write: Callable[[], Steps[Any]]) -> Steps[Any]:
+        """Write the call. Returns and raises what `write` does; the error's `repeat()` also does this."""
         try:
-            found = write()
+            found = yield from write()
         except StoreUnavailable as error:
-            self._repeat(error, self.run)
+            if (again := error.steps) is not None:
+                error.steps = lambda: self.run(again)
             raise
         self.after(found)
         return found
-
-    async def run_awaited(self, write: Callable[[], Awaitable[Any]]) -> Any:
-        """Do what `run` does, for a coroutine."""
-        try:
-            found = await write()
-        except StoreUnavailable as error:
-            self._repeat(error, self.run_awaited)
-            raise
-        self.after(found)
-        return found
-
-    @staticmethod
-    def _repeat(error: StoreUnavailable, run: Callable[[Any], Any]) -> None:
-        if (again := error._again) is not None:
-            error.repeat_with(lambda: run(again))
 
     def after(self, found: Any) -> None:
         """Call the `after_enqueue` hooks once, the last registered first. Their errors are logged, not raised."""
@@ -264,7 +248,7 @@ class Held:
             self._check()
             call = self.enqueueing
             try:
-                found = call.run(lambda: self.writer._write(call.parts, call.terms, call.alone))
+                found = self.writer._run(call.run(lambda: self.writer._write(call.parts, call.terms, call.alone)))
             except StoreUnavailable as error:
                 error.job_ids = error.job_ids or tuple(self.job_ids)
                 error.repeat_with(self.send)
@@ -358,7 +342,7 @@ class _Round:
         if len({data.new.id for data in datas}) < len(datas):
             return False
         try:
-            jobs = iter(writer._write([(queue, datas)], helds[0].enqueueing.terms, False))
+            jobs = iter(writer._run(writer._write([(queue, datas)], helds[0].enqueueing.terms, False)))
         except StoreUnavailable as error:
             self._down[id(writer.connection)] = error
             for nth, held in zip(group, helds, strict=True):
@@ -379,18 +363,3 @@ class _Round:
         error.job_ids, error.nothing_written = tuple(held.job_ids), nothing_written
         error.repeat_with(held.send)
         return error
-
-
-def hooks() -> Sequence[ProducerMiddleware]:
-    """Return the hooks that see the enqueues of this process; mostly there are none."""
-    named = get_settings().middleware
-    return producers(named) if named or middleware.registered else ()
-
-
-def enqueue(queue: Writer, hooks: Sequence[ProducerMiddleware], parts: Parts, terms: Terms, *, alone: bool = False) -> Any:
-    """Have a Queue write these parts, with the hooks before and after."""
-    call = Enqueueing(hooks, parts, terms, alone, queue)
-    call.before()
-    if call.held is not None:
-        return call.promised(queue.connection)
-    return call.run(lambda: queue._write(call.parts, call.terms, alone))

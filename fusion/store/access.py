@@ -34,6 +34,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.limit_broker import LimitBroker
+from fusion.store.write.queue_calls import QueueCalls
 from fusion.store.write.schema_broker import SchemaBroker
 from fusion.store.write.session_broker import SessionBroker
 
@@ -45,10 +46,31 @@ _BROKER = "_fusion_broker"
 
 def broker_of(connection: Redis) -> Broker:
     """Return the connection's Broker; a new one is made only if the settings change."""
+    return _kept(connection)[2]
+
+
+def calls_of(connection: Redis) -> QueueCalls:
+    """Return the connection's Broker as calls that are made by `run`, which is given the connection for its errors."""
+    return _kept(connection)[1]
+
+
+def _kept(connection: Redis) -> tuple[Settings, Broker, Broker]:
     settings = get_settings()
-    kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
+    kept: tuple[Settings, Broker, Broker] | None = vars(connection).get(_BROKER)
     if kept is None or kept[0] is not settings:
-        kept = vars(connection)[_BROKER] = settings, _made(Broker, connection)
+        broker = Broker.of(asking(connection), settings)
+        kept = vars(connection)[_BROKER] = settings, broker, typed(broker, connection)
+    return kept
+
+
+def async_calls_of(connection: Any) -> QueueCalls:
+    """Return the calls of a client for asyncio, which are made by `run_awaited`."""
+    from fusion.store.client.async_adapter import AsyncAsking
+
+    settings = get_settings()
+    kept: tuple[Settings, QueueCalls] | None = vars(connection).get(_BROKER)
+    if kept is None or kept[0] is not settings:
+        kept = vars(connection)[_BROKER] = settings, QueueCalls.of(cast(Any, AsyncAsking(connection)), settings)
     return kept[1]
 
 

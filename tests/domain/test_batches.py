@@ -9,7 +9,9 @@ import redis
 
 from fusion import Batch, Queue, signature
 from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError, OptionError
+from fusion.store.scripting.host import Steps
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import QueueCalls
 from tests.kit.hands import Hand, may_reap, status_of
 from tests.store.batch_hands import batch_faults
 from tests.store.kin_hands import settle
@@ -106,7 +108,7 @@ def test_a_late_callback_of_a_dead_opener_is_refused(conn: redis.Redis, monkeypa
 def test_an_opener_that_was_away_before_its_last_call_has_what_follows_once_or_is_refused(
     conn: redis.Redis, hand: Hand, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
-    broker, release_graph = hand.broker, Broker.release_graph
+    broker, release_steps = hand.broker, QueueCalls.release_steps
     slow, other = (
         Batch(id="b", queue="q", on_complete=NOOP, on_success=signature(NOOP).set(queue="p"), connection=conn) for _ in range(2)
     )
@@ -120,13 +122,13 @@ def test_an_opener_that_was_away_before_its_last_call_has_what_follows_once_or_i
 
     what = iter([other.open if meanwhile == "another-opens-it" else time_is_over])
 
-    def away(self: Broker, *args: Any) -> None:
+    def away(self: QueueCalls, *args: Any) -> Steps[None]:
         if do := next(what, None):
             do()
             settle(broker)
-        release_graph(self, *args)
+        yield from release_steps(self, *args)
 
-    monkeypatch.setattr(Broker, "release_graph", away)
+    monkeypatch.setattr(QueueCalls, "release_steps", away)
     if meanwhile == "another-opens-it":
         with pytest.raises(ValueError, match="already"):
             slow.open()

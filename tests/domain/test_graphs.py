@@ -13,6 +13,7 @@ from fusion import Dependency, Queue, chain, signature
 from fusion.enqueue.build import JobData
 from fusion.enqueue.graph import Graph, write
 from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
+from fusion.store.scripting.host import run
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, promote_all, status_of
@@ -139,16 +140,16 @@ def test_a_graph_may_be_sent_again_when_it_has_begun(conn: redis.Redis, broker: 
     datas = [node("p")] + [node(f"c-{i}", "p") for i in range(120)]
     datas.append(node("last", *(data.new.id for data in datas)))
     graph = Graph.of([data.new for data in datas])
-    write(graph, "q", broker)
-    write(graph, "q", broker)
+    run(write(graph, "q", broker))
+    run(write(graph, "q", broker))
     settle(broker)
-    write(graph, "q", broker)
+    run(write(graph, "q", broker))
     hand = Hand(broker, "q")
     assert hand.tell(hand.take()) == "ok"
     settle(broker)
-    write(graph, "q", broker)
+    run(write(graph, "q", broker))
     assert len(run_all(conn, name="host.2")) == len(datas) - 1
-    write(graph, "q", broker)
+    run(write(graph, "q", broker))
     assert run_all(conn, name="host.3") == [] and of_kin(conn) == set()
     assert set(check_conservation(conn, [data.new.id for data in datas]).values()) == {"finished"}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 import redis
 
 from fusion import Queue
 from fusion.enqueue.build import JobData
-from fusion.enqueue.graph import Course, Graph
+from fusion.enqueue.graph import Graph, write
+from fusion.store.scripting.host import Pause
 from fusion.store.write.broker import Broker
 from tests.domain.test_graphs import keys, node, run_all
 from tests.faults.rig.conservation import check_conservation
@@ -68,13 +70,17 @@ def test_a_producer_that_dies_between_any_two_calls_leaves_nothing(conn: redis.R
     while not whole:
         cut, whole = cut + 1, True
         graph = Graph.of([data.new for data in datas])
-        course = Course(graph, "q")
+        steps = write(graph, "q", broker)
+        call: Any = next(steps)
         for _ in range(cut):
-            step = course.step
-            if step is None:
+            if call is None:
                 break
-            assert not isinstance(step, float)
-            course.answered(step(broker))
+            assert not isinstance(call, Pause)
+            found = call()
+            try:
+                call = steps.send(found)
+            except StopIteration:
+                call = None
         else:
             whole = False
         if whole:

@@ -17,6 +17,8 @@ from fusion.exceptions import ConfigurationError, DuplicateJob, OptionError, Que
 from fusion.middleware import Enqueueing, Held, ProducerMiddleware, WorkerMiddleware, register, send_together, unregister
 from fusion.settings import Settings, get_settings, use_settings
 from fusion.store.access import broker_of
+from fusion.store.scripting.host import Steps
+from fusion.store.write.queue_calls import QueueCalls
 from tests.jobs import basic
 from tests.kit.hands import Hand, wire
 
@@ -203,17 +205,17 @@ def test_hooks_see_a_repeated_call_once(
     seen: list[Any] = []
     registered(Notes("n", seen))
     queue = Queue("r", conn)
-    accept = Queue._accept
+    enqueue_steps = QueueCalls.enqueue_steps
     failures = [2]
 
-    def loses(self: Queue, chunk: Any) -> list[Job]:
-        found = accept(self, chunk)
+    def loses(self: QueueCalls, *given: Any) -> Steps[str]:
+        found = yield from enqueue_steps(self, *given)
         failures[0] -= 1
         if failures[0] >= 0:
             raise StoreUnavailable("the answer is lost")
         return found
 
-    monkeypatch.setattr(Queue, "_accept", loses)
+    monkeypatch.setattr(QueueCalls, "enqueue_steps", loses)
     with pytest.raises(StoreUnavailable) as caught:
         queue.enqueue(basic.noop)
     error = caught.value

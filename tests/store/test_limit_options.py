@@ -5,7 +5,7 @@ from __future__ import annotations
 import redis
 
 from fusion.store.write.broker import Broker
-from fusion.store.write.enqueue_codec import AcceptedInPart
+from fusion.store.write.queue_calls import AcceptedInPart
 from tests.kit.hands import Hand, events_of, fields_of, ids, status_of
 from tests.store.limits_hands import faults, give, holders, tied, waiting
 

@@ -13,6 +13,7 @@ from fusion.exceptions import DuplicateJob
 from fusion.kernel.timeutil import from_iso
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import waits
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, events_of, everything, fields_of, full_of, new, now_ms, promote_all, put, status_of
 from tests.kit.servers import SpawnedServer
@@ -71,7 +72,7 @@ def test_a_job_that_is_already_due_is_queued_at_once(broker: Broker, conn: redis
     assert [e["event"] for e in events_of(conn)] == ["queued", "queued"]
     assert conn.exists("rq:wake:_scheduler") == 0
     assert conn.llen("rq:wake:q") == 1
-    assert not Broker.waits(past, accepted)
+    assert not waits(past, accepted)
     assert drain(Hand(broker, "q")) == ["past", "ever"]
 
 
@@ -85,7 +86,7 @@ def test_a_delay_counts_by_the_servers_clock(broker: Broker, conn: redis.Redis, 
     due = _due_of(conn, "a")
     assert due is not None
     assert before + 90_500 <= round(due * 1000) <= now_ms(conn) + 90_500
-    assert [broker.waits(job, accepted) for job in jobs] == [True, False, False]
+    assert [waits(job, accepted) for job in jobs] == [True, False, False]
     assert drain(Hand(broker, "q")) == ["less", "now"], "a negative delay is none, and its front stays"
     assert status_of(conn, "a") == "scheduled"
 
@@ -95,7 +96,7 @@ def test_the_answer_tells_whether_it_waits(broker: Broker, conn: redis.Redis) ->
     for i in range(200):
         job = new(f"j{i}", due=_soon(conn, (i % 5 - 2) / 1000))
         accepted = broker.enqueue("q", [job], f"n{i}")
-        assert broker.waits(job, accepted) == (status_of(conn, f"j{i}") == "scheduled")
+        assert waits(job, accepted) == (status_of(conn, f"j{i}") == "scheduled")
     assert len(check_conservation(conn, [f"j{i}" for i in range(200)])) == 200
 
 
@@ -162,7 +163,7 @@ def test_the_same_nonce_is_a_resend(broker: Broker, conn: redis.Redis) -> None:
     assert everything(conn, clocks=True) == before
     promote_all(broker, conn)
     assert broker.enqueue("q", jobs, "n") == first, "also once it has arrived"
-    assert broker.waits(jobs[0], first)
+    assert waits(jobs[0], first)
     assert check_conservation(conn, ["a", "b"]) == {"a": "queued", "b": "queued"}
 
 

@@ -26,8 +26,6 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
-from fusion.store.write.gate_broker import GateBroker
-from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.operation_broker import OperationBroker
@@ -68,7 +66,7 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
-        "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
+        "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
         "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id",
         "empty_to_trash", "delete_to_trash", "may_keep"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
@@ -85,13 +83,11 @@ def test_every_script_has_its_method() -> None:
             AuditBroker,
             BatchBroker,
             CallbackBroker,
-            GateBroker,
             HistoryBroker,
             ReportBroker,
             LimitBroker,
             CronBroker,
             EventBroker,
-            GraphBroker,
             OperationBroker,
             SchemaBroker,
             TrashBroker,

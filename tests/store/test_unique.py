@@ -9,6 +9,7 @@ from fusion.exceptions import ConfigurationError, DuplicateJob
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.records import ClaimFilter
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import met_in
 from tests.kit.hands import LEASE, Hand, everything, expire_lease, fields_of, may_reap, new, put, status_of
 from tests.store.unique_hands import end_window, flaws, lone, offer, owner, refused, window
 
@@ -16,7 +17,7 @@ from tests.store.unique_hands import end_window, flaws, lone, offer, owner, refu
 def test_the_second_job_of_a_key_is_not_accepted_and_the_call_says_what_it_met(conn: redis.Redis, broker: Broker) -> None:
     assert offer(broker, "a") is None
     before = everything(conn)
-    met = Broker.met(broker.enqueue("q", [lone("b")], "n"))["b"]
+    met = met_in(broker.enqueue("q", [lone("b")], "n"))["b"]
     assert (met.other, met.skipped) == ("a", True)
     assert met.fields["status"] == b"queued"
     assert met.fields["data"] == b'["tasks.sms.sendSMS",null,[],{}]'
@@ -133,7 +134,7 @@ def test_until_accept_no_other_is_accepted_in_a_time(conn: redis.Redis, broker: 
     hand.tell(hand.take(), "failed", reason="r")
     assert offer(broker, "b") == "a"
     broker.delete(["a"])
-    met = Broker.met(broker.enqueue("q", [lone("b")], "n"))["b"]
+    met = met_in(broker.enqueue("q", [lone("b")], "n"))["b"]
     assert (met.other, met.fields) == ("a", {}), "it is gone, and its window is not over"
     end_window(conn)
     assert offer(broker, "b") is None
@@ -142,14 +143,14 @@ def test_until_accept_no_other_is_accepted_in_a_time(conn: redis.Redis, broker: 
 
 def test_a_resend_of_what_was_accepted_is_no_duplicate_of_itself(conn: redis.Redis, broker: Broker) -> None:
     at = broker.enqueue("q", [lone("a"), lone("b")], "n")
-    assert {job_id: met.other for job_id, met in Broker.met(at).items()} == {"b": "a"}
+    assert {job_id: met.other for job_id, met in met_in(at).items()} == {"b": "a"}
     again = broker.enqueue("q", [lone("a"), lone("b")], "n")
-    assert (again, {job_id: met.other for job_id, met in Broker.met(again).items()}) == (at, {"b": "a"})
+    assert (again, {job_id: met.other for job_id, met in met_in(again).items()}) == (at, {"b": "a"})
     assert conn.zcard("rq:queue:q") == 1
 
 
 def test_jobs_of_one_call_meet_each_other(conn: redis.Redis, broker: Broker) -> None:
-    met = Broker.met(broker.enqueue("q", [lone("a"), lone("b"), lone("c", key="other"), new("d")], "n"))
+    met = met_in(broker.enqueue("q", [lone("a"), lone("b"), lone("c", key="other"), new("d")], "n"))
     assert {job_id: (one.other, one.skipped) for job_id, one in met.items()} == {"b": ("a", True)}
     before = everything(conn)
     with pytest.raises(DuplicateJob) as caught:
@@ -265,7 +266,7 @@ def test_a_broken_unique_key_is_named_and_nothing_is_written(conn: redis.Redis, 
 def test_a_duplicate_needs_no_room_and_many_big_ones_are_told_without_their_arguments(conn: redis.Redis, broker: Broker) -> None:
     data = b'["tasks.sms.sendSMS",null,["' + b"x" * 300_000 + b'"],{}]'
     broker.enqueue("q", [lone(f"a{n}", key=f"k{n}", data=data, serializer="json") for n in range(6)], "n")
-    met = Broker.met(broker.enqueue("q", [lone(f"b{n}", key=f"k{n}") for n in range(6)], "n2"))
+    met = met_in(broker.enqueue("q", [lone(f"b{n}", key=f"k{n}") for n in range(6)], "n2"))
     assert sum("data" in one.fields for one in met.values()) == 4
     assert all(one.fields["status"] == b"queued" for one in met.values())
 

@@ -10,6 +10,7 @@ import redis
 
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import met_in
 from tests.kit.hands import Hand, outcome
 from tests.kit.length import soaked
 from tests.kit.waiting import eventually
@@ -28,7 +29,7 @@ def _pass(conn: redis.Redis, hand: Hand, first: int, count: int, **more: Any) ->
     for at in range(first, first + count, CHUNK):
         names = [f"j{n}" for n in range(at, at + CHUNK)]
         jobs = [lone(name, f"key-{name}", result_ttl=0, failure_ttl=0, **more) for name in names]
-        assert Broker.met(broker.enqueue("q", jobs, f"n{at}")) == {}
+        assert met_in(broker.enqueue("q", jobs, f"n{at}")) == {}
         for name in names[:5]:
             broker.cancel(name)
         held = hand.turn(slots=[0] * 20).jobs

@@ -11,7 +11,7 @@ from fusion.exceptions import QueueFull
 from fusion.store.layout.records import Met, Room
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
-from fusion.store.write.gate_broker import GateBroker
+from fusion.store.write.queue_calls import met_in
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
 from tests.store.limits_hands import faults, holders
@@ -20,7 +20,7 @@ from tests.store.unique_hands import flaws, lone, offer, owner
 
 def replace(broker: Broker, job_id: str, queue: str = "q", **more: object) -> Met | None:
     at = broker.enqueue(queue, [lone(job_id, on_duplicate="replace", **more)], secrets.token_hex(6))
-    return Broker.met(at).get(job_id)
+    return met_in(at).get(job_id)
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_a_resend_answers_as_the_first_time(conn: redis.Redis, broker: Broker) -
     first = broker.enqueue("q", [lone("b", on_duplicate="replace")], "n")
     before = everything(conn)
     again = broker.enqueue("q", [lone("b", on_duplicate="replace")], "n")
-    assert (again, Broker.met(again)) == (first, Broker.met(first))
+    assert (again, met_in(again)) == (first, met_in(first))
     assert everything(conn) == before
     assert [event["event"] for event in events_of(conn, "a")] == ["queued", "canceled"]
 
 
 def test_the_newest_of_one_call_stays(conn: redis.Redis, broker: Broker) -> None:
     at = broker.enqueue("q", [lone(one, on_duplicate="replace") for one in "abc"] + [new("d")], "n")
-    assert {job_id: met.other for job_id, met in Broker.met(at).items()} == {"b": "a", "c": "b"}
+    assert {job_id: met.other for job_id, met in met_in(at).items()} == {"b": "a", "c": "b"}
     assert check_conservation(conn, "abcd") == {"a": "canceled", "b": "canceled", "c": "queued", "d": "queued"}
     assert flaws(conn) == []
 
@@ -148,7 +148,7 @@ def test_it_is_not_discarded_for_the_slot_of_the_one_that_it_replaces(conn: redi
 
 
 def test_a_replaced_job_makes_room_in_a_full_queue(conn: redis.Redis, broker: Broker) -> None:
-    GateBroker.set_gate(broker, "q", {"max_length": 1})
+    broker.set_gate("q", {"max_length": 1})
     replace(broker, "a")
     assert replace(broker, "b") == Met("a", False, "queued")
     with pytest.raises(QueueFull):

@@ -9,6 +9,7 @@ import redis
 
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import met_in
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.kit.hands import outcome
 from tests.kit.length import soaked
@@ -59,7 +60,7 @@ class UniqueWalk(WalkOfWorkers):
         had = {key: self.conn.get(f"rq:unique:{key}") for key in KEYS}
         at = self.broker.enqueue(queue, jobs, nonce)
         for job in jobs:
-            met = Broker.met(at).get(job.id)
+            met = met_in(at).get(job.id)
             there = bool(self.conn.exists(f"rq:job:{job.id}"))
             assert there is not (met is not None and met.skipped), job.id
             key = job.fields["unique_key"]

@@ -11,6 +11,7 @@ import redis
 from fusion.exceptions import DuplicateJob
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import met_in
 from tests.kit.hands import Hand, new, outcome
 from tests.kit.still import Still
 
@@ -25,7 +26,7 @@ def lone(job_id: str, key: str = "k", priority: int = 1, **more: Any) -> NewJob:
 
 def offer(broker: Broker, job_id: str, queue: str = "q", **more: Any) -> str | None:
     """Enqueue a job with a key in a call of its own: the id of the job that it met, or None."""
-    met = Broker.met(broker.enqueue(queue, [lone(job_id, **more)], secrets.token_hex(6)))
+    met = met_in(broker.enqueue(queue, [lone(job_id, **more)], secrets.token_hex(6)))
     return met[job_id].other if met else None
 
 
@@ -104,7 +105,7 @@ def of_unique(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 
     def enqueue() -> Any:
         at = broker.enqueue("alone", jobs, "n")
-        return at, {job_id: (met.other, met.skipped, met.status) for job_id, met in Broker.met(at).items()}
+        return at, {job_id: (met.other, met.skipped, met.status) for job_id, met in met_in(at).items()}
 
     return {
         "enqueue_unique": enqueue,

@@ -47,6 +47,10 @@ class Replication:
         """Send a command and WAIT in one round trip, for a Script of a synchronous client; returns the script's reply."""
         return self.heard(self.pipeline(command).execute())
 
+    async def send_awaited(self, *command: Any) -> Any:
+        """Do what `send` does, for a client of asyncio."""
+        return self.heard(await self.pipeline(command).execute())
+
     def done(self) -> bool:
         """Return True if enough replicas acknowledged, False while they still may. NotReplicated if they will not."""
         trouble = self._waited if isinstance(self._waited, RedisError) else None

@@ -1,19 +1,29 @@
-"""The common ground of all writers: the constants of a fleet and its scripts, bound to one connection."""
+"""Scripts, bound to one connection with the constants of a fleet: called at once, encoded to be sent later, or one after the other as steps.
+
+An operation of several calls is written once, as a generator that yields them, and run by a plain and by an awaiting loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from redis import Redis
+from redis.exceptions import RedisError, ResponseError
 
+from fusion.kernel.failpoints import failpoint
 from fusion.settings import Settings
+from fusion.store.client.replication import Replication
+from fusion.store.client.wire import pack
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.schema import Schema
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
 
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
 _DEFAULTS = FleetConstants()
 #: Jobs that one call changes at most, however much each is bound to: about 10 ms of the server's one thread.
 PER_CALL = 30
@@ -75,7 +85,144 @@ class ScriptHost:
             script = self._scripts[name] = Script(name, self.connection, self._constants, version)
         return script
 
+    async def _script_awaited(self, name: str) -> Script:
+        """Do what `_script` does, for a client of asyncio."""
+        if self.server_version is None and load(name).allow_oom:
+            connection: Any = self.connection
+            self.server_version = version_of(await connection.execute_command("INFO", "server"))
+        return self._script(name)
+
     def _server_version(self) -> tuple[int, ...]:
         if self.server_version is None:
             self.server_version = version_of(self.connection.info("server"))
         return self.server_version
+
+
+class Call(Protocol[R]):
+    """Something to do: at once, or awaited."""
+
+    def __call__(self) -> R:
+        """Do it, and return the result."""
+
+    async def awaited(self) -> R:
+        """Do it without blocking the event loop, and return the result."""
+
+
+#: An operation: a generator that yields its calls one by one. Each result is sent back into it, each error is raised in it.
+Steps = Generator[Call[Any], Any, T]
+
+
+def run(steps: Steps[T], connection: Any = None) -> T:
+    """Make the calls of an operation, and return its result. With a `connection`, Fusion's errors are raised in place of redis-py's, see
+    `fusion.store.client.errors`."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                result = call()
+            except BaseException as error:
+                call = steps.throw(error if connection is None else _raised(error, connection))
+            else:
+                call = steps.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+async def run_awaited(steps: Steps[T], connection: Any = None) -> T:
+    """Do what `run` does, for a coroutine."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                result = await call.awaited()
+            except BaseException as error:
+                call = steps.throw(error if connection is None else _raised(error, connection))
+            else:
+                call = steps.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _raised(error: BaseException, connection: Any) -> BaseException:
+    from fusion.store.client.errors import fusion_error  # here: a worker runs without it
+
+    if isinstance(error, (RedisError, OSError)) and (told := fusion_error(error, connection)) is not None:
+        told.__cause__ = error
+        return told
+    return error
+
+
+class ScriptCall(Generic[T]):
+    """One call of a script with its arguments. `understood` makes the result of the reply. With a `replication`, WAIT is sent behind it.
+
+    It is made at once, or sent on a line of its own: `packed` is what to send, and `heard` takes the reply.
+    """
+
+    def __init__(
+        self,
+        host: ScriptHost,
+        name: str,
+        keys: Mapping[str, str],
+        args: Mapping[str, Any],
+        rest: Sequence[Any] = (),
+        understood: Callable[[Any], T] | None = None,
+        replication: Replication | None = None,
+    ) -> None:
+        self._host, self._name, self._keys, self._args, self._rest = host, name, keys, args, rest
+        self._understood, self._replication = understood, replication
+        self._encoded: bytes | None = None
+
+    def __call__(self) -> T:
+        """Make the call. Raises what redis-py raises, or SchemaMismatch."""
+        send = None if self._replication is None else self._replication.send
+        reply = self._host._script(self._name)(self._keys, self._args, self._rest, send)
+        return reply if self._understood is None else self._understood(reply)
+
+    async def awaited(self) -> T:
+        """Make the call by a client for asyncio."""
+        host = self._host
+        script = await host._script_awaited(self._name)
+        send = host.connection.execute_command if self._replication is None else self._replication.send_awaited
+        reply = await script.awaited(self._keys, self._args, self._rest, send)
+        return reply if self._understood is None else self._understood(reply)
+
+    def packed(self) -> bytes | None:
+        """Encode it for a server that knows the script; None if only redis-py knows how to."""
+        failpoint(self._host._script(self._name).before)
+        if self._encoded is None:
+            self.encode()
+        return self._encoded
+
+    def encode(self) -> None:
+        """Do the work of `packed` ahead: nothing is sent yet."""
+        script = self._host._script(self._name)
+        self._encoded = pack(("EVALSHA", script.sha, *script.command(self._keys, self._args, self._rest)))
+
+    def heard(self, reply: Any) -> T:
+        """Understand a reply; raise one that is an error, as `__call__` does."""
+        script = self._host._script(self._name)
+        if isinstance(reply, ResponseError):
+            raise script.refusal(reply) from None
+        if isinstance(reply, Exception):
+            raise reply
+        failpoint(script.after)
+        return reply if self._understood is None else self._understood(reply)
+
+
+class Pause:
+    """Wait for some seconds between two calls."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> None:
+        """Sleep."""
+        time.sleep(self.seconds)
+
+    async def awaited(self) -> None:
+        """Sleep, and let the event loop go on."""
+        from asyncio import sleep
+
+        await sleep(self.seconds)

@@ -1,106 +1,100 @@
-"""Pipelined script calls: encode, send and read are separate steps, so `enqueue_many` encodes chunk n+1 while Redis runs chunk n."""
+"""A call of a script that leaves time: while Redis runs one chunk of `enqueue_many`, the next is encoded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from redis import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.timeouts import deferred
 from fusion.store.client import maybe_executed
-from fusion.store.client.adapter import client_of
-from fusion.store.client.wire import Line, is_ours, pack
-from fusion.store.scripting.scripts import Script
+from fusion.store.client.wire import Line
+from fusion.store.scripting.host import Steps, run, run_awaited
 
 T = TypeVar("T")
 
 
-class PipelinedCall(Generic[T]):
-    """One call in steps: `send`, `hear` and, whatever happened, `close`.
+def _nothing() -> None:
+    pass
 
-    - With a packed `command` it is sent by `send`. Whatever goes wrong is left to the ordinary `call`, which the script takes for a
-      repetition: it knows how often to try, and of servers that forgot the script.
-    - Without one, `hear` makes the ordinary call.
+
+class PipelinedCall(Generic[T]):
+    """One call, sent before `meanwhile` is done, and its reply read after that. `meanwhile` raises nothing.
+
+    - With a packed `command` that is sent first. Whatever goes wrong is left to the `ordinary` call, which the script takes for a repetition:
+      it knows how often to try, and of servers that forgot the script.
+    - Without one, as for a client that is not Fusion's, the ordinary call is made after `meanwhile`, and under asyncio before it.
     """
 
     def __init__(
         self,
-        call: Callable[[Callable[..., Any] | None], Any],
-        understood: Callable[[Any], T],
+        ordinary: Callable[[], Steps[T]],
+        understood: Callable[[Any], T] | None = None,
         client: Any = None,
         command: bytes | None = None,
     ) -> None:
-        """`call`: the ordinary call, given what sends in place of the connection; `understood`: the answer's meaning."""
-        self._call, self._understood, self._client, self._command = call, understood, client, command
+        """`understood`: the reply's meaning, if there is a command."""
+        self._ordinary, self._understood, self._client, self._command = ordinary, understood, client, command
+        self.meanwhile: Callable[[], None] = _nothing
         self._line: Line | None = None
-        self._trouble: Exception | None = None
 
-    def send(self) -> None:
-        """Send the command. Raises nothing of Redis's: `hear` finds what went wrong."""
-        if self._command is None:
-            return
+    def __call__(self) -> T:
+        """Make the call. Raises what the ordinary call does."""
+        try:
+            error = None if self._command is None else self._send(self._command)
+            self.meanwhile()
+            return self._result(error)
+        finally:
+            self._drop()  # nobody will hear the reply
+
+    async def awaited(self) -> T:
+        """Make the call by a client for asyncio."""
+        try:
+            return await run_awaited(self._ordinary())
+        finally:
+            self.meanwhile()
+
+    def _send(self, command: bytes) -> Exception | None:
         try:
             with deferred():
                 self._line = Line(self._client)
                 failpoint("enqueue.before")
-                self._line.send(self._command)
+                self._line.send(command)
         except (RedisError, OSError) as error:
-            self._trouble = error
+            return error
+        return None
 
-    def hear(self) -> T:
-        """Make sure that the call was made, and return its answer. Once; no other step raises."""
-        error = self._trouble
+    def _result(self, error: Exception | None) -> T:
         if self._line is not None:
             with deferred():
-                answer, error = self._read(self._line)
-            if error is None:
-                return self._understood(answer)
+                reply, error = self._read(self._line, error)
+            if error is None and self._understood is not None:
+                return self._understood(reply)
         try:
-            return self._understood(self._call(self._as_text if isinstance(error, NoScriptError) else None))
+            return run(self._ordinary())
         except (RedisError, OSError) as later:
             if error is not None and maybe_executed.may_have_run(error):
                 maybe_executed.note(later, True)
             raise
 
-    def _read(self, line: Line) -> tuple[Any, Exception | None]:
-        answer, error = None, self._trouble
+    def _read(self, line: Line, error: Exception | None) -> tuple[Any, Exception | None]:
+        reply = None
         try:
             if error is None:
-                answer = line.read()
+                reply = line.read()
                 failpoint("enqueue.after")
                 line.release()
                 self._line = None
         except (RedisError, OSError) as found:
             error = found
         finally:
-            self.close()
-        return answer, error
+            self._drop()
+        return reply, error
 
-    def close(self) -> None:
-        """Close the connection if nobody will hear its answer."""
+    def _drop(self) -> None:
+        """Close the connection of a reply that was not read."""
         if self._line is not None:
             self._line.drop()
             self._line = None
-
-    def _as_text(self, name: str, *command: Any) -> Any:
-        if name == "EVALSHA":
-            raise NoScriptError  # as the server has said already
-        return self._client.execute_command(name, *command)
-
-
-def ready(
-    script: Script,
-    connection: Redis,
-    keys: Mapping[str, str],
-    args: Mapping[str, Any],
-    rest: Sequence[Any],
-    call: Callable[[Callable[..., Any] | None], Any],
-    understood: Callable[[Any], T],
-) -> PipelinedCall[T]:
-    """Encode the call of a script. `call`: the ordinary one, see `PipelinedCall`; `understood`: the answer's meaning."""
-    client = client_of(connection)
-    command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(client) else None
-    return PipelinedCall(call, understood, client, command)

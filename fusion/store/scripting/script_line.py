@@ -14,7 +14,7 @@ from fusion.store.client.adapter import client_of
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.client.sockets import time_for
 from fusion.store.client.wire import is_ours
-from fusion.store.scripting.calls import ScriptCall
+from fusion.store.scripting.host import ScriptCall
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -122,6 +122,24 @@ class Script:
                 answer = send("EVALSHA", self.sha, *command)
             except NoScriptError:
                 answer = send("EVAL", self.text, *command)
+        except ResponseError as error:
+            if (refusal := self.refusal(error)) is not error:
+                raise refusal from None
+            raise
+        failpoint(self.after)
+        return answer
+
+    async def awaited(
+        self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any], send: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        """Do what `__call__` does, for a coroutine."""
+        command = self.command(keys, args, rest)
+        failpoint(self.before)
+        try:
+            try:
+                answer = await send("EVALSHA", self.sha, *command)
+            except NoScriptError:
+                answer = await send("EVAL", self.text, *command)
         except ResponseError as error:
             if (refusal := self.refusal(error)) is not error:
                 raise refusal from None

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from fusion.exceptions import DataTooOld
 from fusion.kernel import defaults
 from fusion.store.client.adapter import batch
-from fusion.store.client.replication import Replication
-from fusion.store.layout import codec, schema
+from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES
+from fusion.store.layout.pauses import Pause
 from fusion.store.layout.records import Claimed, LogLine, NewJob, Replicas, Room, Turn, TurnRequest
-from fusion.store.scripting import pipelined
-from fusion.store.scripting.calls import ScriptCall
-from fusion.store.scripting.host import to_ms, to_texts
+from fusion.store.scripting.host import ScriptCall, run, to_ms, to_texts
 from fusion.store.scripting.script_line import ScriptLine
-from fusion.store.write import enqueue_codec, turn_codec
+from fusion.store.write import turn_codec
 from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.callback_broker import CallbackBroker
-from fusion.store.write.gate_broker import GateBroker
-from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
 from fusion.store.write.operation_broker import OperationBroker
 from fusion.store.write.outbox_broker import OutboxBroker
@@ -35,16 +29,13 @@ _LEASES = 500
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker, OperationBroker, OutboxBroker):
+class Broker(OutboxBroker, BatchBroker, CallbackBroker, HistoryBroker, ReportBroker, OperationBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and gets the first reply, because
     a client's timeout does not mean that the server did nothing. Raises redis-py's errors as they come; the caller decides whether to wait,
     to retry or to report. SchemaMismatch if this process is too old for the data.
     """
-
-    #: Layout of the data, as far as this process knows; commands are encoded for it.
-    _layout = schema.VERSION
 
     # -- jobs
 
@@ -56,58 +47,32 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         replicas: Replicas | None = None,
         room: Room | None = None,
     ) -> str:
-        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
-        QueueFull. `nonce`, if given, replaces the jobs' own. With `replicas`, NotReplicated if too few have acknowledged in time."""
-        if replicas is None:
-            return self._accepted(self._enqueue(queue, jobs, nonce, room), queue)
-        replication = Replication(jobs, replicas, self.connection)
-        while True:
-            at = self._accepted(self._enqueue(queue, jobs, nonce, room, replication.send), queue)
-            if replication.done():
-                return at
+        """Do what `enqueue_steps` describes."""
+        return run(self.enqueue_steps(queue, jobs, nonce, replicas, room))
 
-    def _enqueue(
-        self, queue: str, jobs: Sequence[NewJob], nonce: str, room: Room | None, send: Callable[..., Any] | None = None
-    ) -> Any:
-        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        while True:
-            layout = self._layout  # another thread may learn a newer layout while this call waits
-            try:
-                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, layout, room), send)
-            except DataTooOld as error:
-                if error.version >= layout:
-                    raise
-                self._layout = error.version
+    def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None = None) -> str:
+        """Do what `part_call` describes."""
+        return self.part_call(queue, jobs, token, nth, room)()
 
-    def _accepted(self, answer: Any, queue: str) -> str:
-        at = enqueue_codec.accepted(answer, queue)
-        self._layout = int(answer[2])
-        return at
+    def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:
+        """Do what `parents_call` describes."""
+        self.parents_call(job_id, token, nth, parents)()
 
-    def ready_enqueue(
-        self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None, room: Room | None = None
-    ) -> pipelined.PipelinedCall[str]:
-        """Encode an `enqueue` that is then sent and read in steps."""
-        if replicas is not None:
-            return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas, room=room), str)
-        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        args, rest = enqueue_codec.arguments(queue, jobs, "", self._layout, room)
-        call = partial(self._enqueue, queue, jobs, "", room)
-        return pipelined.ready(script, self.connection, keys, args, rest, call, partial(self._accepted, queue=queue))
+    def release_graph(self, token: str, queue: str, first: NewJob, replicas: Replicas | None = None) -> None:
+        """Do what `release_steps` describes."""
+        run(self.release_steps(token, queue, first, replicas))
 
-    waits = staticmethod(enqueue_codec.waits)
-    in_part = staticmethod(enqueue_codec.in_part)
-    met = staticmethod(enqueue_codec.met)
-    in_graph = staticmethod(enqueue_codec.in_graph)
+    def drop_graph(self, token: str) -> None:
+        """Do what `drop_call` describes."""
+        self.drop_call(token)()
 
     def cancel(self, job_id: str) -> str:
-        """Cancel a job. Returns `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or a status that only a
-        newer version knows."""
-        return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
+        """Do what `cancel_call` describes."""
+        return self.cancel_call(job_id)()
 
     def stop(self, job_id: str) -> str:
-        """Stop a job. Returns `stopped`, `pending` (it is running, and its worker gets a command), or another answer of `cancel`."""
-        return codec.text(self._script("stop")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
+        """Do what `stop_call` describes."""
+        return self.stop_call(job_id)()
 
     def reschedule(self, job_id: str, due: float) -> str:
         """Change the time that a scheduled job waits for, in Unix seconds. Returns `ok`, `missing`, or the status it has instead."""
@@ -188,6 +153,18 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         self.check_writer()
         self.connection.sadd(self.keys.fifos, *queues)
 
+    def set_gate(self, queue: str, values: Mapping[str, str | int | None], *, of_setting: bool = False) -> dict[str, str]:
+        """Do what `gate_call` describes."""
+        return self.gate_call(queue, values, of_setting=of_setting)()
+
+    def pause(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> None:
+        """Do what `pause_call` describes."""
+        self.pause_call(queue, seconds, by=by, reason=reason)()
+
+    def unpause(self, queue: str) -> Pause | None:
+        """Do what `unpause_call` describes."""
+        return self.unpause_call(queue)()
+
     def suspend(self, seconds: int | None = None) -> None:
         """Stop all claims by workers from the moment this returns, for `seconds` or until `resume`."""
         self.check_writer()
@@ -246,7 +223,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         after a reply."""
         args, rest = turn_codec.arguments(request)
         keys = {"worker": self.keys.worker(request.name), "suspended": self.keys.suspended}
-        return ScriptCall(self._script("turn"), keys, args, rest, turn_codec.turn)
+        self._script("turn")  # it asks the server for its version, if that is not known: before anything is sent
+        return ScriptCall(self, "turn", keys, args, rest, turn_codec.turn)
 
     def follow(
         self, name: str, incarnation: str, token: int, lease: float, leader: Claimed, most: int
@@ -332,6 +310,12 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
         due, over, batch = map(_seconds, next_ms)
         return int(moved), due, over, batch
+
+    def release(self, limit: int = 25) -> tuple[int, float | None]:
+        """Update jobs whose related jobs have changed, up to `limit` of them. Returns how many changed, and the seconds until there is more
+        to do: 0 for now, None if nothing is left."""
+        done, next_ms = self._script("release")({"releasing": self.keys.releasing}, {"limit": limit})
+        return int(done), _seconds(next_ms)
 
     def expire(self, limit: int = 80) -> tuple[int, float | None]:
         """End waiting jobs whose ttl has expired, at most as many as `promote` moves. Returns how many, and the seconds to the next one (None

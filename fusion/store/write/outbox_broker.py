@@ -9,14 +9,11 @@ from fusion.exceptions import DataTooOld
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec
 from fusion.store.layout.records import Marked, NewJob, OutboxBatch, Replicas, Room
-from fusion.store.scripting.host import ScriptHost
-from fusion.store.write import enqueue_codec
+from fusion.store.write.queue_calls import QueueCalls, arguments
 
 
-class OutboxBroker(ScriptHost):
+class OutboxBroker(QueueCalls):
     """The part of the Broker for the forwarder of an outbox."""
-
-    _layout: int
 
     def enqueue_rows(
         self, queue: str, jobs: Sequence[NewJob], batch: OutboxBatch, replicas: Replicas | None = None, room: Room | None = None
@@ -29,8 +26,7 @@ class OutboxBroker(ScriptHost):
             if answer[0] in (b"done", b"gap"):
                 marked = _marked(codec.text(answer[0]), codec.text(answer[1]))
             else:
-                enqueue_codec.accepted(answer, queue)
-                self._layout = int(answer[2])
+                self._accepted(answer, queue)
                 marked = Marked("ok", batch.number, batch.stamp)
             if replication is None or replication.done():
                 return marked
@@ -43,7 +39,7 @@ class OutboxBroker(ScriptHost):
         while True:
             layout = self._layout
             try:
-                words = enqueue_codec.arguments(queue, jobs, "", layout, room, name)
+                words = arguments(queue, jobs, "", layout, room, name)
                 return script({"queues": self.keys.queues}, *words, send)
             except DataTooOld as error:
                 if error.version >= layout:

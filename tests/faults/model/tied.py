@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from fusion.exceptions import BatchClosed, DuplicateJob, FusionError, NoSuchBatchError
 from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Report, TurnRequest
 from fusion.store.write.broker import Broker
+from fusion.store.write.queue_calls import met_in
 from tests.faults.model.scripts import Mistake, broker_of, clock_at
 from tests.faults.model.state import START
 from tests.faults.rig.conservation import TERMINAL, check_conservation, leftovers, memberships
@@ -227,7 +228,7 @@ class TiedMachine(RuleBasedStateMachine):
             child = {"data": DATA, "result_ttl": 0, "ties": "p", "parents": json.dumps([job_id])}
             jobs.append(NewJob(IDS[number + 1], 1, child))
         answer = self._call("enqueue", queue, jobs, self._nonce())
-        skipped = Broker.met(answer).get(job_id) if isinstance(answer, str) else None
+        skipped = met_in(answer).get(job_id) if isinstance(answer, str) else None
         if skipped and skipped.skipped and len(jobs) > 1:
             parents = json.loads(self.conn.hget(f"rq:job:{jobs[1].id}", "parents") or b"[]")
             if parents != [skipped.other]:

@@ -17,6 +17,7 @@ from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
 from fusion.store.layout.records import Replicas
 from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.scripting.host import run
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair
@@ -235,9 +236,9 @@ def test_jobs_that_come_in_several_calls(pair: Pair, conn: redis.Redis, kind: st
     datas = graph("b")
     assert missed(lambda: enqueue(datas)).job_ids == tuple(data.new.id for data in datas)
     sent = Graph.of([data.new for data in graph("c")])
-    write(sent, "q", Broker(conn))
+    run(write(sent, "q", Broker(conn)))
     with pair.client(0) as other, pytest.raises(NotReplicated):  # on a connection that wrote nothing before
-        write(sent, "q", Broker(other), Replicas(1, 0.1))
+        run(write(sent, "q", Broker(other), Replicas(1, 0.1)))
 
 
 def test_a_demoted_primary_vouches_for_nothing(pair: Pair, conn: redis.Redis) -> None:

@@ -1,0 +1,228 @@
+"""Enqueues, written once for Queue and AsyncQueue: generators that yield their calls (`fusion.store.scripting.host`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fusion import middleware
+from fusion.enqueue.build import JobData
+from fusion.enqueue.chunk import Chunk, QueueDefaults, chunks, delayed, failed_together, graph_of, prepared, spread_over
+from fusion.enqueue.graph import Graph, in_order, is_graph, write
+from fusion.enqueue.hooked import Enqueueing, Parts, Writer
+from fusion.enqueue.options import EnqueueOptions, Func
+from fusion.enqueue.terms import Terms, terms_of
+from fusion.exceptions import QueueFull, StoreUnavailable
+from fusion.job import Job
+from fusion.middleware import ProducerMiddleware, producers
+from fusion.settings import get_settings
+from fusion.store.scripting.host import Steps
+from fusion.store.write.queue_calls import EnqueueAhead, QueueCalls
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Unpack
+
+    from fusion.enqueue.typed import JobOptions
+
+T = TypeVar("T")
+
+
+class QueueSteps:
+    """The part of a queue that is the same for threads and coroutines. Each operation is made as steps, which `_run` runs."""
+
+    PRIORITY_HIGH = 2
+    PRIORITY_MODERATE = 1
+    PRIORITY_LOW = 0
+
+    name: str
+    _defaults: QueueDefaults
+
+    @staticmethod
+    def prepare_data(
+        func: Func,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | str | None = None,
+        serializer: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobData:
+        """Check and encode a job for `enqueue_many`. It is one job, however often it is enqueued. `enqueue_in` counts from its first enqueue.
+        `serializer`: as for `Queue`, whose own is not used here."""
+        return prepared(func, args, kwargs, timeout, options, serializer)
+
+    # -- what each kind of queue has of its own
+
+    def _run(self, steps: Steps[T]) -> Any:
+        """Make the calls of these steps. Returns their result, or for a coroutine something to await that does."""
+        raise NotImplementedError
+
+    def _store(self) -> tuple[QueueCalls, Any]:
+        """Return the calls of the connection, and the connection for the returned jobs."""
+        raise NotImplementedError
+
+    def _later(self) -> Writer | None:
+        """Return the queue that sends a call which a middleware holds; None if this queue's calls can't be held."""
+        raise NotImplementedError
+
+    # -- steps
+
+    def _send(self, data: JobData, terms: Terms) -> Any:
+        return self._run(self._one(data, terms))
+
+    def _delay(
+        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | str | None, options: Mapping[str, Any]
+    ) -> Any:
+        return self._run(self._one(*delayed(f, args, kwargs, timeout, options)))
+
+    def _one(self, data: JobData, terms: Terms) -> Steps[Job]:
+        """Enqueue one job."""
+        if found := hooks():
+            job: Job = yield from self._hooked(found, [(self.name, [data])], terms, alone=True)
+            return job
+        return (yield from self._accept_one(Chunk.of(self.name, [data], terms)))
+
+    def _many(
+        self, job_datas: Iterable[JobData], spread: float | str | timedelta | None, options: EnqueueOptions
+    ) -> Steps[list[Job]]:
+        """Enqueue many jobs of this queue."""
+        terms = terms_of(options, get_settings())
+        if found := hooks():
+            datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
+            jobs: list[Job] = yield from self._hooked(found, [(self.name, datas)], terms)
+            return jobs
+        return (yield from self._accept_many(job_datas, terms, spread))
+
+    def _together(self, parts: Parts, terms: Terms) -> Steps[list[Job]]:
+        """Enqueue jobs of several queues, all or none."""
+        jobs: list[Job]
+        if found := hooks():
+            jobs = yield from self._hooked(found, parts, terms)
+        else:
+            jobs = yield from self._write(parts, terms, False)
+        return jobs
+
+    def _hooked(self, found: Sequence[ProducerMiddleware], parts: Parts, terms: Terms, *, alone: bool = False) -> Steps[Any]:
+        """Enqueue these parts, with the hooks before and after."""
+        call = Enqueueing(found, parts, terms, alone, self._later())
+        call.before()
+        if call.held is not None:
+            return call.promised(self._store()[1])
+        return (yield from call.run(lambda: self._write(call.parts, terms, alone)))
+
+    def _write(self, parts: Parts, terms: Terms, alone: bool) -> Steps[Any]:
+        """Write the jobs of a call after its hooks were called: its only job, or several for this queue or for others."""
+        if alone:
+            return (yield from self._accept_one(Chunk.of(self.name, parts[0][1], terms)))
+        if len(parts) == 1:
+            return (yield from self._accept_many(parts[0][1], terms))
+        return (yield from self._accept_graph([Chunk.of(queue, datas, terms) for queue, datas in parts], {}))
+
+    def _accept_one(self, chunk: Chunk) -> Steps[Job]:
+        if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
+            return (yield from self._accept_graph([chunk], {}))[0]
+        calls, connection = self._store()
+        terms = chunk.terms
+        try:
+            at = yield from calls.enqueue_steps(chunk.queue, chunk.jobs, "", terms.replicas, terms.room)
+        except StoreUnavailable as error:
+            chunk.failed(error, lambda: self._accept_one(chunk))
+            raise
+        return chunk.accepted(at, connection)[0]
+
+    def _accept_many(
+        self, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None
+    ) -> Steps[list[Job]]:
+        datas = job_datas if isinstance(job_datas, (list, tuple)) else None
+        if datas is not None and is_graph(datas):
+            datas = in_order(datas if spread is None else spread_over(datas, spread))
+            if Graph.is_needed([data.new for data in datas]):
+                order = {data.new.id: nth for nth, data in enumerate(job_datas)}
+                return (yield from self._accept_graph([Chunk.of(self.name, datas, terms)], order))
+            return (yield from self._accept_chunks([], chunks(self.name, datas, terms)))
+        return (yield from self._accept_chunks([], chunks(self.name, job_datas, terms, spread)))
+
+    def _accept_graph(self, chunks: Sequence[Chunk], order: Mapping[str, int], graph: Graph | None = None) -> Steps[list[Job]]:
+        """Accept jobs that wait for each other, or a job with many parents, in several calls: all or none. `order`: of the ids of a chunk."""
+        graph = graph or graph_of(chunks)
+        calls, connection = self._store()
+        try:
+            at = yield from write(graph, chunks[0].queue, calls, chunks[0].terms.replicas)
+        except StoreUnavailable as error:
+            failed_together(chunks, error, lambda: self._accept_graph(chunks, order, graph))
+            raise
+        return [job for chunk in chunks for job in chunk.accepted_in(order, at, connection)]
+
+    def _accept_chunks(self, done: list[Job], to_send: Iterable[Chunk]) -> Steps[list[Job]]:
+        """Accept chunk after chunk; the jobs follow those that are `done`. While Redis is busy with one, the jobs of the one before are made,
+        and the next is encoded."""
+        calls, connection = self._store()
+        ahead = _Ahead(calls, iter(to_send), done)
+        ahead.encode()
+        while ahead.next is not None:
+            chunk, call = ahead.next
+            call.meanwhile = ahead.meanwhile
+            try:
+                at = yield call
+            except StoreUnavailable as error:
+                chunk.failed(error, partial(self._go_on, done, [chunk, *ahead.encoded()], ahead.left))
+                raise
+            except QueueFull as error:
+                error.accepted = tuple(done)
+                raise
+            if ahead.error is not None:  # the chunks before the one that can't be sent are accepted
+                raise ahead.error
+            ahead.jobs = partial(chunk.accepted, at, connection)
+        return [*done, *ahead.jobs()]
+
+    def _go_on(self, done: list[Job], rest: list[Chunk], left: Iterator[Chunk]) -> Steps[list[Job]]:
+        return self._accept_chunks([*done], chain(rest, left))
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What is done while Redis is busy with a chunk. `next`: the chunk after it, with its encoded call; `jobs`: makes those of the chunk before."""
+
+    calls: QueueCalls
+    left: Iterator[Chunk]
+    done: list[Job]
+    next: tuple[Chunk, EnqueueAhead] | None = None
+    jobs: Callable[[], list[Job]] = list
+    #: Why the next can't be encoded.
+    error: Exception | None = None
+
+    def encode(self) -> None:
+        """Encode the next chunk."""
+        self.next = None
+        for chunk in self.left:
+            terms = chunk.terms
+            self.next = chunk, self.calls.enqueue_ahead(chunk.queue, chunk.jobs, terms.replicas, terms.room)
+            return
+
+    def encoded(self) -> list[Chunk]:
+        """Return the chunk that is encoded and not sent."""
+        return [] if self.next is None else [self.next[0]]
+
+    def meanwhile(self) -> None:
+        """Make the jobs of the chunk before, and encode the next."""
+        self.done += self.jobs()
+        try:
+            self.encode()
+        except Exception as error:
+            self.error = error
+
+
+def hooks() -> Sequence[ProducerMiddleware]:
+    """Return the hooks that see the enqueues of this process; mostly there are none."""
+    named = get_settings().middleware
+    return producers(named) if named or middleware.registered else ()
+
+
+def repeats(error: StoreUnavailable, run: Callable[[Steps[Any]], Any]) -> None:
+    """Have the error's `repeat()` run the steps that repeat the call."""
+    if (steps := error.steps) is not None:
+        error.repeat_with(lambda: run(steps()))

@@ -1,0 +1,276 @@
+"""What queues of both kinds ask of Redis, and the bytes of an enqueue: calls that are encoded here and made by others.
+
+The functions encode the arguments of an enqueue and read its reply. `QueueCalls` makes calls of them, and of the other scripts that a Queue
+and an AsyncQueue need: a `..._call` is one call, `..._steps` are several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+from typing import Any, Self
+
+from fusion.exceptions import (
+    DataTooOld,
+    DependencyCycle,
+    DuplicateJob,
+    GraphDropped,
+    QueueFull,
+    UnknownDependency,
+    batch_refusal,
+)
+from fusion.kernel.timeutil import EPOCH, from_iso
+from fusion.store.client.adapter import client_of
+from fusion.store.client.replication import Replication
+from fusion.store.client.wire import is_ours, pack
+from fusion.store.layout import codec, schema
+from fusion.store.layout.compact import COMPACT, compact, expand
+from fusion.store.layout.gates import gate_words, read_gate
+from fusion.store.layout.pauses import Pause, pause_words, read_pause
+from fusion.store.layout.records import Met, NewJob, Replicas, Room
+from fusion.store.scripting.host import ScriptCall, ScriptHost, Steps, to_ms, to_texts
+from fusion.store.scripting.pipelined import PipelinedCall
+
+#: An encoded enqueue, with time between its sending and its reply.
+EnqueueAhead = PipelinedCall[str]
+
+
+class QueueCalls(ScriptHost):
+    """The calls of a Queue or an AsyncQueue. Nothing here sends anything."""
+
+    #: Layout of the data, as far as this process knows; commands are encoded for it.
+    _layout = schema.VERSION
+
+    # -- jobs that come in
+
+    def enqueue_steps(
+        self,
+        queue: str,
+        jobs: Sequence[NewJob],
+        nonce: str = "",
+        replicas: Replicas | None = None,
+        room: Room | None = None,
+    ) -> Steps[str]:
+        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
+        QueueFull. `nonce`, if given, replaces the jobs' own. With `replicas`, NotReplicated if too few have acknowledged in time."""
+        keys = {"queues": self.keys.queues}
+        replication = None if replicas is None else Replication(jobs, replicas, self.connection)
+        while True:
+            layout = self._layout  # another thread or coroutine may learn a newer layout while this call waits
+            args, rest = arguments(queue, jobs, nonce, layout, room)
+            try:
+                reply = yield ScriptCall(self, "enqueue", keys, args, rest, replication=replication)
+            except DataTooOld as error:
+                if error.version >= layout:
+                    raise
+                self._layout = error.version
+                continue
+            at = self._accepted(reply, queue)
+            if replication is None or replication.done():
+                return at
+
+    def enqueue_ahead(
+        self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None, room: Room | None = None
+    ) -> EnqueueAhead:
+        """Encode an enqueue that leaves time between its sending and its reply."""
+        ordinary, client = partial(self.enqueue_steps, queue, jobs, "", replicas, room), client_of(self.connection)
+        if replicas is not None or not is_ours(client):
+            return PipelinedCall(ordinary)
+        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
+        command = script.command(keys, *arguments(queue, jobs, "", self._layout, room))
+        packed = pack(("EVALSHA", script.sha, *command))
+        return PipelinedCall(ordinary, partial(self._accepted, queue=queue), client, packed)
+
+    def _accepted(self, reply: Any, queue: str) -> str:
+        at = accepted(reply, queue)
+        self._layout = int(reply[2])
+        return at
+
+    # -- graphs of jobs, which come in several calls
+
+    def part_call(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None = None) -> ScriptCall[str]:
+        """Accept the `nth` part of a graph, counted from 0: all its jobs are deferred until its release. `room`: for those jobs of the graph
+        that are to enter this queue then. GraphDropped, and the errors of an enqueue."""
+        args, rest = arguments(queue, jobs, "", schema.VERSION, room, f"#{nth}.{token}")
+        return ScriptCall(self, "enqueue", {"queues": self.keys.queues}, args, rest, partial(accepted, queue=queue))
+
+    def parents_call(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> ScriptCall[None]:
+        """Make a job of a graph wait for more jobs, the `nth` hundred of these, counted from 1. GraphDropped, UnknownDependency."""
+        args = {"id": job_id, "token": token, "nth": nth, "n_parents": len(parents)}
+        return ScriptCall(self, "add_parents", {}, args, list(parents), _refuse_graph)
+
+    def release_steps(self, token: str, queue: str, first: NewJob, replicas: Replicas | None = None) -> Steps[None]:
+        """Start all jobs of a graph, after the last part was accepted. `first`: one of the jobs. GraphDropped. With `replicas`, NotReplicated
+        if too few have all of it in time."""
+        args = {"token": token, "queue": queue, "first": first.id, "nonce": first.nonce}
+        replication = None if replicas is None else Replication([first], replicas, self.connection)
+        while True:
+            yield ScriptCall(self, "release_graph", {}, args, (), _refuse_graph, replication)
+            if replication is None or replication.done():
+                return
+
+    def drop_call(self, token: str) -> ScriptCall[None]:
+        """Drop a graph: its jobs are deleted."""
+        return ScriptCall(self, "drop_graph", {}, {"token": token})
+
+    # -- jobs that are not to run
+
+    def cancel_call(self, job_id: str) -> ScriptCall[str]:
+        """Cancel a job. Returns `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or a status that only a
+        newer version knows."""
+        return ScriptCall(self, "cancel", {"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}, (), codec.text)
+
+    def stop_call(self, job_id: str) -> ScriptCall[str]:
+        """Stop a job. Returns `stopped`, `pending` (it is running, and its worker gets a command), or another answer of `cancel`."""
+        return ScriptCall(self, "stop", {"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}, (), codec.text)
+
+    # -- settings of one queue over the whole fleet, effective from the next claim or enqueue on
+
+    def gate_call(
+        self, queue: str, values: Mapping[str, str | int | None], *, of_setting: bool = False
+    ) -> ScriptCall[dict[str, str]]:
+        """Set these values of a queue, by name. None removes a value, others stay. Returns all that are set now.
+
+        `of_setting`: these are all values that a setting has for the queue. Only values that differ from the last such call are set. A value
+        that is no longer given is removed, unless a person has set another since.
+        """
+        return ScriptCall(self, "set_gate", {}, *gate_words(queue, values, of_setting), read_gate)
+
+    def pause_call(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> ScriptCall[Any]:
+        """Stop all claims of this queue's jobs from the moment this returns, for `seconds` or until `unpause`. `by`, `reason`: for people,
+        `by` in one line."""
+        return ScriptCall(self, "pause", {}, *pause_words(queue, seconds, by, reason))
+
+    def unpause_call(self, queue: str) -> ScriptCall[Pause | None]:
+        """Let workers claim from the queue again; returns the pause that ended, None if it was not paused."""
+        return ScriptCall(self, "unpause", {}, {"queue": queue}, (), lambda was: read_pause(*was) if was else None)
+
+
+def _refuse_graph(reply: Any) -> None:
+    """Raise the error in a reply to `add_parents` or `release_graph`; nothing for success."""
+    if isinstance(reply, list):
+        kind, *words = to_texts(reply)
+        raise DependencyCycle.of(*words) if kind == "cycle" else UnknownDependency(*words)
+    if codec.text(reply) != "ok":
+        raise GraphDropped("it was given up")
+
+
+# -- the bytes of an enqueue
+
+
+class AcceptedInPart(str):
+    """The server's time of enqueueing, with further facts about some of the jobs."""
+
+    #: `discarded`: ids of jobs canceled at once, as their key had no slot. `met`: by id, jobs whose unique key another job had. `deferred`:
+    #: ids of jobs that wait for others.
+    __slots__ = ("deferred", "discarded", "met")
+    discarded: frozenset[str]
+    met: Mapping[str, Met]
+    deferred: frozenset[str]
+
+    def __new__(cls, at: str, discarded: Iterable[str], met: Mapping[str, Met], deferred: Iterable[str]) -> Self:
+        made = super().__new__(cls, at)
+        made.discarded, made.met, made.deferred = frozenset(discarded), met, frozenset(deferred)
+        return made
+
+
+def arguments(
+    queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None, graph: str = ""
+) -> tuple[dict[str, Any], list[Any]]:
+    """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if given, replaces the jobs' own. `graph`:
+    `#`, the number of the call, a point, and the graph's token. Numbers are texts, as they are sent."""
+    rest: list[Any] = []
+    needs, tied, unique = schema.FIRST, "", ""
+    for job in jobs:
+        fields = compact(job.fields) if layout >= COMPACT else None
+        if fields is not None:
+            needs = COMPACT
+        else:
+            fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
+        if "ties" in job.fields:  # a process that knows only the first layout would run too many of them
+            needs, tied = COMPACT, "k"
+        elif "fair_key" in job.fields:
+            needs = COMPACT
+        if "unique_key" in job.fields:
+            needs, unique = COMPACT, "u"
+        ttl = "" if job.ttl is None else str(to_ms(job.ttl))
+        rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
+        rest += chain.from_iterable(fields.items())
+    if room is not None:
+        rest += ("" if room.length is None else str(room.length), str(room.to_come))
+    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{needs}{tied}{unique}{graph}"}, rest
+
+
+def accepted(answer: Any, queue: str) -> str:
+    """Read the server's time of enqueueing from the reply. Returns `AcceptedInPart` if there are further facts. Raises DuplicateJob,
+    QueueFull, UnknownDependency, GraphDropped, or the error for a batch that takes no more."""
+    if answer[0] != b"ok":
+        raise _refusal(answer, queue)
+    at = codec.text(answer[1])
+    if len(answer) <= 3:
+        return at
+    return AcceptedInPart(at, to_texts(answer[3]), dict(map(_met, answer[4])), to_texts(answer[5]))
+
+
+def _refusal(answer: Any, queue: str) -> Exception:
+    if answer[0] == b"full":
+        return QueueFull(queue, *map(int, answer[1:]))
+    if answer[0] == b"batch":
+        return batch_refusal(codec.text(answer[1]), codec.text(answer[2]))
+    if answer[0] == b"dropped":
+        return GraphDropped("it was given up")
+    if answer[0] == b"missing":
+        return UnknownDependency(*to_texts(answer[1:]))
+    if answer[0] == b"cycle":
+        return DependencyCycle.of(*to_texts(answer[1:]))
+    return DuplicateJob(*to_texts(answer[1:]))
+
+
+def _met(row: Sequence[Any]) -> tuple[str, Met]:
+    job_id, other, how = to_texts(row[:3])
+    if how == "replaced":
+        return job_id, Met(other, False, status=codec.text(row[3]))
+    pairs = row[3] if len(row) > 3 else ()  # none of a job of the same call
+    return job_id, Met(
+        other, True, fields=expand({codec.text(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)})
+    )
+
+
+def in_part(at: str) -> AcceptedInPart | None:
+    """Return a reply of `enqueue` that has more than the time; None for most."""
+    return at if type(at) is AcceptedInPart else None
+
+
+def met_in(at: str) -> Mapping[str, Met]:
+    """Return by id the jobs of such a reply whose unique key another job had."""
+    return at.met if isinstance(at, AcceptedInPart) else {}
+
+
+def in_graph(at: str, met: Mapping[str, Met], deferred: Iterable[str]) -> AcceptedInPart:
+    """Return the reply of the last call of a graph, with the facts about all its jobs."""
+    return AcceptedInPart(at, (), met, deferred)
+
+
+def waits(job: NewJob, at: str) -> bool:
+    """Return True if a job that was accepted `at` that time waits for its own time: the script decided so, by the same clock."""
+    if job.due is None:
+        return job.delay is not None and to_ms(job.delay) > 0
+    moment = from_iso(at)
+    return moment is not None and _due_ms(job.due) > (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _place(job: NewJob) -> str:
+    fair_key = job.fields.get("fair_key")
+    turn = "" if fair_key is None else f"={fair_key}"
+    if job.due is None and job.delay is None:
+        return f"front{turn}" if job.front else f"back{turn}"
+    front = "f" if job.front else ""
+    if job.due is not None:
+        return f"@{_due_ms(job.due)}{front}{turn}"
+    return f"+{max(0, to_ms(job.delay or 0))}{front}{turn}"
+
+
+def _due_ms(due: float) -> int:
+    return max(0, round(due * 1000))
