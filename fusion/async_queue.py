@@ -1,12 +1,9 @@
-"""The producer API for asyncio: enqueues what `Queue` does, without blocking a thread. For `stats` and further changes of jobs, use `Queue`
-and `Job`."""
+"""The producer API for asyncio: what `Queue` does, without blocking a thread. For further changes of jobs, use `Job`."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
-from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,17 +17,15 @@ from fusion.enqueue.sending import QueueSteps, repeats
 from fusion.enqueue.terms import pause_terms
 from fusion.exceptions import NoSuchJobError, StoreUnavailable
 from fusion.job import Job
-from fusion.jobs.awaiting import Awaited
+from fusion.jobs.awaiting import wait_steps
 from fusion.kernel import defaults
 from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
 from fusion.queue import Queue
-from fusion.settings import get_settings
 from fusion.status import JobStatus, check_called_off
-from fusion.store.access import async_calls_of
+from fusion.store.access import async_calls_of, async_reads_of
 from fusion.store.client.async_connections import close_loops_client, loops_client
-from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.names import check_queue_name
-from fusion.store.read.async_inspector import AsyncInspector
+from fusion.store.read.inspector import Inspector, QueueStats
 from fusion.store.scripting.host import Call, Steps, run_awaited
 from fusion.store.write.queue_calls import QueueCalls
 
@@ -81,8 +76,19 @@ class AsyncQueue(QueueSteps):
         self._connection = connection
         self._defaults = QueueDefaults(default_timeout, serializer)
 
+    @property
+    def connection(self) -> Redis:
+        """The client that was given, else the one that the queues of this event loop share."""
+        return self._connection if self._connection is not None else loops_client()
+
     def __repr__(self) -> str:
         return f"AsyncQueue({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncQueue) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     async def __aenter__(self) -> Self:
         return self
@@ -174,54 +180,61 @@ class AsyncQueue(QueueSteps):
         """`Queue.set_timeout`."""
         await self._set_gate(timeout_gate(timeout))
 
+    async def empty(self, *, purge: bool = False) -> int:
+        """`Queue.empty`."""
+        deleted, _, _ = await self._run(self._store()[0].empty_steps(self.name, purge=purge))
+        return deleted
+
+    # -- reading
+
+    async def count(self) -> int:
+        """`Queue.count`, which is a property."""
+        return await self._run(self._reads().count_steps(self.name))
+
+    async def stats(self) -> QueueStats:
+        """`Queue.stats`."""
+        return await self._run(self._reads().stats_steps(self.name))
+
+    async def is_empty(self) -> bool:
+        """`Queue.is_empty`."""
+        return await self.count() == 0
+
+    async def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
+        """`Queue.get_job_ids`."""
+        return await self._run(self._reads().waiting_steps(self.name, offset, length))
+
+    async def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        """`Queue.get_jobs`. Methods of a job that read Redis raise, as of one that `fetch_job` returns."""
+        ids = await self.get_job_ids(offset, length)
+        rows = await self._run(self._reads().jobs_steps(ids))
+        return [Job(job_id, row, _ELSEWHERE) for job_id, row in zip(ids, rows, strict=True) if row]
+
+    @classmethod
+    async def all(cls, connection: Redis | None = None) -> list[AsyncQueue]:
+        """`Queue.all`."""
+        any_queue = cls(connection=connection)
+        return [cls(name, connection) for name in await any_queue._run(any_queue._reads().queue_names_steps())]
+
     async def fetch_job(self, job_id: str) -> Job | None:
         """Return the job as `Queue.fetch_job` does, with `result` and the other fields as they were then. Its methods that read Redis raise."""
-        connection = self._client()
-        with fusion_errors(connection):
-            fields = await AsyncInspector.of(connection, get_settings()).job(job_id)
+        (fields,) = await self._run(self._reads().jobs_steps([job_id]))
         job = Job(job_id, fields, _ELSEWHERE)
         return job if fields and job.origin == self.name else None
 
     async def get_status(self, job: Job | str) -> JobStatus:
         """Return the status of a job of any queue, given the job or its id. See `Job.get_status`."""
         job_id = job if isinstance(job, str) else job.id
-        connection = self._client()
-        with fusion_errors(connection):
-            status = await AsyncInspector.of(connection, get_settings()).status(job_id)
+        (status,) = await self._run(self._reads().statuses_steps([job_id]))
         if status is None:
             raise NoSuchJobError(f"no job {job_id!r}")
         return JobStatus(status)
 
     async def wait(self, job: Job | str, timeout: float | None = None, *, tree: bool = False) -> JobStatus:
         """Wait for a job of any queue, as `Job.wait` does; `fetch_job` then has its result."""
-        loop, pause = asyncio.get_running_loop(), 0.002
-        deadline = inf if timeout is None else loop.time() + timeout
         job_id = job if isinstance(job, str) else job.id
-        awaited = Awaited(job_id) if tree else None
-        while True:
-            if awaited is None:
-                if (status := await self.get_status(job_id)).is_terminal:
-                    return status
-                late = TimeoutError(f"job {job_id} is {status} after {timeout} s")
-            else:
-                if (told := await self._look(awaited)) is not None:
-                    return told
-                late = awaited.late(timeout)
-            if (left := deadline - loop.time()) <= 0:
-                raise late
-            if awaited is None or not awaited.at_once:
-                await asyncio.sleep(min(pause, left))
-                pause = min(pause * 1.5, 0.2)
+        return await self._run(wait_steps(self._reads(), job_id, timeout, tree))
 
-    async def _look(self, awaited: Awaited) -> JobStatus | None:
-        if not (ids := awaited.look_at()):
-            return awaited.status
-        connection = self._client()
-        with fusion_errors(connection):
-            inspector = AsyncInspector.of(connection, get_settings())
-            for children in await inspector.all_children(awaited.saw(ids, await inspector.statuses(ids))):
-                awaited.met(children)
-        return None
+    # -- jobs of any queue
 
     async def cancel(self, job: Job | str) -> str:
         """Cancel a job of any queue, given the job or its id. See `Job.cancel`."""
@@ -243,16 +256,16 @@ class AsyncQueue(QueueSteps):
 
     async def _run(self, steps: Steps[T]) -> T:
         try:
-            return await run_awaited(steps, self._client())
+            return await run_awaited(steps, self.connection)
         except StoreUnavailable as error:
             repeats(error, self._run)
             raise
 
-    def _client(self) -> Redis:
-        return self._connection if self._connection is not None else loops_client()
-
     def _store(self) -> tuple[QueueCalls, Any]:
-        return async_calls_of(self._client()), _ELSEWHERE
+        return async_calls_of(self.connection), _ELSEWHERE
+
+    def _reads(self) -> Inspector:
+        return async_reads_of(self.connection)
 
     def _later(self) -> Queue | None:
         # a held call is sent when its holder calls `send()`, maybe without an event loop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
@@ -21,7 +20,7 @@ from fusion.exceptions import (
     InvalidJobOperation,
     NoSuchJobError,
 )
-from fusion.jobs.awaiting import Awaited
+from fusion.jobs.awaiting import wait_steps
 from fusion.jobs.fields import JobFields
 from fusion.jobs.meta import to_stored
 from fusion.jobs.results import Result, ResultType, results_of
@@ -31,10 +30,11 @@ from fusion.kernel.nonces import new_nonce
 from fusion.kernel.serializers import JSONSerializer, get_serializer
 from fusion.kernel.timeutil import to_delay, to_unix
 from fusion.settings import get_settings
-from fusion.status import TERMINAL, JobStatus, check_called_off, refuse_foreign, why_not
-from fusion.store.access import broker_of, inspector_of
+from fusion.status import JobStatus, check_called_off, refuse_foreign, why_not
+from fusion.store.access import broker_of, inspector_of, reads_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
+from fusion.store.scripting.host import run
 
 
 class Job(JobFields):
@@ -204,37 +204,18 @@ class Job(JobFields):
 
         `tree`: wait also for all jobs that depend on it, directly or through others. Jobs that come to depend on an already ended one are not
         waited for. One poll reads at most a hundred jobs."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        awaited = Awaited(self.id) if tree else None
-        pause = 0.002
-        while True:
-            if awaited is None:
-                status = self.get_status()
-                if status in TERMINAL:
-                    self.refresh()
-                    return status
-                late = TimeoutError(f"job {self.id} is {status} after {timeout} s")
-            else:
-                if (told := self._look(awaited)) is not None:
-                    return told
-                late = awaited.late(timeout)
-            left = float("inf") if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise late
-            if awaited is None or not awaited.at_once:
-                time.sleep(min(pause, left))
-                pause = min(pause * 1.5, 0.2)
+        steps = wait_steps(reads_of(self.connection), self.id, timeout, tree, self._saw)
+        ended = run(steps, self.connection)
+        try:
+            self.refresh()
+        except NoSuchJobError:  # the jobs that depend on it may have outlived it
+            if not tree:
+                raise
+        return ended
 
-    def _look(self, awaited: Awaited) -> JobStatus | None:
-        """Poll some of the awaited jobs; returns how this job ended, once all have."""
-        inspector = inspector_of(self.connection)
-        if not (ids := awaited.look_at()):
-            with suppress(NoSuchJobError):
-                self.refresh()
-            return awaited.status
-        for children in inspector.all_children(awaited.saw(ids, inspector.statuses(ids))):
-            awaited.met(children)
-        return None
+    def _saw(self, status: str) -> None:
+        self._outdated = self._outdated or status != self._text("status")
+        self._fields["status"] = status
 
     @property
     def meta(self) -> dict[str, Any]:

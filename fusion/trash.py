@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis import Redis
 
 from fusion.kernel.nonces import new_nonce
-from fusion.store.access import broker_of, trash_inspector_of
+from fusion.store.access import broker_of, calls_of, trash_inspector_of
 from fusion.store.client.connections import get_current_connection
+from fusion.store.scripting.host import run
 
 if TYPE_CHECKING:
     from fusion.store.read.trash_inspector import TrashEntry
@@ -82,16 +82,8 @@ class Trash:
 
     def empty_queue(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Thrown:
         """Delete the jobs that wait in a queue: all, or as many as it can in `seconds`. Running jobs are not touched."""
-        until = monotonic() + seconds
-        keep, broker = self._keeps(purge), broker_of(self.connection)
-        deleted, kept, again = 0, 0, True
-        while again and monotonic() < until:
-            if keep:
-                count, again, held = broker.empty_to_trash(queue)
-            else:
-                (count, again), held = broker.empty(queue), 0
-            deleted, kept = deleted + count, kept + held
-        return Thrown(deleted, kept, bool(again))
+        connection = self.connection
+        return Thrown(*run(calls_of(connection).empty_steps(queue, purge=purge, seconds=seconds), connection))
 
     def restore(self, job_ids: Iterable[str], progress: Callable[[int], None] | None = None) -> Restored:
         """Restore jobs: ended ones to where they were, others to their old places, where they wait for their time or their turn. Limits,

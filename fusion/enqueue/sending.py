@@ -43,7 +43,7 @@ class QueueSteps:
 
     @staticmethod
     def prepare_data(
-        func: Func,
+        func: str | Callable[..., Any],
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,

@@ -1,15 +1,50 @@
-"""What a wait for a job and its dependents still has to read. It does no I/O itself; the caller does."""
+"""The wait for the end of a job, alone or with its dependents, as steps for threads and coroutines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from math import inf
+from time import monotonic
 
 from fusion.exceptions import NoSuchJobError
 from fusion.status import TERMINAL, JobStatus
+from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.host import Pause, Steps
 
 #: Jobs read at a time.
 _LOOK = 100
+
+
+def wait_steps(
+    inspector: Inspector, job_id: str, timeout: float | None, tree: bool, saw: Callable[[str], object] | None = None
+) -> Steps[JobStatus]:
+    """Wait until the job has ended, and with `tree` all that depend on it; returns the job's status. TimeoutError, NoSuchJobError. `saw` is
+    called with each status of the job alone that was read."""
+    deadline = inf if timeout is None else monotonic() + timeout
+    awaited = Awaited(job_id) if tree else None
+    pause = 0.002
+    while True:
+        if awaited is None:
+            (status,) = yield from inspector.statuses_steps([job_id])
+            if status is None:
+                raise NoSuchJobError(f"no job {job_id!r}")
+            if saw is not None:
+                saw(status)
+            if status in TERMINAL:
+                return JobStatus(status)
+            late = TimeoutError(f"job {job_id} is {status} after {timeout} s")
+        else:
+            if not (ids := awaited.look_at()):
+                return JobStatus(awaited.status)
+            parents = awaited.saw(ids, (yield from inspector.statuses_steps(ids)))
+            awaited.met((yield from inspector.all_children_steps(parents)))
+            late = awaited.late(timeout)
+        if (left := deadline - monotonic()) <= 0:
+            raise late
+        if awaited is None or not awaited.at_once:
+            yield Pause(min(pause, left))
+            pause = min(pause * 1.5, 0.2)
 
 
 class Awaited:

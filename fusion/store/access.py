@@ -63,6 +63,18 @@ def _kept(connection: Redis) -> tuple[Settings, Broker, Broker]:
     return kept
 
 
+def reads_of(connection: Redis) -> Inspector:
+    """Return an Inspector for its steps, which are run as those of `calls_of` are."""
+    return Inspector.of(asking(connection), get_settings())
+
+
+def async_reads_of(connection: Any) -> Inspector:
+    """Return an Inspector of a client for asyncio, for its steps."""
+    from fusion.store.client.async_adapter import AsyncAsking
+
+    return Inspector.of(cast(Any, AsyncAsking(connection)), get_settings())
+
+
 def async_calls_of(connection: Any) -> QueueCalls:
     """Return the calls of a client for asyncio, which are made by `run_awaited`."""
     from fusion.store.client.async_adapter import AsyncAsking

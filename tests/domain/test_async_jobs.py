@@ -12,8 +12,9 @@ import redis
 from redis import asyncio as aredis
 
 from fusion import AsyncQueue, Queue
-from fusion.exceptions import InvalidJobOperation, NoSuchJobError, StoreUnavailable
+from fusion.exceptions import ConfigurationError, InvalidJobOperation, NoSuchJobError, StoreUnavailable
 from fusion.store.write.broker import Broker
+from fusion.trash import Trash
 from tests.kit.hands import Hand
 
 
@@ -93,3 +94,82 @@ def test_no_redis_is_fusions_error(tmp_path: Path) -> None:
 
     nobody = aredis.Redis(unix_socket_path=str(tmp_path / "nobody"))
     assert [type(error) for error in asked(all_at_once, connection=nobody)] == [StoreUnavailable] * len(calls)
+
+
+#: What both kinds of queue read, as Queue has it and as AsyncQueue has it.
+READ: dict[str, tuple[Callable[[Queue], Any], Callable[[AsyncQueue], Awaitable[Any]]]] = {
+    "count": (lambda queue: queue.count, lambda queue: queue.count()),
+    "is_empty": (lambda queue: queue.is_empty(), lambda queue: queue.is_empty()),
+    "ids": (lambda queue: queue.get_job_ids(), lambda queue: queue.get_job_ids()),
+    "page": (lambda queue: queue.get_job_ids(1, 2), lambda queue: queue.get_job_ids(1, 2)),
+    "none": (lambda queue: queue.get_job_ids(0, 0), lambda queue: queue.get_job_ids(0, 0)),
+    "all": (lambda queue: queue.get_job_ids(2, -1), lambda queue: queue.get_job_ids(2, -1)),
+    "jobs": (lambda queue: queue.get_jobs(1, 3), lambda queue: queue.get_jobs(1, 3)),
+    "queues": (
+        lambda queue: [one.name for one in Queue.all(queue.connection)],
+        lambda queue: _names(queue),
+    ),
+}
+
+
+async def _names(queue: AsyncQueue) -> list[str]:
+    return [one.name for one in await AsyncQueue.all()]
+
+
+@pytest.fixture
+def some(conn: redis.Redis) -> None:
+    for name in ("sms", "scheduler"):
+        queue = Queue(name, conn)
+        for n in range(5):
+            queue.enqueue("tests.jobs.basic.noop", job_id=f"{name}{n}", priority=n % 3)
+    conn.rpush("rq:queue:scheduler", "alien")  # the queue that other programs push to
+    hand = Hand(Broker(conn), "sms")
+    hand.tell(hand.take())
+
+
+@pytest.mark.parametrize("queue", ["sms", "scheduler", "nothing"])
+@pytest.mark.parametrize("what", READ)
+@pytest.mark.usefixtures("some")
+def test_it_reads_what_queue_reads(conn: redis.Redis, what: str, queue: str) -> None:
+    of_queue, of_async_queue = READ[what]
+    assert asked(of_async_queue, queue) == of_queue(Queue(queue, conn))
+
+
+@pytest.mark.usefixtures("some")
+def test_its_stats_are_those_of_queue(conn: redis.Redis) -> None:
+    found, wanted = asked(lambda queue: queue.stats()), Queue("sms", conn).stats()
+    assert (found.info, found.counters) == (wanted.info, wanted.counters)
+    assert found.total_completed == 1 and 0 <= (wanted.last_updated - found.last_updated).total_seconds() < 60
+
+
+@pytest.mark.usefixtures("some")
+def test_jobs_of_a_page_show_what_was_stored_and_read_no_redis() -> None:
+    (job,) = asked(lambda queue: queue.get_jobs(0, 1))
+    assert (job.func_name, job.get_status(refresh=False)) == ("tests.jobs.basic.noop", "queued")
+    with pytest.raises(RuntimeError, match="fetch_job"):
+        job.refresh()
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_it_empties_a_queue_and_the_jobs_can_be_restored_unless_purged(conn: redis.Redis, purge: bool) -> None:
+    Queue("other", conn).enqueue("tests.jobs.basic.noop")
+    asked(lambda queue: queue.enqueue_many([queue.prepare_data("tests.jobs.basic.noop") for _ in range(250)]))
+    assert asked(lambda queue: queue.empty(purge=purge)) == 250
+    assert (Queue("sms", conn).count, Queue("other", conn).count, Trash(conn).count) == (0, 1, 0 if purge else 250)
+    assert asked(lambda queue: queue.empty()) == 0
+
+
+def test_what_it_reads_raises_the_errors_of_queue(redis_url: str, conn: redis.Redis) -> None:
+    conn.set("rq:queue:sms", "no zset")
+    with pytest.raises(ConfigurationError, match="WRONGTYPE"):
+        asked(lambda queue: queue.get_job_ids())
+    nowhere = aredis.Redis(port=1)
+    for call in (AsyncQueue.count, AsyncQueue.stats, AsyncQueue.get_jobs, AsyncQueue.empty):
+        with pytest.raises(StoreUnavailable) as caught:
+            asked(call, connection=nowhere)
+        assert caught.value.job_ids == ()
+
+
+def test_two_of_the_same_name_are_equal() -> None:
+    assert AsyncQueue("a") == AsyncQueue("a") != AsyncQueue("b") and AsyncQueue("a") != Queue("a")
+    assert len({AsyncQueue("a"), AsyncQueue("a"), AsyncQueue("b")}) == 2

@@ -35,7 +35,7 @@ class AsyncAsking:
         assert not transaction
         pipe = plain(self._client.pipeline(transaction=False), self._options)
         execute = pipe.execute
-        pipe.execute = lambda: self._whole(execute())
+        pipe.execute = lambda raise_on_error=True: self._whole(execute(raise_on_error))
         return pipe
 
     async def _whole(self, call: Awaitable[Any]) -> Any:

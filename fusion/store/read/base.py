@@ -14,13 +14,15 @@ from fusion.settings import Settings
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
+from fusion.store.scripting.host import Commands
 
 #: 1 January 9999: a score or an entry's id may be anything, as outsiders can write them.
 _LAST = 253_370_764_800
 
 
 class InspectorBase:
-    """Reads one Redis under one prefix, and never changes it. Raises redis-py's errors as they come."""
+    """Reads one Redis under one prefix, and never changes it. Raises redis-py's errors as they come. Where a method has a twin with `_steps`
+    at its end, a coroutine runs that."""
 
     def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
         self.connection = connection
@@ -33,6 +35,9 @@ class InspectorBase:
 
     def _batch(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
         return batch(self.connection, ask, raise_on_error=raise_on_error)
+
+    def _commands(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> Commands:
+        return Commands(self.connection, ask, raise_on_error)
 
     def _page(self, key: str, offset: int = 0, limit: int = -1, *, desc: bool = False) -> list[str]:
         """Return members of a ZSET from `offset` on; a negative limit means all."""

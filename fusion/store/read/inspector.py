@@ -18,6 +18,7 @@ from fusion.store.read.kin_inspector import KinInspector
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.totals import QueueStats, TotalsInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
+from fusion.store.scripting.host import Steps, run
 
 __all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "Keyless", "QueueInfo", "QueueStats", "Totals", "WorkerInfo"]
 
@@ -67,7 +68,11 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def jobs(self, job_ids: Sequence[str]) -> list[dict[str, bytes]]:
         """Read all fields of many jobs in one round trip; empty for those that are gone."""
-        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.job(job_id)) for job_id in job_ids])
+        return run(self.jobs_steps(job_ids))
+
+    def jobs_steps(self, job_ids: Sequence[str]) -> Steps[list[dict[str, bytes]]]:
+        """Do what `jobs` does."""
+        rows = yield self._commands(lambda pipe: [pipe.hgetall(self.keys.job(job_id)) for job_id in job_ids])
         return [expand({codec.text(name): value for name, value in row.items()}) for row in rows]
 
     def fields(self, job_id: str, *names: str) -> list[bytes | None]:
@@ -88,7 +93,11 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def now(self) -> datetime:
         """Read the server's clock."""
-        found: Any = self.connection.time()
+        return run(self.now_steps())
+
+    def now_steps(self) -> Steps[datetime]:
+        """Do what `now` does."""
+        (found,) = yield self._commands(lambda pipe: pipe.time())
         return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
 
     def members(self, status: str, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
@@ -138,8 +147,13 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def stats(self, queue: str) -> QueueStats:
         """Read the present state of a queue, and its lifetime counters. O(1)."""
-        (info,) = self.queues([queue])
-        return QueueStats(info, self.counters(queue), self.now())
+        return run(self.stats_steps(queue))
+
+    def stats_steps(self, queue: str) -> Steps[QueueStats]:
+        """Do what `stats` does."""
+        (info,) = yield from self.queues_steps([queue])
+        counters = yield from self.counters_steps(queue)
+        return QueueStats(info, counters, (yield from self.now_steps()))
 
     def callback_errors(self) -> CallbackErrors | None:
         """Read how many Python callbacks raised, and the last one; None if none did."""

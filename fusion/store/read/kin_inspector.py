@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase
+from fusion.store.scripting.host import Steps, run
 
 #: Children that are read at a time.
 SOME = 1000
@@ -55,8 +57,12 @@ class KinInspector(InspectorBase):
     def offspring(self, job_ids: Sequence[str], limit: int = 1000) -> list[list[str]]:
         """List for each of these the jobs that have it as a parent, in one round trip. First up to `limit` that have not ended, then those
         that ever had it, of which a thousand are kept. A key of the wrong type counts as empty."""
+        return run(self.offspring_steps(job_ids, limit))
+
+    def offspring_steps(self, job_ids: Sequence[str], limit: int = 1000) -> Steps[list[list[str]]]:
+        """Do what `offspring` does."""
         keys = self.keys
-        rows = self._batch(
+        rows = yield self._commands(
             lambda pipe: [
                 (pipe.zrange(keys.children(one), 0, limit - 1), pipe.smembers(keys.dependents(one))) for one in job_ids
             ],
@@ -69,21 +75,31 @@ class KinInspector(InspectorBase):
 
     def statuses(self, job_ids: Sequence[str]) -> list[str | None]:
         """Read the statuses of jobs in one round trip; None for those that are gone."""
-        rows = self._batch(lambda pipe: [pipe.hget(self.keys.job(one), "status") for one in job_ids])
+        return run(self.statuses_steps(job_ids))
+
+    def statuses_steps(self, job_ids: Sequence[str]) -> Steps[list[str | None]]:
+        """Do what `statuses` does."""
+        rows = yield self._commands(lambda pipe: [pipe.hget(self.keys.job(one), "status") for one in job_ids])
         return [None if row is None else codec.text(row) for row in rows]
 
-    def all_children(self, job_ids: Sequence[str]) -> Iterator[list[str]]:
-        """Yield what `offspring` returns, some at a time, with all those that have not ended."""
-        for one, children in zip(job_ids, self.offspring(job_ids, SOME), strict=True):
-            yield children
+    def all_children_steps(self, job_ids: Sequence[str]) -> Steps[list[str]]:
+        """Read what `offspring` returns for all of these, with all those that have not ended."""
+        all_children = list[str]()
+        for one, children in zip(job_ids, (yield from self.offspring_steps(job_ids, SOME)), strict=True):
+            all_children += children
             if len(children) >= SOME:
-                cursor = 0
-                while True:
-                    found: Any = self.connection.zscan(self.keys.children(one), cursor, count=SOME)
-                    cursor, members = found
-                    yield [codec.text(member) for member, _ in members]
-                    if not cursor:
-                        break
+                all_children += yield from self._open_children(one)
+        return all_children
+
+    def _open_children(self, job_id: str) -> Steps[list[str]]:
+        found, cursor = list[str](), -1
+        while cursor:
+            ((cursor, members),) = yield self._commands(partial(self._scan_children, job_id, max(0, cursor)))
+            found += [codec.text(member) for member, _ in members]
+        return found
+
+    def _scan_children(self, job_id: str, cursor: int, pipe: Any) -> None:
+        pipe.zscan(self.keys.children(job_id), cursor, count=SOME)
 
 
 def _ids(rows: Sequence[Any]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from fusion.store.layout.names import LIST_QUEUES, is_reserved
 from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase
+from fusion.store.scripting.host import Steps, run
 
 #: Replies per queue in `queues`: seven counts, its pause and how long that lasts, its settings at run time, how many are blocked, how many
 #: were stopped, and the first job of each class (and the inbox of a LIST queue).
@@ -96,7 +97,11 @@ class QueueInspector(InspectorBase):
 
     def queue_names(self) -> list[str]:
         """List all queues that are used, or were used within the last day, sorted; reserved ones are left out."""
-        members: Any = self.connection.smembers(self.keys.queues)
+        return run(self.queue_names_steps())
+
+    def queue_names_steps(self) -> Steps[list[str]]:
+        """Do what `queue_names` does."""
+        (members,) = yield self._commands(lambda pipe: pipe.smembers(self.keys.queues))
         names = (self.keys.name_of_queue(codec.text(key)) for key in members)
         return sorted(name for name in names if not is_reserved(name))
 
@@ -107,7 +112,11 @@ class QueueInspector(InspectorBase):
 
     def count(self, queue: str) -> int:
         """Count the waiting jobs of a queue. Jobs in a LIST queue's inbox are included, those in a LIST of stock RQ's are not."""
-        fifo, inbox, zset = self._batch(
+        return run(self.count_steps(queue))
+
+    def count_steps(self, queue: str) -> Steps[int]:
+        """Do what `count` does."""
+        fifo, inbox, zset = yield self._commands(
             lambda pipe: (
                 pipe.zcard(self.keys.fifo(queue)),
                 pipe.llen(self.keys.queue(queue)),
@@ -116,26 +125,33 @@ class QueueInspector(InspectorBase):
             raise_on_error=False,
         )
         if queue in LIST_QUEUES:
-            return int(_sound(fifo)) + int(_sound(inbox)) - self._struck(queue)
+            return int(_sound(fifo)) + int(_sound(inbox)) - (yield from self._struck(queue))
         # The key is one type or none: either LLEN or ZCARD fails.
         return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
 
     def queues(self, names: Sequence[str]) -> list[QueueInfo]:
         """Read all of these queues in three round trips: where their jobs wait, the counts, the ages. A broken key of one queue does not hide
         the others."""
-        waiting = self._ready_of(names)
-        replies = iter(self._batch(lambda pipe: self._ask(pipe, waiting), raise_on_error=False))
+        return run(self.queues_steps(names))
+
+    def queues_steps(self, names: Sequence[str]) -> Steps[list[QueueInfo]]:
+        """Do what `queues` does."""
+        waiting = yield from self._ready_of(names)
+        replies = iter((yield self._commands(lambda pipe: self._ask(pipe, waiting), raise_on_error=False)))
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
         closed = [next(replies) in (b"rate", "rate") for _ in waiting]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        heads = self._heads([[codec.text(ids[0]) if ids else None for ids in row[12:_REPLIES]] for row in good])
+        heads = yield from self._heads([[codec.text(ids[0]) if ids else None for ids in row[12:_REPLIES]] for row in good])
+        inboxes = []
+        for (name, _), row in zip(waiting, good, strict=True):
+            inboxes.append((yield from self._inbox(name, row)))
         return [
             QueueInfo(
                 name=name,
                 low=row[0],
                 moderate=row[1],
                 high=row[2],
-                inbox=self._inbox(name, row),
+                inbox=inbox,
                 started=row[3],
                 finished=row[4],
                 deferred=row[5],
@@ -150,7 +166,7 @@ class QueueInspector(InspectorBase):
                 closed=shut,
                 heads=ages,
             )
-            for (name, _), raw, row, ages, shut in zip(waiting, rows, good, heads, closed, strict=True)
+            for (name, _), raw, row, inbox, ages, shut in zip(waiting, rows, good, inboxes, heads, closed, strict=True)
         ]
 
     def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
@@ -172,16 +188,17 @@ class QueueInspector(InspectorBase):
         for name, _ in waiting:
             pipe.get(self.keys.wake_closed(name))
 
-    def _inbox(self, name: str, row: list[Any]) -> int:
-        return sum(row[_REPLIES:]) - self._struck(name) if name in LIST_QUEUES else 0
+    def _inbox(self, name: str, row: list[Any]) -> Steps[int]:
+        return sum(row[_REPLIES:]) - (yield from self._struck(name)) if name in LIST_QUEUES else 0
 
-    def _struck(self, queue: str) -> int:
+    def _struck(self, queue: str) -> Steps[int]:
         """Return how many ids in a LIST queue's inbox belong to no job any more."""
-        return max(0, int(self.connection.zcard(self.keys.inbox(queue))) - 1)
+        (found,) = yield self._commands(lambda pipe: pipe.zcard(self.keys.inbox(queue)))
+        return max(0, int(found) - 1)
 
-    def _ready_of(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+    def _ready_of(self, queues: Sequence[str]) -> Steps[list[tuple[str, str]]]:
         """Return each queue with the ZSET in which its jobs wait. That is not its own key where that is, or once was, a LIST of stock RQ's."""
-        noted, *types = self._batch(
+        noted, *types = yield self._commands(
             lambda pipe: (pipe.smembers(self.keys.fifos), [pipe.type(self.keys.queue(queue)) for queue in queues]),
             raise_on_error=False,
         )
@@ -191,8 +208,8 @@ class QueueInspector(InspectorBase):
             for queue, kind in zip(queues, types, strict=True)
         ]
 
-    def _heads(self, heads: list[list[str | None]]) -> list[tuple[datetime | None, ...]]:
-        found = self._batch(
+    def _heads(self, heads: list[list[str | None]]) -> Steps[list[tuple[datetime | None, ...]]]:
+        found = yield self._commands(
             lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids if job_id],
             raise_on_error=False,
         )
@@ -204,12 +221,27 @@ class QueueInspector(InspectorBase):
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
-        ids = self._page(self._ready_of([queue])[0][1], offset, limit, desc=True)
+        return run(self.waiting_steps(queue, offset, limit))
+
+    def waiting_steps(self, queue: str, offset: int = 0, limit: int = 100) -> Steps[list[str]]:
+        """Do what `waiting` does."""
+        ((_, ready),) = yield from self._ready_of([queue])
+        ids = list[str]()
+        if limit:  # to Redis an end below 0 counts from the other end
+            (page,) = yield self._commands(
+                lambda pipe: pipe.zrange(ready, offset, -1 if limit < 0 else offset + limit - 1, desc=True)
+            )
+            ids = [codec.text(member) for member in page]
         if queue in LIST_QUEUES and not 0 <= limit <= len(ids):
-            skip = max(0, offset - int(self.connection.zcard(self.keys.ready(queue))))
+            (count,) = yield self._commands(lambda pipe: pipe.zcard(self.keys.ready(queue)))
+            skip = max(0, offset - int(count))
             end = -1 if limit < 0 else skip + limit - len(ids) - 1
-            inbox: Any = self.connection.lrange(self.keys.queue(queue), skip, end)
-            found: Any = self.connection.zrange(self.keys.inbox(queue), 0, -1, withscores=True)
+            inbox, found = yield self._commands(
+                lambda pipe: (
+                    pipe.lrange(self.keys.queue(queue), skip, end),
+                    pipe.zrange(self.keys.inbox(queue), 0, -1, withscores=True),
+                )
+            )
             struck = dict(found)
             first = int(struck.get(b"", 0)) + skip + 1
             ids += [codec.text(i) for position, i in enumerate(inbox, first) if position > struck.get(i, -1)]

@@ -13,6 +13,7 @@ from fusion.store.layout.gates import number
 from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, class_of, percentile
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
+from fusion.store.scripting.host import Steps, run
 
 #: Counters of jobs that came in, and of those that went out.
 CAME_IN = ("enqueued", "requeued")
@@ -164,7 +165,11 @@ class TotalsInspector(InspectorBase):
 
     def counters(self, queue: str) -> Counters:
         """Return the lifetime counters of a queue."""
-        found: Any = self.connection.hgetall(self.keys.totals(queue))
+        return run(self.counters_steps(queue))
+
+    def counters_steps(self, queue: str) -> Steps[Counters]:
+        """Do what `counters` does."""
+        (found,) = yield self._commands(lambda pipe: pipe.hgetall(self.keys.totals(queue)))
         return read_counters(found)
 
     def key_counters(self, key: str) -> tuple[Counters, int, int]:

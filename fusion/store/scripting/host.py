@@ -14,6 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.kernel.failpoints import failpoint
 from fusion.settings import Settings
+from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.client.wire import pack
 from fusion.store.layout import codec
@@ -209,6 +210,25 @@ class ScriptCall(Generic[T]):
             raise reply
         failpoint(script.after)
         return reply if self._understood is None else self._understood(reply)
+
+
+class Commands:
+    """Commands of one round trip, which `ask` calls on a pipeline. The result is the list of replies; without `raise_on_error` an error reply
+    stands in its place."""
+
+    def __init__(self, connection: Any, ask: Callable[[Any], object], raise_on_error: bool = True) -> None:
+        self._connection, self._ask, self._raise_on_error = connection, ask, raise_on_error
+
+    def __call__(self) -> list[Any]:
+        """Send them."""
+        return batch(self._connection, self._ask, raise_on_error=self._raise_on_error)
+
+    async def awaited(self) -> list[Any]:
+        """Send them by a client for asyncio."""
+        pipe = self._connection.pipeline()
+        self._ask(pipe)
+        found: list[Any] = await pipe.execute(self._raise_on_error)
+        return found
 
 
 class Pause:

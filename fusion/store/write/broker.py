@@ -124,8 +124,7 @@ class Broker(OutboxBroker, BatchBroker, CallbackBroker, HistoryBroker, ReportBro
     def empty(self, queue: str, limit: int = 300) -> tuple[int, bool]:
         """Delete up to `limit` waiting jobs for good, or a quarter as many if they are related to others. Returns how many, and whether there
         are more."""
-        deleted, again, _ = self._script("empty")({}, {"queue": queue, "limit": limit, "keep": ""})
-        return int(deleted), bool(again)
+        return self.empty_call(queue, limit, keep=False)()[:2]
 
     def survey(self, wildcards: Mapping[str, str], interval: float, limit: int = 100) -> bool:
         """Register the wildcards that a worker serves (each with its Lua patterns). Scan the index of their queues that have work, `limit`

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain
+from math import inf
+from time import monotonic
 from typing import Any, Self
 
 from fusion.exceptions import (
@@ -30,9 +32,11 @@ from fusion.store.layout.compact import COMPACT, compact, expand
 from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import Pause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
-from fusion.store.scripting.host import ScriptCall, ScriptHost, Steps, to_ms, to_texts
+from fusion.store.scripting.host import Commands, ScriptCall, ScriptHost, Steps, to_ms, to_texts
 from fusion.store.scripting.pipelined import PipelinedCall
 
+#: Share of the server's memory in use above which deleted jobs are not kept.
+_FULL = 0.8
 #: An encoded enqueue, with time between its sending and its reply.
 EnqueueAhead = PipelinedCall[str]
 
@@ -125,6 +129,29 @@ class QueueCalls(ScriptHost):
     def stop_call(self, job_id: str) -> ScriptCall[str]:
         """Stop a job. Returns `stopped`, `pending` (it is running, and its worker gets a command), or another answer of `cancel`."""
         return ScriptCall(self, "stop", {"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}, (), codec.text)
+
+    def empty_call(self, queue: str, limit: int, keep: bool) -> ScriptCall[tuple[int, bool, int]]:
+        """Delete up to `limit` waiting jobs, or a quarter as many if they are related to others; with `keep` put them into the trash. Returns
+        how many, whether there are more, and how many of them the trash had room for."""
+        args = {"queue": queue, "limit": limit, "keep": 1 if keep else ""}
+        return ScriptCall(self, "empty", {}, args, (), lambda reply: (int(reply[0]), bool(reply[1]), int(reply[2])))
+
+    def empty_steps(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Steps[tuple[int, int, bool]]:
+        """Delete all waiting jobs, or as many as it can in `seconds`, for good or into the trash. Returns how many, how many of them are in the
+        trash, and whether there are more."""
+        until = monotonic() + seconds
+        keep = not purge and (yield from self.may_keep_steps())
+        deleted, kept, again = 0, 0, True
+        while again and monotonic() < until:
+            count, again, held = yield self.empty_call(queue, 100 if keep else 300, keep)
+            deleted, kept = deleted + count, kept + held
+        return deleted, kept, again
+
+    def may_keep_steps(self) -> Steps[bool]:
+        """Return True if the server has the memory to keep deleted jobs: at most 80 % of its `maxmemory` is used. True without one."""
+        (found,) = yield Commands(self.connection, lambda pipe: pipe.info("memory"))
+        most = int(found.get("maxmemory") or 0)
+        return not most or int(found.get("used_memory") or 0) <= most * _FULL
 
     # -- settings of one queue over the whole fleet, effective from the next claim or enqueue on
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from fusion.store.scripting.host import ScriptHost
-
-#: Share of the server's memory in use above which deleted jobs are not kept.
-_FULL = 0.8
+from fusion.store.scripting.host import run
+from fusion.store.write.queue_calls import QueueCalls
 
 
-class TrashBroker(ScriptHost):
+class TrashBroker(QueueCalls):
     """Puts jobs into the trash, and restores them."""
 
     def restore(self, job_ids: Sequence[str], nonce: str) -> list[str]:
@@ -27,15 +24,12 @@ class TrashBroker(ScriptHost):
 
     def empty_to_trash(self, queue: str, limit: int = 100) -> tuple[int, bool, int]:
         """Do what `empty` does, but put the jobs into the trash; returns also for how many of them it had room."""
-        deleted, again, kept = self._script("empty")({}, {"queue": queue, "limit": limit, "keep": 1})
-        return int(deleted), bool(again), int(kept)
+        return self.empty_call(queue, limit, keep=True)()
 
     def delete_to_trash(self, job_ids: Sequence[str]) -> list[str]:
         """Do what `delete` does, but put the jobs into the trash: `kept` in place of `deleted` for those for which it had room."""
         return self._to_each("delete", {}, {"keep": 1, "operation": ""}, job_ids)
 
     def may_keep(self) -> bool:
-        """Return True if the server has the memory to keep deleted jobs: at most 80 % of its `maxmemory` is used. True without one."""
-        found: Any = self.connection.info("memory")
-        most = int(found.get("maxmemory") or 0)
-        return not most or int(found.get("used_memory") or 0) <= most * _FULL
+        """Do what `may_keep_steps` describes."""
+        return run(self.may_keep_steps())
