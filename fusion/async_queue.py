@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from redis.asyncio import Redis
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import QueueDefaults, called, called_apart, timed
+from fusion.enqueue.call import QueueDefaults, called, called_apart, timed
 from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.kinds import pause_terms
 from fusion.enqueue.options import EnqueueOptions
 from fusion.enqueue.sending import QueueSteps, repeats
-from fusion.enqueue.terms import pause_terms
 from fusion.exceptions import NoSuchJobError, StoreUnavailable
 from fusion.job import Job
 from fusion.jobs.awaiting import wait_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -60,15 +60,6 @@ def hooks(success: str | None, failure: str | None, url: str | None, settings: S
     given = {"success_task_handler": success, "failed_task_handler": failure, "callback_url": url}
     urls = {name: checked for name, value in given.items() if (checked := check_url(name, value, settings))}
     return {**urls, "hooks": 1} if urls else {}
-
-
-def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the `callback_url` of a payload that has `callback: 1`; None without one. The payload is the first argument, or the one called
-    `payload`. The option `callback_url=` takes precedence."""
-    payload = args[0] if args else kwargs.get("payload")
-    if not isinstance(payload, Mapping) or payload.get("callback") not in (1, "1"):  # True equals 1
-        return None
-    return payload.get("callback_url")
 
 
 def check_url(name: str, url: object, settings: Settings) -> str | None:

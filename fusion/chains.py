@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import prepared
-from fusion.enqueue.keywords import check_keywords
+from fusion.enqueue.call import check_keywords, prepared
 from fusion.exceptions import OptionError
 from fusion.kernel import defaults
 from fusion.queue import Queue, enqueue_together

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis import Redis
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import QueueDefaults, called, called_apart, timed
+from fusion.enqueue.call import QueueDefaults, called, called_apart, terms_of, timed
 from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.kinds import pause_terms
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.enqueue.sending import QueueSteps, repeats
-from fusion.enqueue.terms import pause_terms, terms_of
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 import redis
 
-from fusion.enqueue.chunk import weight
+from fusion.enqueue.sending import weight
 from fusion.kernel import defaults
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker

@@ -16,8 +16,8 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo, styled
 from fusion.cli.scheduled import due
 from fusion.enqueue.build import JobData, build
+from fusion.enqueue.call import terms_of
 from fusion.enqueue.options import OF_CALLS, SPELLINGS, EnqueueOptions, Spelling, from_text, spelling_of
-from fusion.enqueue.terms import terms_of
 from fusion.exceptions import FusionError, OptionError
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path

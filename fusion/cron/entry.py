@@ -13,7 +13,7 @@ from typing import Any
 
 from fusion.cron.plan import Plan
 from fusion.enqueue.build import build
-from fusion.enqueue.keywords import did_you_mean
+from fusion.enqueue.call import did_you_mean
 from fusion.enqueue.options import ENTRY, OPTIONS, EnqueueOptions
 from fusion.exceptions import OptionError
 from fusion.kernel import defaults

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from os import urandom
 from string import ascii_letters, digits
+from types import FunctionType
 from typing import Any
 
 from fusion import middleware
-from fusion.callbacks import hooks, payload_url
+from fusion.callbacks import hooks
 from fusion.dependency import at_front
 from fusion.enqueue.kinds import number, seconds
 from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
@@ -76,23 +77,19 @@ def build(
     serializer = _JSON if wanted == "json" else get_serializer(wanted, allow_pickle=allowed)
     data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
     call = (args, kwargs) if middleware.registered or settings.middleware else None
-    stored: dict[str, Any] = {
-        "data": data,
-        "description": name,
-        "timeout": number(settings.job_timeout),
-        "result_ttl": settings.result_ttl,
-        "retryCount": defaults.RETRY_COUNT_START,
-    }
+    of_settings, usual = _usual
+    stored: dict[str, Any] = {"data": data, "description": name, **(usual if of_settings is settings else _usual_of(settings))}
     if serializer is not _JSON:
         stored["serializer"], stored["func"] = serializer.name, name
     url = options.callback_url or payload_url(args, kwargs)
     ends = options.success_task_handler, options.failed_task_handler
     if url is not None or ends != (None, None):
         stored |= hooks(*ends, url, settings)
-    if (gathered := marked(func)) is not None:
-        stored |= {"gather": gathered, "ties": GATHERED}
-    if (ties := declared(func)) is not None:
-        options = with_declared(ties, args, kwargs, options)
+    if type(func) is FunctionType:  # @job declares options for a real function only
+        if (gathered := marked(func)) is not None:
+            stored |= {"gather": gathered, "ties": GATHERED}
+        if (ties := declared(func)) is not None:
+            options = with_declared(ties, args, kwargs, options)
     if options is NONE:
         job_id = identity()
         return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD, call)
@@ -109,6 +106,29 @@ def build(
     return JobData(name, NewJob(job_id, priority, stored, front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD, call)
 
 
+def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the `callback_url` of a payload that has `callback: 1`; None without one. The payload is the first argument, or the one called
+    `payload`. The option `callback_url=` takes precedence."""
+    payload = args[0] if args else kwargs.get("payload")
+    if not isinstance(payload, Mapping) or payload.get("callback") not in (1, "1"):  # True equals 1
+        return None
+    return payload.get("callback_url")
+
+
+def _usual_of(settings: Settings) -> dict[str, Any]:
+    """Return the fields that the settings give to every job."""
+    global _usual
+    fields = {
+        "timeout": number(settings.job_timeout),
+        "result_ttl": settings.result_ttl,
+        "retryCount": defaults.RETRY_COUNT_START,
+    }
+    _usual = settings, fields
+    return fields
+
+
+#: The last settings, with these fields.
+_usual: tuple[Settings | None, dict[str, Any]] = (None, {})
 _JSON = get_serializer("json", allow_pickle=False)
 #: Bytes of a job besides its data and texts.
 _OVERHEAD = 300

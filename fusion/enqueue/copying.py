@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fusion.callbacks import hooks, payload_url
-from fusion.enqueue.build import JobData, check_options, identity, sealed
-from fusion.enqueue.chunk import Chunk
+from fusion.callbacks import hooks
+from fusion.enqueue.build import JobData, check_options, identity, payload_url, sealed
+from fusion.enqueue.call import terms_of
 from fusion.enqueue.kinds import number
 from fusion.enqueue.options import NONE
-from fusion.enqueue.terms import terms_of
+from fusion.enqueue.sending import Chunk
 from fusion.enqueue.ties import tie
 from fusion.enqueue.unmasking import restored
 from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError

@@ -7,9 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import QueueDefaults, called_with, prepared, timed
-from fusion.enqueue.keywords import check_arguments, options_of
-from fusion.enqueue.terms import Terms
+from fusion.enqueue.call import QueueDefaults, Terms, called_with, check_arguments, options_of, prepared, timed
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -6,19 +6,21 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fusion.enqueue.build import JobData, check_options
-from fusion.enqueue.chunk import Chunk
+from fusion.enqueue.call import Terms
 from fusion.enqueue.kinds import mapping
 from fusion.enqueue.options import OPTIONS
-from fusion.enqueue.terms import Terms
 from fusion.exceptions import FusionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel.redaction import masked_text
 from fusion.middleware import ProducerMiddleware, name_of
 from fusion.settings import get_settings
 from fusion.store.scripting.host import Steps
+
+if TYPE_CHECKING:
+    from fusion.enqueue.sending import Chunk
 
 log = logging.getLogger("fusion.middleware")
 
@@ -32,6 +34,8 @@ class Writer(Protocol):
     @property
     def connection(self) -> Any:
         """The connection of the jobs that it returns."""
+
+    def _chunks(self, parts: Parts, terms: Terms) -> list[Chunk]: ...
 
     def _write(self, parts: Parts, terms: Terms, alone: bool) -> Steps[Any]: ...
 
@@ -217,8 +221,7 @@ class Held:
     def chunks(self) -> list[Chunk]:
         """Return what it would write, signed: jobs by queue. For code that stores them elsewhere. RuntimeError before all hooks have run."""
         self._check()
-        call = self.enqueueing
-        return [Chunk.of(queue, datas, call.terms) for queue, datas in call.parts]
+        return self.writer._chunks(self.enqueueing.parts, self.enqueueing.terms)
 
     def when_made(self, do: Callable[[], object]) -> None:
         """Have `do` called after all hooks have run, before the call returns. If it raises, the call raises the same."""

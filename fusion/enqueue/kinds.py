@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol
 
 from fusion.exceptions import DeserializationError, OptionError
@@ -15,6 +16,7 @@ from fusion.kernel.serializers import JSONSerializer
 from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.retry import Retry
 from fusion.store.layout.names import check_job_id, check_new_job_id
+from fusion.store.layout.pauses import this_user
 from fusion.store.layout.score import check_priority
 
 #: Most characters of a text for lists, if it comes over HTTP.
@@ -172,6 +174,19 @@ def _parsed(name: str, value: Any) -> float:
         return parse_seconds(value)
     except ValueError as error:
         raise OptionError(name, str(error)) from None
+
+
+def check_length(name: str, length: Any) -> int:
+    """Return a number of jobs that may wait in a queue. OptionError for the option `name`."""
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= MOST:
+        raise OptionError(name, f"use a whole number from 1 to {MOST:,}", length)
+    return length
+
+
+def pause_terms(duration: float | str | timedelta | None, reason: str, by: str) -> tuple[float | None, dict[str, str]]:
+    """Return for how many seconds a queue is paused, None for no end, and the texts shown to people. OptionError."""
+    time = None if duration is None else seconds("duration", duration)
+    return time, {name: one_line(name, value) for name, value in (("reason", reason), ("by", by or this_user()))}
 
 
 # -- what is read

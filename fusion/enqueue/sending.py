@@ -1,34 +1,164 @@
-"""Enqueues, written once for Queue and AsyncQueue: generators that yield their calls (`fusion.store.scripting.host`)."""
+"""Enqueues, written once for Queue and AsyncQueue: generators that yield their calls (`fusion.store.scripting.host`).
+
+Jobs go to Redis in chunks: those of one queue in one call, or of several calls if they wait for each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fusion import middleware
-from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import Chunk, QueueDefaults, chunks, delayed, failed_together, graph_of, prepared, spread_over
+from fusion.enqueue.build import JobData, sealed
+from fusion.enqueue.call import QueueDefaults, Terms, delayed, prepared, terms_of
 from fusion.enqueue.graph import Graph, in_order, is_graph, write
 from fusion.enqueue.hooked import Enqueueing, Parts, Writer
+from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import EnqueueOptions, Func
-from fusion.enqueue.terms import Terms, terms_of
-from fusion.exceptions import QueueFull, StoreUnavailable
+from fusion.exceptions import OptionError, QueueFull, StoreUnavailable
 from fusion.job import Job
+from fusion.kernel import defaults
 from fusion.middleware import ProducerMiddleware, producers
-from fusion.settings import get_settings
+from fusion.settings import Settings, get_settings
+from fusion.store.layout.records import Met, NewJob
 from fusion.store.scripting.host import Steps
-from fusion.store.write.queue_calls import EnqueueAhead, QueueCalls
+from fusion.store.write.queue_calls import AcceptedInPart, EnqueueAhead, QueueCalls, waits
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from typing import Unpack
 
     from fusion.enqueue.typed import JobOptions
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Jobs that go to one queue in one call, with the terms of the call."""
+
+    queue: str
+    jobs: list[NewJob]
+    terms: Terms
+
+    @classmethod
+    def of(cls, queue: str, datas: Iterable[JobData], terms: Terms) -> Chunk:
+        """Sign the jobs for this queue. ValueError if an id occurs twice."""
+        jobs = sealed(queue, [data.new for data in datas], get_settings())
+        if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
+            raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
+        return cls(queue, jobs, terms)
+
+    def accepted(self, at: str, connection: Any) -> list[Job]:
+        """Return the jobs as they were accepted at that time, without reading Redis again."""
+        common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
+        found = []
+        part = at if type(at) is AcceptedInPart else None
+        for new in self.jobs:
+            fields = {**new.fields, **common, "priority": new.priority}
+            fields.pop("func", None)  # of a pickle, whose meta stock RQ reads
+            if (new.due is not None or new.delay is not None) and waits(new, at):
+                fields["status"] = "scheduled"
+            if part is not None:
+                if new.id in part.deferred:
+                    fields["status"] = "deferred"
+                if new.id in part.discarded:
+                    fields |= {"status": "canceled", "reason": "discarded"}
+            found.append(Job.of(new.id, fields, connection))
+        return found if part is None else self._duplicates(found, part.met)
+
+    def accepted_in(self, order: Mapping[str, int], at: str, connection: Any) -> list[Job]:
+        """Return the jobs as they were accepted at that time, in this order of their ids."""
+        pairs = zip(self.jobs, self.accepted(at, connection), strict=True)
+        return [job for _, job in sorted(pairs, key=lambda pair: order.get(pair[0].id, 0))]
+
+    def _duplicates(self, jobs: list[Job], met: Mapping[str, Met]) -> list[Job]:
+        """Return the jobs. A job that was not enqueued, as another has its unique key, is replaced by that other job."""
+        own = {job.id: job for job in jobs}
+        found = []
+        for job in jobs:
+            if (others := met.get(job.id)) is None:
+                found.append(job)
+                continue
+            if others.skipped:
+                first = own.get(others.other)
+                fields: dict[str, Any] = dict(others.fields) if first is None or others.fields else dict(first._fields)
+                job = Job.of(others.other, fields, job.connection)
+            else:
+                job._fields["status"] = others.status
+            job.duplicate_of = others.other
+            found.append(job)
+        return found
+
+    def failed(self, error: StoreUnavailable, again: Callable[[], Steps[Any]]) -> None:
+        """Store in the error which jobs it concerns, and the steps that repeat the call."""
+        failed_together([self], error, again)
+
+
+def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Callable[[], Steps[Any]]) -> None:
+    """Do what `Chunk.failed` does, for jobs that are accepted together."""
+    error.job_ids = tuple(job.id for chunk in chunks for job in chunk.jobs)
+    error.steps = again
+
+
+def graph_of(chunks: Sequence[Chunk]) -> Graph:
+    """Return a graph of the jobs of chunks, for one queue or several, to be accepted together."""
+    jobs = [job for chunk in chunks for job in chunk.jobs]
+    queues = {job.id: chunk.queue for chunk in chunks for job in chunk.jobs} if len(chunks) > 1 else None
+    room = chunks[0].terms.room
+    return Graph.of(jobs, queues, None if room is None else room.length)
+
+
+def chunks(
+    queue: str, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None
+) -> Iterator[Chunk]:
+    """Yield the calls that `enqueue_many` makes: at most 150 plain jobs or 1 MiB each, a larger job alone. If the number of jobs is known,
+    the first call checks that there is room for all. `spread`: see `spread_over`."""
+    if spread is not None:
+        job_datas = spread_over(job_datas, spread)
+    known = job_datas if isinstance(job_datas, (list, tuple)) else ()
+    chunk: list[JobData] = []
+    size = load = 0
+    for data in job_datas:
+        weighs = weight(data.new)
+        if chunk and (size + data.size > defaults.ENQUEUE_CHUNK_BYTES or load + weighs > defaults.ENQUEUE_CHUNK):
+            to_come = sum(map(_is_for_now, known[len(chunk) :])) if known else 0
+            yield Chunk.of(queue, chunk, terms.with_more(to_come))
+            chunk, size, load, known = [], 0, 0, ()
+        chunk.append(data)
+        size += data.size
+        load += weighs
+    if chunk:
+        yield Chunk.of(queue, chunk, terms)
+
+
+def weight(new: NewJob) -> int:
+    """Return about how many plain jobs this one costs the server that accepts it, at most 5. Jobs that wait for each other, and go in one
+    call, are at most 30."""
+    fields = new.fields
+    if "ties" not in fields and "fair_key" not in fields:
+        return 1
+    found = 1 + ("batch" in fields) + ("unique_key" in fields) + ("fair_key" in fields)
+    return min(5, found + 3 * ("concurrency_key" in fields) + 3 * ("parents" in fields))
+
+
+def _is_for_now(data: JobData) -> bool:
+    """Return True if the job goes to its queue now; one that waits for a time is not in the queue yet."""
+    return data.new.due is None and not data.new.delay
+
+
+def spread_over(job_datas: Iterable[JobData], spread: float | str | timedelta) -> list[JobData]:
+    """Return the jobs in their order, due at even distances over `spread`: the first at once, each other by one distance later than the one
+    before. OptionError for a duration not over 0, and for a job that has a time of its own."""
+    whole, datas = seconds("spread", spread), list(job_datas)
+    for data in datas:
+        if data.new.due is not None or data.new.delay is not None:
+            rule = f"job {data.new.id} has a time of its own (enqueue_at or enqueue_in); give one of the two"
+            raise OptionError("spread", rule, spread)
+    return [replace(data, new=replace(data.new, delay=whole * i / len(datas))) for i, data in enumerate(datas)]
 
 
 class QueueSteps:
@@ -81,17 +211,19 @@ class QueueSteps:
 
     def _one(self, data: JobData, terms: Terms) -> Steps[Job]:
         """Enqueue one job."""
-        if found := hooks():
+        settings = get_settings()
+        if (settings.middleware or middleware.registered) and (found := hooks(settings)):
             job: Job = yield from self._hooked(found, [(self.name, [data])], terms, alone=True)
             return job
-        return (yield from self._accept_one(Chunk.of(self.name, [data], terms)))
+        return (yield from self._accept_one(Chunk(self.name, sealed(self.name, [data.new], settings), terms)))
 
     def _many(
         self, job_datas: Iterable[JobData], spread: float | str | timedelta | None, options: EnqueueOptions
     ) -> Steps[list[Job]]:
         """Enqueue many jobs of this queue."""
-        terms = terms_of(options, get_settings())
-        if found := hooks():
+        settings = get_settings()
+        terms = terms_of(options, settings)
+        if found := hooks(settings):
             datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
             jobs: list[Job] = yield from self._hooked(found, [(self.name, datas)], terms)
             return jobs
@@ -100,7 +232,7 @@ class QueueSteps:
     def _together(self, parts: Parts, terms: Terms) -> Steps[list[Job]]:
         """Enqueue jobs of several queues, all or none."""
         jobs: list[Job]
-        if found := hooks():
+        if found := hooks(get_settings()):
             jobs = yield from self._hooked(found, parts, terms)
         else:
             jobs = yield from self._write(parts, terms, False)
@@ -120,7 +252,11 @@ class QueueSteps:
             return (yield from self._accept_one(Chunk.of(self.name, parts[0][1], terms)))
         if len(parts) == 1:
             return (yield from self._accept_many(parts[0][1], terms))
-        return (yield from self._accept_graph([Chunk.of(queue, datas, terms) for queue, datas in parts], {}))
+        return (yield from self._accept_graph(self._chunks(parts, terms), {}))
+
+    @staticmethod
+    def _chunks(parts: Parts, terms: Terms) -> list[Chunk]:
+        return [Chunk.of(queue, datas, terms) for queue, datas in parts]
 
     def _accept_one(self, chunk: Chunk) -> Steps[Job]:
         if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
@@ -216,10 +352,9 @@ class _Ahead:
             self.error = error
 
 
-def hooks() -> Sequence[ProducerMiddleware]:
+def hooks(settings: Settings) -> Sequence[ProducerMiddleware]:
     """Return the hooks that see the enqueues of this process; mostly there are none."""
-    named = get_settings().middleware
-    return producers(named) if named or middleware.registered else ()
+    return producers(settings.middleware) if settings.middleware or middleware.registered else ()
 
 
 def repeats(error: StoreUnavailable, run: Callable[[Steps[Any]], Any]) -> None:

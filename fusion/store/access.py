@@ -41,26 +41,25 @@ from fusion.store.write.session_broker import SessionBroker
 T = TypeVar("T")
 
 # Kept on the connection itself: a table, even with weak keys, would keep every connection alive, since a Broker holds its own.
-_BROKER = "_fusion_broker"
+_BROKER, _TYPED = "_fusion_broker", "_fusion_typed_broker"
 
 
 def broker_of(connection: Redis) -> Broker:
     """Return the connection's Broker; a new one is made only if the settings change."""
-    return _kept(connection)[2]
+    broker = calls_of(connection)
+    kept: tuple[Broker, Broker] | None = vars(connection).get(_TYPED)
+    if kept is None or kept[0] is not broker:
+        kept = vars(connection)[_TYPED] = broker, typed(broker, connection)
+    return kept[1]
 
 
-def calls_of(connection: Redis) -> QueueCalls:
-    """Return the connection's Broker as calls that are made by `run`, which is given the connection for its errors."""
-    return _kept(connection)[1]
-
-
-def _kept(connection: Redis) -> tuple[Settings, Broker, Broker]:
+def calls_of(connection: Redis) -> Broker:
+    """Return the connection's Broker for its calls and steps. `run` makes them, and is given the connection for its errors."""
     settings = get_settings()
-    kept: tuple[Settings, Broker, Broker] | None = vars(connection).get(_BROKER)
+    kept: tuple[Settings, Broker] | None = vars(connection).get(_BROKER)
     if kept is None or kept[0] is not settings:
-        broker = Broker.of(asking(connection), settings)
-        kept = vars(connection)[_BROKER] = settings, broker, typed(broker, connection)
-    return kept
+        kept = vars(connection)[_BROKER] = settings, Broker.of(asking(connection), settings)
+    return kept[1]
 
 
 def reads_of(connection: Redis) -> Inspector:

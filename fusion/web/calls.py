@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusion.enqueue.build import JobData, build
+from fusion.enqueue.call import Terms, did_you_mean, terms_of
 from fusion.enqueue.copying import Edit
-from fusion.enqueue.keywords import did_you_mean
 from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
-from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import InvalidName, NameTooLong, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path, how_to_allow, is_allowed

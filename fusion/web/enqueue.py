@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from redis import Redis
 
 from fusion.enqueue.build import sealed
-from fusion.enqueue.chunk import Chunk
 from fusion.enqueue.graph import parents_of
+from fusion.enqueue.sending import Chunk
 from fusion.exceptions import (
     BatchClosed,
     DependencyCycle,

@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.enqueue.chunk import chunks
+from fusion.enqueue.call import terms_of
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.terms import terms_of
+from fusion.enqueue.sending import chunks
 from fusion.settings import get_settings
 from tests.jobs import basic
 from tests.kit.hands import wire

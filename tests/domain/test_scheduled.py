@@ -12,6 +12,7 @@ from fusion import Job, Queue, Retry, ScheduledJobRegistry
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, NoSuchJobError
 from fusion.store.access import broker_of
 from fusion.store.layout.records import NewJob
+from fusion.store.write import queue_calls
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
@@ -109,7 +110,7 @@ def test_the_state_of_a_scheduled_job_is_that_of_the_script(conn: redis.Redis) -
     ],
 )
 def test_the_scripts_clock_is_one_of_whole_milliseconds(due: float | None, delay: float | None, waits: bool) -> None:
-    assert waits(NewJob("j", 1, {}, due=due, delay=delay), "1970-01-01T00:00:01.123999Z") is waits
+    assert queue_calls.waits(NewJob("j", 1, {}, due=due, delay=delay), "1970-01-01T00:00:01.123999Z") is waits
 
 
 FAR = dt.datetime(2100, 1, 1, tzinfo=dt.timezone.utc)

@@ -8,7 +8,6 @@ import pytest
 import redis
 
 from fusion.store.layout.records import NewJob
-from fusion.store.write.broker import Broker
 from fusion.store.write.queue_calls import met_in
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.kit.hands import outcome

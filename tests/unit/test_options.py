@@ -12,7 +12,7 @@ import pytest
 from fusion.callbacks import Callback
 from fusion.enqueue import kinds
 from fusion.enqueue.build import build
-from fusion.enqueue.keywords import split_options
+from fusion.enqueue.call import split_options
 from fusion.enqueue.options import OPTION_NAMES, OPTIONS, SPELLINGS, EnqueueOptions, Spelling, from_text
 from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError
 from fusion.kernel.nonces import new_nonce

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.contrib.outbox.ledger import Batch, Ledger
 from fusion.contrib.outbox.row import Row, Terms, job_of, read
-from fusion.enqueue.chunk import weight
+from fusion.enqueue.sending import weight
 from fusion.exceptions import (
     BatchClosed,
     DependencyCycle,

@@ -15,7 +15,7 @@ from fusion.store.layout.names import check_queue_name
 from fusion.store.layout.records import NewJob, Replicas, Room
 
 if TYPE_CHECKING:
-    from fusion.enqueue.chunk import Chunk
+    from fusion.enqueue.sending import Chunk
 
 #: ttl of a job that expired while it was a row. It is enqueued all the same, and expires at once, so that its outcome can be seen.
 _OVER = 0.001

@@ -27,8 +27,13 @@ def client_of(connection: Redis) -> Redis:
 def words(command: tuple[Any, ...]) -> list[Any]:
     """Convert a command to words that any client sends alike. Texts are encoded here, since clients may use other encodings. So are ints, as
     hiredis 3.5.0 can't be interrupted while it encodes one. The command's name stays as it is: redis-py decides by it."""
-    name, *rest = command
-    return [name, *(word.encode() if type(word) is str else b"%d" % word if type(word) is int else word for word in rest)]
+    found = list(command)
+    for nth, word in enumerate(found):
+        if type(word) is str and nth:
+            found[nth] = word.encode()
+        elif type(word) is int:
+            found[nth] = b"%d" % word
+    return found
 
 
 def undecoded(client: Any) -> dict[str, Any]:

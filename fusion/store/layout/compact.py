@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from fusion.kernel.compression import compressed
+from fusion.kernel.compression import THRESHOLD, compressed
 
 #: The layout since which there are such records.
 COMPACT = 2
@@ -96,7 +96,7 @@ def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         if not call.startswith(_CALL) or end < 0 or b"\\" in name:
             return None
         func = name.decode()
-        data = compressed(call)
+        data = compressed(call) if len(call) >= THRESHOLD else call
         if data is call:
             data = b"[" + call[end + len(_NO_INSTANCE) :]
     stored = {"func": func, "data": data}

@@ -14,7 +14,6 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.kernel.failpoints import failpoint
 from fusion.settings import Settings
-from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.client.wire import pack
 from fusion.store.layout import codec
@@ -57,6 +56,8 @@ class ScriptHost:
     ) -> None:
         self.connection = connection
         self.keys = Keys(constants.prefix)
+        #: Names the set of all queues to a script.
+        self._all_queues = {"queues": self.keys.queues}
         self._constants = constants
         self.server_version = server_version
         self._scripts: dict[str, Script] = {}
@@ -221,14 +222,26 @@ class Commands:
 
     def __call__(self) -> list[Any]:
         """Send them."""
-        return batch(self._connection, self._ask, raise_on_error=self._raise_on_error)
+        found: list[Any] = self._asked().execute(self._raise_on_error)
+        return found
 
     async def awaited(self) -> list[Any]:
         """Send them by a client for asyncio."""
-        pipe = self._connection.pipeline()
-        self._ask(pipe)
-        found: list[Any] = await pipe.execute(self._raise_on_error)
+        found: list[Any] = await self._asked().execute(self._raise_on_error)
         return found
+
+    def _asked(self) -> Any:
+        pipe = self._connection.pipeline(transaction=False)
+        pipe.raise_first_error = _raise_first
+        self._ask(pipe)
+        return pipe
+
+
+def _raise_first(commands: Any, replies: Any) -> None:
+    """Replace redis-py's function: an error is raised as it came, without the command in its text."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
 
 
 class Pause:

@@ -59,13 +59,12 @@ class QueueCalls(ScriptHost):
     ) -> Steps[str]:
         """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
         QueueFull. `nonce`, if given, replaces the jobs' own. With `replicas`, NotReplicated if too few have acknowledged in time."""
-        keys = {"queues": self.keys.queues}
         replication = None if replicas is None else Replication(jobs, replicas, self.connection)
         while True:
             layout = self._layout  # another thread or coroutine may learn a newer layout while this call waits
             args, rest = arguments(queue, jobs, nonce, layout, room)
             try:
-                reply = yield ScriptCall(self, "enqueue", keys, args, rest, replication=replication)
+                reply = yield ScriptCall(self, "enqueue", self._all_queues, args, rest, None, replication)
             except DataTooOld as error:
                 if error.version >= layout:
                     raise
@@ -82,8 +81,8 @@ class QueueCalls(ScriptHost):
         ordinary, client = partial(self.enqueue_steps, queue, jobs, "", replicas, room), client_of(self.connection)
         if replicas is not None or not is_ours(client):
             return PipelinedCall(ordinary)
-        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        command = script.command(keys, *arguments(queue, jobs, "", self._layout, room))
+        script = self._script("enqueue")
+        command = script.command(self._all_queues, *arguments(queue, jobs, "", self._layout, room))
         packed = pack(("EVALSHA", script.sha, *command))
         return PipelinedCall(ordinary, partial(self._accepted, queue=queue), client, packed)
 
@@ -98,7 +97,7 @@ class QueueCalls(ScriptHost):
         """Accept the `nth` part of a graph, counted from 0: all its jobs are deferred until its release. `room`: for those jobs of the graph
         that are to enter this queue then. GraphDropped, and the errors of an enqueue."""
         args, rest = arguments(queue, jobs, "", schema.VERSION, room, f"#{nth}.{token}")
-        return ScriptCall(self, "enqueue", {"queues": self.keys.queues}, args, rest, partial(accepted, queue=queue))
+        return ScriptCall(self, "enqueue", self._all_queues, args, rest, partial(accepted, queue=queue))
 
     def parents_call(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> ScriptCall[None]:
         """Make a job of a graph wait for more jobs, the `nth` hundred of these, counted from 1. GraphDropped, UnknownDependency."""
@@ -235,7 +234,7 @@ def accepted(answer: Any, queue: str) -> str:
     QueueFull, UnknownDependency, GraphDropped, or the error for a batch that takes no more."""
     if answer[0] != b"ok":
         raise _refusal(answer, queue)
-    at = codec.text(answer[1])
+    at: str = answer[1].decode()
     if len(answer) <= 3:
         return at
     return AcceptedInPart(at, to_texts(answer[3]), dict(map(_met, answer[4])), to_texts(answer[5]))

@@ -16,8 +16,8 @@ from fusion.contrib.outbox.ledger import Ledger
 from fusion.contrib.outbox.row import rows_of
 from fusion.contrib.sqlalchemy.database import SqlalchemyDatabase
 from fusion.contrib.sqlalchemy.tables import outbox_tables
-from fusion.enqueue.chunk import Chunk
-from fusion.enqueue.terms import PLAIN, Terms
+from fusion.enqueue.call import PLAIN, Terms
+from fusion.enqueue.sending import Chunk
 from fusion.store.write.broker import Broker
 from tests.inprocess.databases import PostgresServer
 from tests.kit.waiting import eventually

@@ -14,8 +14,8 @@ import sqlalchemy
 from fusion import Queue
 from fusion.contrib.outbox.database import PARKED, SENT, WAITING
 from fusion.contrib.outbox.row import Row, job_of, rows_of
-from fusion.enqueue.chunk import Chunk
-from fusion.enqueue.terms import PLAIN, Terms
+from fusion.enqueue.call import PLAIN, Terms
+from fusion.enqueue.sending import Chunk
 from fusion.exceptions import OptionError
 from fusion.store.layout.records import Room
 from fusion.store.write.broker import Broker

@@ -20,7 +20,7 @@ from fusion.contrib.outbox.opened import opened
 from fusion.contrib.outbox.process import OutboxProcess
 from fusion.contrib.sqlalchemy.outbox import Outbox
 from fusion.contrib.sqlalchemy.tables import outbox_tables
-from fusion.enqueue.terms import Terms
+from fusion.enqueue.call import Terms
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 from fusion.store.layout.records import Replicas

@@ -17,8 +17,8 @@ import sqlalchemy
 from fusion import Queue
 from fusion.contrib.outbox.database import SENT
 from fusion.contrib.outbox.row import rows_of
-from fusion.enqueue.chunk import Chunk
-from fusion.enqueue.terms import PLAIN
+from fusion.enqueue.call import PLAIN
+from fusion.enqueue.sending import Chunk
 from tests.contrib.outbox.forwarding import PRELOAD, run
 from tests.contrib.outbox.hands import TASK, Base, a_server, postgres, sqlite
 from tests.faults.crash.test_outbox import PLACES

@@ -15,8 +15,8 @@ from redis.retry import Retry
 from fusion import FailedQueue, Job, Queue, ScheduledJobRegistry, StoreFull, StoreUnavailable
 from fusion.cron.scheduler import Scheduler
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import chunks
-from fusion.enqueue.terms import PLAIN
+from fusion.enqueue.call import PLAIN
+from fusion.enqueue.sending import chunks
 from fusion.exceptions import ConfigurationError, DuplicateJob
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect
