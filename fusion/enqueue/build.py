@@ -15,8 +15,7 @@ from fusion.callbacks import hooks
 from fusion.dependency import at_front
 from fusion.enqueue.kinds import number, seconds
 from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
-from fusion.enqueue.ties import GATHERED, declared, tie, with_declared
-from fusion.enqueue.unique import note_unique
+from fusion.enqueue.ties import GATHERED, declared, note_unique, tie, with_declared
 from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.gather import marked

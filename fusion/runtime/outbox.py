@@ -18,7 +18,8 @@ from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn, TurnRequest
-from fusion.store.write.broker import Broker, TurnCall
+from fusion.store.write.broker import Broker
+from fusion.store.write.worker_broker import TurnCall
 
 #: How often a refused outcome is sent again, and the first pause in seconds; each pause is twice the one before.
 _OFFERS, _PAUSE = 5, 1.0

@@ -29,11 +29,11 @@ from fusion.store.read.sheet_inspector import SheetInspector
 from fusion.store.read.trash_inspector import TrashInspector
 from fusion.store.scripting import scripts
 from fusion.store.scripting.constants import FleetConstants
-from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.limit_broker import LimitBroker
+from fusion.store.write.operation_broker import AuditBroker
 from fusion.store.write.queue_calls import QueueCalls
 from fusion.store.write.schema_broker import SchemaBroker
 from fusion.store.write.session_broker import SessionBroker
@@ -69,14 +69,14 @@ def reads_of(connection: Redis) -> Inspector:
 
 def async_reads_of(connection: Any) -> Inspector:
     """Return an Inspector of a client for asyncio, for its steps."""
-    from fusion.store.client.async_adapter import AsyncAsking
+    from fusion.store.client.async_connections import AsyncAsking
 
     return Inspector.of(cast(Any, AsyncAsking(connection)), get_settings())
 
 
 def async_calls_of(connection: Any) -> QueueCalls:
     """Return the calls of a client for asyncio, which are made by `run_awaited`."""
-    from fusion.store.client.async_adapter import AsyncAsking
+    from fusion.store.client.async_connections import AsyncAsking
 
     settings = get_settings()
     kept: tuple[Settings, QueueCalls] | None = vars(connection).get(_BROKER)

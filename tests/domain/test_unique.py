@@ -12,7 +12,7 @@ from fusion import Job, Queue, job
 from fusion.cron.scheduler import Scheduler
 from fusion.enqueue.build import build
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.unique import key_of
+from fusion.enqueue.ties import key_of
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, NoSuchJobError, OptionError
 from fusion.kernel import defaults
 from fusion.settings import Settings, use_settings

@@ -20,8 +20,8 @@ from fusion.store.layout.acl import acl_rules, producer_rules
 from fusion.store.layout.records import Room
 from fusion.store.read.audit_inspector import AuditInspector
 from fusion.store.read.inspector import Inspector
-from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
+from fusion.store.write.operation_broker import AuditBroker
 from tests.kit.hands import Hand, fields_of, new, put
 from tests.kit.servers import SpawnedServer
 from tests.store.test_resp import replies

@@ -10,7 +10,7 @@ import redis
 from fusion.store.client.server import read_server
 from fusion.store.layout.acl import acl_rules
 from fusion.store.read.audit_inspector import AuditInspector
-from fusion.store.write.audit_broker import AuditBroker
+from fusion.store.write.operation_broker import AuditBroker
 from tests.kit.servers import SpawnedServer
 from tests.store.test_acl import REFUSED, ROOT, user
 from tests.store.test_acl import server as server

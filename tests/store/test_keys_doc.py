@@ -18,11 +18,11 @@ from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import LogLine
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.stream.reader import EventReader
-from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.limit_broker import LimitBroker
+from fusion.store.write.operation_broker import AuditBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from fusion.store.write.session_broker import SessionBroker
 from tests.events.hands import ack, reader

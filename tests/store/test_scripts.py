@@ -20,18 +20,15 @@ from fusion.store.layout.records import LogLine, Report, Turn
 from fusion.store.layout.schema import Schema
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
-from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.broker import Broker
-from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.cron_broker import CronBroker
-from fusion.store.write.event_broker import EventBroker
-from fusion.store.write.history_broker import HistoryBroker
+from fusion.store.write.event_broker import CallbackBroker, EventBroker
+from fusion.store.write.job_broker import JobBroker
 from fusion.store.write.limit_broker import LimitBroker
-from fusion.store.write.operation_broker import OperationBroker
-from fusion.store.write.report_broker import ReportBroker
+from fusion.store.write.operation_broker import AuditBroker, OperationBroker
 from fusion.store.write.schema_broker import SchemaBroker
-from fusion.store.write.trash_broker import TrashBroker
+from fusion.store.write.worker_broker import WorkerBroker
 from tests.events.hands import event_scenario
 from tests.kit import guarded
 from tests.kit.hands import (
@@ -83,14 +80,13 @@ def test_every_script_has_its_method() -> None:
             AuditBroker,
             BatchBroker,
             CallbackBroker,
-            HistoryBroker,
-            ReportBroker,
+            JobBroker,
+            WorkerBroker,
             LimitBroker,
             CronBroker,
             EventBroker,
             OperationBroker,
             SchemaBroker,
-            TrashBroker,
         )
         for item in vars(kind).items()
     ]

@@ -34,6 +34,11 @@ def to_ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
+def to_seconds(ms: int) -> float | None:
+    """Return milliseconds as seconds; None for -1, which means that there is none."""
+    return None if ms < 0 else ms / 1000
+
+
 def to_texts(values: Iterable[bytes]) -> list[str]:
     """Each value as `codec.text` has it."""
     return [codec.text(value) for value in values]

@@ -1,8 +1,9 @@
-"""The part of the Broker for operations on everything a query matches."""
+"""The part of the Broker for operations on everything a query matches; and the audit of what people did."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -11,9 +12,9 @@ from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
-from fusion.store.scripting.host import to_ms, to_texts
+from fusion.store.scripting.host import ScriptHost, to_ms, to_texts
 from fusion.store.scripting.scripts import Script
-from fusion.store.write.trash_broker import TrashBroker
+from fusion.store.write.job_broker import JobBroker
 
 #: Most operations that run at a time; most ended ones that are kept; for how many seconds these are kept.
 MOST_RUNNING, MOST_ENDED, KEPT = 100, 1000, 7 * 86400.0
@@ -32,7 +33,7 @@ class Move(NamedTuple):
     new: str = ""
 
 
-class OperationBroker(TrashBroker):
+class OperationBroker(JobBroker):
     """Operations: their records, and the changes that they make to jobs. `fusion.operations` does the walk."""
 
     # -- records
@@ -159,3 +160,11 @@ class OperationBroker(TrashBroker):
             answers += to_texts(reply) if isinstance(reply, list) else [codec.text(reply)]
         failpoint(calls[0][0].after)
         return answers
+
+
+class AuditBroker(ScriptHost):
+    """Appends entries to the audit; does nothing else with it."""
+
+    def log_audit(self, nonce: str, fields: Mapping[str, str]) -> None:
+        """Append an entry. A call with the same `nonce` is a resend and appends nothing."""
+        self._script("log_audit")({}, {"nonce": nonce}, [*chain.from_iterable(fields.items())])
