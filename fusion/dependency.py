@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from fusion.exceptions import OptionError
 from fusion.store.layout.names import check_job_id
 
-if TYPE_CHECKING:
-    from fusion.enqueue.build import JobData
-    from fusion.job import Job
-
 #: Policy -> what stands before a parent's id in the job's record.
 SIGNS = {"fail": "", "ignore": "?", "wait": "~"}
 _RULE = "use a job, its id, what prepare_data returned, a Dependency, or a list of these"
+
+
+class JobLike(Protocol):
+    """A Job, or anything else that has a job's id."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+
+
+class PreparedLike(Protocol):
+    """What `Queue.prepare_data` returned."""
+
+    @property
+    def new(self) -> JobLike:
+        """The job that it is to become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ class Dependency:
     finishes. `enqueue_at_front`: once it waits for nothing, it goes before the others of its priority. Raises OptionError.
     """
 
-    jobs: Job | JobData | str | Iterable[Job | JobData | str]
+    jobs: JobLike | PreparedLike | str | Iterable[JobLike | PreparedLike | str]
     allow_failure: bool = False
     enqueue_at_front: bool = False
     on_failure: Literal["fail", "ignore", "wait"] | None = None

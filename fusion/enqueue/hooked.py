@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fusion.enqueue.build import JobData, check_options
 from fusion.enqueue.call import Terms
@@ -17,15 +17,29 @@ from fusion.job import Job
 from fusion.kernel.redaction import masked_text
 from fusion.middleware import ProducerMiddleware, name_of
 from fusion.settings import get_settings
+from fusion.store.layout.records import NewJob
 from fusion.store.scripting.host import Steps
-
-if TYPE_CHECKING:
-    from fusion.enqueue.sending import Chunk
 
 log = logging.getLogger("fusion.middleware")
 
 #: Queue -> its jobs, in the given order.
 Parts = list[tuple[str, list[JobData]]]
+
+
+class SignedJobs(Protocol):
+    """Signed jobs for one queue, with the terms of their call."""
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+
+    @property
+    def jobs(self) -> list[NewJob]:
+        """The jobs, in their order."""
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the call."""
 
 
 class Writer(Protocol):
@@ -35,7 +49,7 @@ class Writer(Protocol):
     def connection(self) -> Any:
         """The connection of the jobs that it returns."""
 
-    def _chunks(self, parts: Parts, terms: Terms) -> list[Chunk]: ...
+    def _chunks(self, parts: Parts, terms: Terms) -> Sequence[SignedJobs]: ...
 
     def _write(self, parts: Parts, terms: Terms, alone: bool) -> Steps[Any]: ...
 
@@ -218,7 +232,7 @@ class Held:
         return [job.id for job in self.enqueueing.jobs]
 
     @property
-    def chunks(self) -> list[Chunk]:
+    def chunks(self) -> Sequence[SignedJobs]:
         """Return what it would write, signed: jobs by queue. For code that stores them elsewhere. RuntimeError before all hooks have run."""
         self._check()
         return self.writer._chunks(self.enqueueing.parts, self.enqueueing.terms)

@@ -6,16 +6,13 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusion.context import get_current_job
 from fusion.enqueue.kinds import key
+from fusion.enqueue.options import EnqueueOptions, Func
 from fusion.exceptions import OptionError, SerializationError
 from fusion.kernel.serializers import get_serializer
-
-if TYPE_CHECKING:
-    from fusion.enqueue.options import EnqueueOptions, Func
-
 
 #: Options that refine a unique key.
 _MORE = ("unique_until", "unique_window", "on_duplicate", "max_delay")

@@ -8,6 +8,8 @@ FURTHEST = 1e9
 #: Seconds within which a signal and a failure belong together, or a signal to a worker and one to its jobs' processes.
 SIGNAL_WINDOW = 1.0
 
+#: Key of an object in stored JSON that stands for a value of a type that JSON lacks, see `fusion.kernel.json_types`.
+JSON_TAG = "__fusion__"
 #: Prefix of every Redis key. RQ's own, so that RQ's tools find the data.
 KEY_PREFIX = "rq:"
 

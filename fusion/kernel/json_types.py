@@ -11,12 +11,14 @@ from importlib import import_module
 
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel import defaults
-from fusion.kernel.serializers import _SCALARS, TAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
+TAG = defaults.JSON_TAG
+#: Types that JSON has.
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 #: Deepest nesting that is unpacked; the JSON itself was limited before.
 _MAX_UNPACK = 400
 #: Most keys of a dict, or members of a set, with the same hash. Python compares each with all of these. An attacker who chooses the numbers

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any, NoReturn
 
-TAG = "__fusion__"
+TAG = defaults.JSON_TAG
 _RAW_TAG = TAG.encode()
 
 #: Most characters of a key that an error shows.

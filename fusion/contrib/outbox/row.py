@@ -15,7 +15,7 @@ from fusion.store.layout.names import check_queue_name
 from fusion.store.layout.records import NewJob, Replicas, Room
 
 if TYPE_CHECKING:
-    from fusion.enqueue.sending import Chunk
+    from fusion.enqueue.hooked import SignedJobs
 
 #: ttl of a job that expired while it was a row. It is enqueued all the same, and expires at once, so that its outcome can be seen.
 _OVER = 0.001
@@ -35,7 +35,7 @@ class Row:
     written_at: float
 
 
-def rows_of(chunks: Iterable[Chunk], now: float | None = None) -> list[dict[str, Any]]:
+def rows_of(chunks: Iterable[SignedJobs], now: float | None = None) -> list[dict[str, Any]]:
     """Return the columns of new rows for signed jobs, in their order. OptionError for jobs that are accepted together in several calls, or
     not at all: each row is accepted on its own."""
     written = time.time() if now is None else now
