@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,12 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.failed import age
 from fusion.cli.hints import command
 from fusion.cli.output import echo, echo_json
-from fusion.cli.tables import table
-from fusion.cli.times import told, utc_option
+from fusion.cli.tables import table_of
+from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 
 if TYPE_CHECKING:
-    from fusion.store.read.audit_inspector import AuditEntry
+    pass
 
 SCHEMA = 1
 
@@ -44,36 +43,21 @@ def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_j
     The last 10,000 changes are kept.
     """
     from fusion.store.access import audit_inspector_of
-    from fusion.store.read.audit_inspector import AuditFilter
+    from fusion.store.read.audit_inspector import NO_ANSWER, AuditFilter
 
     begin = None if since is None else cli.inspector.now() - timedelta(seconds=since)
     inspector = audit_inspector_of(cli.looking)
     found, missing = inspector.entries(AuditFilter(who, action, begin), limit), inspector.missing()
     if missing:
         echo(f"{missing:,} entries are missing: they were removed from the audit, which keeps 20,000", err=True)
-    if as_json:
-        from fusion.views.audit import AuditView, ChangeView
+    from fusion.views.audit import AuditView, ChangeView
 
+    entries = [ChangeView.of(entry) for entry in found]
+    if as_json:
         after = found[-1].id if len(found) == limit else None
-        echo_json(AuditView(entries=[ChangeView.of(entry) for entry in found], after=after, missing=missing))
+        echo_json(AuditView(entries=entries, after=after, missing=missing))
     elif found:
-        echo("\n".join(_lines(found)))
+        echo("\n".join(table_of(ChangeView, entries, cells={"outcome": lambda one: one.outcome or NO_ANSWER})))
     else:
         cli.tell_broken()
         echo("Nobody changed anything" + " of that kind" * bool(who or action or since is not None))
-
-
-def _lines(entries: Sequence[AuditEntry]) -> list[str]:
-    rows = [
-        (
-            told(entry.at),
-            entry.who,
-            entry.action,
-            entry.target or "-",
-            entry.outcome,
-            "-" if entry.count is None else str(entry.count),
-            ", ".join(f"{name}: {value}" for name, value in entry.details.items()) or "-",
-        )
-        for entry in entries
-    ]
-    return table(("AT", "WHO", "ACTION", "WHAT", "OUTCOME", "COUNT", "DETAILS"), rows, right=(5,))

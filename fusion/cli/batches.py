@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import table
+from fusion.cli.tables import table, table_of
 from fusion.exceptions import NoSuchBatchError
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from fusion.views.batch import BatchView
 
-    from fusion.store.read.batch_inspector import BatchInfo
 
 SCHEMA = 1
 
@@ -43,36 +41,24 @@ def batches(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
 
     inspector, at = batch_inspector_of(cli.looking), cli.inspector.now()
     found, total = inspector.listed(offset, limit), inspector.count()
-    if as_json:
-        from fusion.views.batch import BatchesView, BatchView
+    from fusion.views.batch import BatchesView, BatchView
 
-        echo_json(BatchesView(batches=[BatchView.of(info) for info in found], total=total, offset=offset))
+    shown = [BatchView.of(info) for info in found]
+    if as_json:
+        echo_json(BatchesView(batches=shown, total=total, offset=offset))
         return
     if not found:
         echo("no batches")
         return
-    for line in _listing(found, at):
+    for line in table_of(BatchView, shown, at, cells={"failed": _others}):
         echo(line)
     if len(found) < total:
         echo(f"{len(found)} of {total} batches")
 
 
-def _listing(infos: Iterable[BatchInfo], at: datetime) -> list[str]:
-    header = ("BATCH", "NAME", "STATUS", "TOTAL", "OPEN", "FINISHED", "OTHER", "CREATED")
-    rows = [
-        (
-            info.id,
-            info.name or "-",
-            info.status,
-            f"{info.total}",
-            f"{info.open}",
-            f"{info.finished}",
-            f"{sum(info.outcomes.values())}",
-            f"{seconds((at - info.created_at).total_seconds())} ago" if info.created_at else "-",
-        )
-        for info in infos
-    ]
-    return table(header, rows, right=(3, 4, 5, 6))
+def _others(one: BatchView) -> str:
+    """Return how many members ended without finishing."""
+    return str(one.failed + one.canceled + one.stopped + one.deleted)
 
 
 @click.group("batch", cls=Group)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.callbacks import retry_deliveries, shown_url
-from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.callbacks import retry_deliveries
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json, styled
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of, when
 from fusion.cli.watch import watchable
 from fusion.kernel import defaults
 
@@ -75,41 +74,23 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     found = list(islice(inspector.find(None if status == "all" else status), limit + 1))
     shown, more = found[:limit], len(found) > limit
     dropped, refused, gone = inspector.dropped(), inspector.refused(), inspector.gone()
-    if as_json:
-        from fusion.views.delivery import CallbacksView, CallbackView
+    from fusion.views.delivery import CallbacksView, CallbackView
 
-        rows = [CallbackView.of(one) for one in shown]
+    rows = [CallbackView.of(one) for one in shown]
+    if as_json:
         echo_json(CallbacksView(callbacks=rows, offset=0, more=more, dropped=dropped, refused=refused, gone=gone))
         return
     if shown:
-        echo(
-            "\n".join(
-                table(
-                    ("ID", "STATUS", "ACCEPTED", "TO", "JOB", "ENDED", "TRIES", "LAST ANSWER", "NEXT TRY"), _rows(shown, at), (6,)
-                )
-            )
-        )
+        cells: dict[str, Callable[[CallbackView], str]] = {
+            "status": lambda one: styled(one.status, fg=_COLOURS.get(one.status)),
+            "next_at": lambda one: "due" if one.next_at is not None and one.next_at <= at else when(one.next_at, at),
+        }
+        order = ("id", "status", "created_at", "to", "job_id", "job_status", "tries", "answer", "next_at")
+        echo("\n".join(table_of(CallbackView, rows, at, order=order, cells=cells)))
     else:
         echo("No callbacks" if status == "all" else f"No callbacks are {status}")
     for line in _remarks(shown, more, limit, dropped, refused, gone):
         echo(line)
-
-
-def _rows(found: Iterable[DeliveryInfo], at: datetime) -> list[list[str]]:
-    return [
-        [
-            one.id,
-            styled(one.status, fg=_COLOURS.get(one.status)),
-            "-" if one.created_at is None else f"{seconds((at - one.created_at).total_seconds())} ago",
-            shown_url(one.url),
-            one.job_id or "-",
-            one.job_status or "-",
-            str(one.tries),
-            one.answer or "-",
-            "-" if one.next_at is None else f"in {seconds(left)}" if (left := (one.next_at - at).total_seconds()) > 0 else "due",
-        ]
-        for one in found
-    ]
 
 
 def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, refused: int, gone: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,17 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import Command
-from fusion.cli.marks import age
 from fusion.cli.output import echo, echo_json, shown, styled
 from fusion.cli.slips import tell_slips
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidQuery
 
 if TYPE_CHECKING:
     from fusion.store.query.grammar import Query
-    from fusion.store.read.search_inspector import FoundJob, Page, SearchInspector
-    from fusion.views.job import JobsView
+    from fusion.store.read.search_inspector import Page, SearchInspector
+    from fusion.views.job import FoundJobView, JobsView
 
 SCHEMA = 1
 #: Jobs of a table, and jobs read at a time for larger output.
@@ -209,8 +208,16 @@ def _show(cli: Cli, query: Query, page: Page, limit: int | None) -> None:
     if not page.jobs:
         _nothing(cli, query, page, note)
         return
-    rows = [_cells(job, at) for job in page.jobs]
-    echo("\n".join(table(("STATE", "ID", "QUEUE", "FUNCTION", "AGE", "ABOUT"), rows, right=(4,))))
+    from fusion.views.job import FoundJobView
+
+    cells: dict[str, Callable[[FoundJobView], str]] = {
+        "status": _state,
+        "since": lambda job: "-" if job.since is None else seconds(max(0.0, (at - job.since).total_seconds())),
+        "error": lambda job: _about(job, at),
+    }
+    order = ("status", "id", "queue", "function", "since", "error")
+    jobs = [FoundJobView.of(job) for job in page.jobs]
+    echo("\n".join(table_of(FoundJobView, jobs, order=order, cells=cells, right=("since",))))
     if note:
         echo(f"\nNote: {note}{_FURTHER}")
     if page.after:
@@ -237,30 +244,22 @@ def _nothing(cli: Cli, query: Query, page: Page, note: str) -> None:
     tell_slips(cli, query)
 
 
-def _cells(job: FoundJob, at: datetime) -> tuple[str, ...]:
-    since = age(at, job.since)
-    held = job.waits_for.startswith("a worker")
-    colour = "yellow" if held else None if job.quarantined else _COLOURS.get(job.state)
-    return (
-        styled(job.state or "?", colour),
-        job.id,
-        job.queue or "-",
-        job.function or "-",
-        "-" if since is None else seconds(since),
-        _about(job, at),
-    )
+def _state(job: FoundJobView) -> str:
+    held = (job.waits_for or "").startswith("a worker")
+    return styled(job.status or "?", "yellow" if held else None if job.quarantined else _COLOURS.get(job.status))
 
 
-def _about(job: FoundJob, at: datetime) -> str:
+def _about(job: FoundJobView, at: datetime) -> str:
     """Return what a job waits for, or its error."""
-    error = job.error.removeprefix("builtins.")
-    if job.state == "failed":
-        where = f" in {job.frame}" if job.frame else ""
+    error = job.error.kind.removeprefix("builtins.") if job.error else ""
+    if job.status == "failed":
+        where = f" in {job.error.at}" if job.error and job.error.at else ""
         return ("quarantined: " if job.quarantined else "") + (error or "unknown") + where
-    if job.state == "scheduled" and job.due is not None:
-        left = (job.due - at).total_seconds()
-        due = f"due {told(job.due)} (in {seconds(left)})" if left > 0 else "due now"
+    if job.status == "scheduled" and job.scheduled_at is not None:
+        left = (job.scheduled_at - at).total_seconds()
+        due = f"due {told(job.scheduled_at)} (in {seconds(left)})" if left > 0 else "due now"
         return f"{due}, after {error}" if error else due
-    if job.state == "started":
-        return f"on {job.worker or '?'}" + ("" if job.done is None else f", {job.done:.0f} % done")
+    if job.status == "started":
+        done = "" if job.progress_percent is None else f", {job.progress_percent:.0f} % done"
+        return f"on {job.worker or '?'}{done}"
     return job.waits_for or ("HIGH" if job.priority > 1 else "-" if job.priority else "LOW")

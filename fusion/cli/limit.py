@@ -12,7 +12,7 @@ import click
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import duration_option, line_option
 from fusion.cli.hints import Command, Group
-from fusion.cli.output import echo
+from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
 from fusion.cli.watch import watchable
 from fusion.exceptions import OptionError
@@ -111,13 +111,13 @@ def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -
         keys = inspector.limit_keys(offset, limit)
         parts = [keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK)]
         infos = [info for part in parts for info in inspector.limits(part) if info is not None]
-    if as_json:
-        from fusion.views.base import to_json
-        from fusion.views.limit import KeyView
+    from fusion.views.limit import KeysView, KeyView
 
-        echo(json.dumps({"schema": SCHEMA, "offset": offset, "keys": [to_json(KeyView.of(info)) for info in infos]}))
+    shown = [KeyView.of(info) for info in infos]
+    if as_json:
+        echo_json(KeysView(keys=shown, offset=offset))
     elif infos:
-        echo("\n".join(render.listing(infos, at)))
+        echo("\n".join(render.listing(shown, at)))
         if len(infos) == limit:
             echo(f"More: {prog()} limit list --offset {offset + limit}")
     else:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.cli.tables import table
+from fusion.cli.tables import table, table_of
 from fusion.kernel.timeutil import from_iso
 
 if TYPE_CHECKING:
     from fusion.store.layout.limits import Limit
     from fusion.store.read.limit_inspector import LimitInfo
+    from fusion.views.limit import KeyView
 
 
 def bounds(limit: Limit) -> str:
@@ -24,30 +25,24 @@ def bounds(limit: Limit) -> str:
     return number + " (pinned)" * limit.pinned + rate
 
 
-def listing(infos: Iterable[LimitInfo], at: datetime) -> list[str]:
+def listing(keys: Sequence[KeyView], at: datetime) -> list[str]:
     """Return a line for each key."""
-    header = ("KEY", "LIMIT", "RATE", "ACTIVE", "HELD", "BLOCKED", "USED", "")
-    rows = [
-        (
-            info.limit.key,
-            ("any" if info.limit.max_concurrent is None else f"{info.limit.max_concurrent}") + "*" * info.limit.pinned,
-            ("-" if info.limit.rate is None else f"{info.limit.rate}") + "*" * info.limit.rate_pinned,
-            f"{info.active}",
-            f"{info.held}",
-            f"{info.blocked}",
-            f"{seconds((at - info.last_used).total_seconds())} ago",
-            _state(info),
-        )
-        for info in infos
-    ]
-    lines = table(header, rows, right=(3, 4, 5))
-    return [*lines, "* set here; overrides the jobs' own"] if any("*" in row[1] + row[2] for row in rows) else lines
+    from fusion.views.limit import KeyView
+
+    cells: dict[str, Callable[[KeyView], str]] = {
+        "max_concurrent": lambda one: ("any" if one.max_concurrent is None else f"{one.max_concurrent}") + "*" * one.pinned,
+        "rate": lambda one: (one.rate or "-") + "*" * one.rate_pinned,
+        "stuck": _state,
+    }
+    order = ("key", "max_concurrent", "rate", "active_count", "held_count", "blocked_count", "last_used", "stuck")
+    lines = table_of(KeyView, keys, at, order=order, cells=cells, left=("max_concurrent",))
+    return [*lines, "* set here; overrides the jobs' own"] if any(one.pinned or one.rate_pinned for one in keys) else lines
 
 
-def _state(info: LimitInfo) -> str:
-    if info.stuck:
+def _state(one: KeyView) -> str:
+    if one.stuck:
         return styled("stuck", fg="red")
-    return styled("paused", fg="yellow") if info.paused else styled("held back", fg="yellow") if info.held_back else ""
+    return styled("paused", fg="yellow") if one.paused else styled("held back", fg="yellow") if one.held_back_until else ""
 
 
 def account(info: LimitInfo, at: datetime, program: str) -> list[str]:

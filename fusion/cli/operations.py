@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
@@ -13,7 +14,7 @@ from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command, Group, command
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
 from fusion.exceptions import InvalidName
 from fusion.status import FOREIGN, why_not
@@ -46,27 +47,24 @@ def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     from fusion.operations import desk
 
     found, total = desk.listed(cli.looking, offset, limit)
-    if as_json:
-        from fusion.views.operation import OperationsView, views_of
+    from fusion.views.operation import OperationsView, OperationView, views_of
 
-        echo_json(OperationsView(operations=views_of(cli.looking, found), total=total, offset=offset))
+    shown = views_of(cli.looking, found)
+    if as_json:
+        echo_json(OperationsView(operations=shown, total=total, offset=offset))
         return
     if not found:
         echo("no operations")
         return
-    rows = [
-        (
-            one.id,
-            one.action,
-            "waits" if one.status == "running" and not one.carrier else one.status,
-            *(f"{count:,}" for count in (one.total, one.done, one.skipped, one.refused)),
-            one.by or "-",
-            one.query,
-        )
-        for one in found
-    ]
-    header = ("ID", "ACTION", "STATUS", "MATCHED", "DONE", "SKIPPED", "REFUSED", "WHO", "QUERY")
-    echo("\n".join(table(header, rows, right=(3, 4, 5, 6))))
+    cells: dict[str, Callable[[OperationView], str]] = {
+        "status": lambda one: "waits" if one.status == "running" and not one.carrier else one.status,
+        "matched": lambda one: f"{one.matched:,}",
+        "done": lambda one: f"{one.done:,}",
+        "skipped": lambda one: f"{one.skipped:,}",
+        "refused": lambda one: f"{one.refused:,}",
+    }
+    order = ("id", "action", "status", "matched", "done", "skipped", "refused", "by", "query")
+    echo("\n".join(table_of(OperationView, shown, order=order, cells=cells)))
     if len(found) < total:
         echo(f"{len(found)} of {total} operations")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fusion.cli import bounds, marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.tables import folded, room, table
+from fusion.cli.tables import folded, room, table, table_of
 from fusion.kernel.program import WRITTEN
-from fusion.views.worker import UNLOADED, state_of
+from fusion.views.worker import UNLOADED, WorkerView, state_of
 
 if TYPE_CHECKING:
     from fusion.doctor.verdict import Verdict
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
     from fusion.views.fleet import SnapshotView
+    from fusion.views.scheduler import SchedulerView
 
 SCHEMA = 1
 #: An en dash, which RQ prints for a queue without workers.
@@ -130,34 +131,29 @@ def _queues(snapshot: Snapshot) -> list[str]:
 def _workers(snapshot: Snapshot) -> list[str]:
     if not snapshot.workers:
         return []
-    header = ("WORKER", "STATE", "JOB", "QUEUES", "HEARTBEAT", "FINISHED", "FAILED")
-    rows = []
-    for worker in snapshot.workers:
-        beat = marks.age(snapshot.at, worker.last_heartbeat)
-        rows.append(
-            [
-                worker.name,
-                _coloured(state_of(worker)),
-                (worker.current_job or "-") + (f" (+{len(worker.jobs) - 1})" if len(worker.jobs) > 1 else ""),
-                ", ".join(worker.queues),
-                "-" if beat is None else f"{seconds(beat)} ago",
-                str(worker.successful_jobs),
-                str(worker.failed_jobs),
-            ]
-        )
-    return table(header, rows, (4, 5, 6))
+    cells: dict[str, Callable[[WorkerView], str]] = {
+        "state": lambda one: _coloured(one.state),
+        "current_job": lambda one: (one.current_job or "-") + (f" (+{len(one.jobs) - 1})" if len(one.jobs) > 1 else ""),
+        "heartbeat_age": _beat,
+    }
+    workers = [WorkerView.of(worker, snapshot.at) for worker in snapshot.workers]
+    return table_of(WorkerView, workers, order=("name", "state", "current_job"), cells=cells)
+
+
+def _beat(one: WorkerView | SchedulerView) -> str:
+    return "-" if one.heartbeat_age is None else f"{seconds(one.heartbeat_age)} ago"
 
 
 def _running(snapshot: Snapshot) -> list[str]:
     """Return a line for each job of workers that run several; other jobs are shown in their worker's line."""
-    rows = []
-    for job in snapshot.running[:_LISTED]:
-        age = marks.age(snapshot.at, job.started_at)
-        rows.append([job.worker, job.id, job.queue, job.function or "?", "-" if age is None else seconds(age)])
-    if not rows:
+    if not snapshot.running:
         return []
-    left = len(snapshot.running) - len(rows)
-    return [*table(("ON WORKER", "JOB", "QUEUE", "FUNCTION", "RUNS"), rows, (4,)), *([f"... and {left} more"] if left else [])]
+    from fusion.views.job import RunningJobView
+
+    jobs = [RunningJobView.of(job, snapshot.at) for job in snapshot.running[:_LISTED]]
+    left = len(snapshot.running) - len(jobs)
+    lines = table_of(RunningJobView, jobs, order=("worker",), cells={"function": lambda one: one.function or "?"})
+    return [*lines, *([f"... and {left} more"] if left else [])]
 
 
 def _workers_by_queue(snapshot: Snapshot) -> list[str]:
@@ -173,13 +169,16 @@ def _workers_by_queue(snapshot: Snapshot) -> list[str]:
 def _schedulers(snapshot: Snapshot) -> list[str]:
     if not snapshot.schedulers:
         return []
-    rows = []
-    for one in snapshot.schedulers:
-        beat = marks.age(snapshot.at, one.last_heartbeat)
-        heard = "-" if beat is None else f"{seconds(beat)} ago"
-        state = _coloured("alive" if one.alive else "dead")
-        rows.append([one.name, state, f"{one.pid}@{one.hostname}", f"{one.app} {one.version}", heard])
-    return table(("SCHEDULER", "STATE", "PROCESS", "APP", "HEARTBEAT"), rows, (4,))
+    from fusion.views.scheduler import SchedulerView
+
+    cells: dict[str, Callable[[SchedulerView], str]] = {
+        "alive": lambda one: _coloured("alive" if one.alive else "dead"),
+        "pid": lambda one: f"{one.pid}@{one.hostname}",
+        "app": lambda one: f"{one.app} {one.version}",
+        "heartbeat_age": _beat,
+    }
+    shown = [SchedulerView.of(one, snapshot.at) for one in snapshot.schedulers]
+    return table_of(SchedulerView, shown, cells=cells, left=("pid",))
 
 
 def _coloured(state: str) -> str:

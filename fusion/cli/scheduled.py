@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidName
@@ -61,39 +62,30 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     may move it to its queue now.
     """
     from fusion.jobs.scheduled import waiting_jobs
-    from fusion.kernel.redaction import masked_text
+    from fusion.views.job import ScheduledJobView, ScheduledView
 
     total, at = cli.onlooker.scheduled_count(), cli.inspector.now()
     found = cli.onlooker.scheduled(offset, limit)
     if not found:
         cli.tell_broken()
-    lines = waiting_jobs(cli.inspector, found)
+    jobs = [ScheduledJobView.of(job, at) for job in waiting_jobs(cli.inspector, found)]
     if as_json:
-        from fusion.views.job import ScheduledJobView, ScheduledView
-
-        jobs = [ScheduledJobView.of(job, at) for job in lines]
         echo_json(ScheduledView(at=at, total=total, offset=offset, jobs=jobs))
         return
     if not total:
         echo("No scheduled jobs")
         return
-    if lines:
-        cells = [
-            (
-                told(job.due),
-                _until(job.due, at),
-                job.id,
-                job.queue or "-",
-                job.description or "-",
-                f"{job.kind}: {masked_text(job.reason)}" if job.reason else job.kind,
-            )
-            for job in lines
-        ]
-        echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
-    last = offset + len(lines)
-    shown = f", shown: {offset + 1} to {last}" if lines else f", none from {offset} on"
+    if jobs:
+        cells: dict[str, Callable[[ScheduledJobView], str]] = {
+            "due_in": lambda job: _until(job.due_at, at),
+            "why": lambda job: f"{job.why}: {job.reason}" if job.reason else job.why,
+        }
+        order = ("due_at", "due_in", "id", "queue", "description", "why")
+        echo("\n".join(table_of(ScheduledJobView, jobs, order=order, cells=cells, left=("due_in",))) + "\n")
+    last = offset + len(jobs)
+    shown = f", shown: {offset + 1} to {last}" if jobs else f", none from {offset} on"
     echo(f"{total} scheduled, of all queues{shown}")
-    if last < total and lines:
+    if last < total and jobs:
         again = f" --limit {limit}" if limit != 20 else ""
         echo(f"More: {prog()} scheduled --offset {last}{again}")
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 import click
 
+from fusion.cli.context import seconds
 from fusion.cli.output import shown
+from fusion.cli.times import told
+from fusion.views.base import ABSENT, Shown, View
+
+_View = TypeVar("_View", bound=View)
 
 #: The least width of a cut column, and the mark for the rest of its text.
 _LEAST, _MORE = 6, "…"
@@ -61,6 +68,60 @@ def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
         else:
             line = f"{line} {word}" if line else word
     return [*lines, line]
+
+
+def table_of(
+    kind: type[_View],
+    views: Sequence[_View],
+    at: datetime | None = None,
+    *,
+    order: Sequence[str] = (),
+    cells: Mapping[str, Callable[[_View], str]] | None = None,
+    left: Iterable[str] = (),
+    right: Iterable[str] = (),
+) -> list[str]:
+    """Return a table of views: the fields that declare a `column`. Those named in `order` come first, the others in the order of the class.
+
+    A cell follows from the value and the field's unit; `cells` has functions that make others. Numbers are aligned right, except those in
+    `left`; so are those in `right`. With `at`, now, moments are shown as `5 min ago`.
+    """
+    made, to_the_left, to_the_right = cells or {}, set(left), set(right)
+    fields = [one for one in kind.FIELDS if one.column is not None and one.holds != "stored"]
+    fields.sort(key=lambda one: order.index(one.attribute) if one.attribute in order else len(order))
+
+    def cell(of: _View, one: Shown) -> str:
+        return made[one.attribute](of) if one.attribute in made else _cell(getattr(of, one.attribute), one.unit, at)
+
+    aligned = [
+        i for i, one in enumerate(fields) if one.attribute in to_the_right or (one.is_number and one.attribute not in to_the_left)
+    ]
+    return table([one.column or "" for one in fields], [[cell(of, one) for one in fields] for of in views], aligned)
+
+
+def _cell(value: Any, unit: str, at: datetime | None) -> str:
+    if value is None or value is ABSENT or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return told(value) if at is None else when(value, at)
+    if unit == "seconds":
+        return seconds(value)
+    if unit == "bytes":
+        return f"{value / 2**20:.1f} MB"
+    if unit == "percent":
+        return f"{value:.0f} %"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {one}" for name, one in value.items()) or "-"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def when(moment: datetime | None, at: datetime) -> str:
+    """Return a time relative to now: `5 min ago`, `in 5 min`."""
+    if moment is None:
+        return "-"
+    ahead = (moment - at).total_seconds()
+    return f"in {seconds(ahead)}" if ahead > 0 else f"{seconds(-ahead)} ago"
 
 
 def table(

@@ -14,7 +14,7 @@ from fusion.cli.context import Cli, confirmed, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
 
@@ -94,23 +94,15 @@ def list_trash(cli: Cli, query: Query | None, limit: int, offset: int, as_json: 
         found = inspector.page(offset, limit)
     else:
         found = list(islice(fitting(inspector, query, at), offset, offset + limit))
-    if as_json:
-        from fusion.views.trash import DeletedJobView, TrashView
+    from fusion.views.trash import DeletedJobView, TrashView
 
-        echo_json(TrashView(jobs=[DeletedJobView.of(entry) for entry in found], offset=offset, total=total, bytes=size))
+    jobs = [DeletedJobView.of(entry) for entry in found]
+    if as_json:
+        echo_json(TrashView(jobs=jobs, offset=offset, total=total, bytes=size))
     elif found:
-        rows = [
-            (
-                entry.id,
-                entry.status,
-                entry.queue,
-                entry.function or "-",
-                told(entry.deleted_at),
-                seconds((entry.until - at).total_seconds()),
-            )
-            for entry in found
-        ]
-        echo("\n".join(table(("ID", "STATE", "QUEUE", "FUNCTION", "DELETED", "LEFT"), rows)))
+        order = ("id", "status", "queue", "function", "deleted_at", "until")
+        left = {"until": lambda one: seconds((one.until - at).total_seconds())}
+        echo("\n".join(table_of(DeletedJobView, jobs, order=order, cells=left)))
         echo(f"\n{total} jobs in the trash, {size / 2**20:.1f} MB; to restore some: {prog()} trash restore ID...")
     else:
         cli.tell_broken()

@@ -18,15 +18,15 @@ class ChangeView(View):
     """An entry of the audit."""
 
     id: str = public("Its id.")
-    at: datetime = public("When it was requested.")
-    who: str = public("Who asked.")
-    action: str = public("The requested action.")
-    target: str | None = public("The job, queue ... that it was about.")
+    at: datetime = public("When it was requested.", column="AT")
+    who: str = public("Who asked.", column="WHO")
+    action: str = public("The requested action.", column="ACTION")
+    target: str | None = public("The job, queue ... that it was about.", column="WHAT")
     queues: list[str] = public("The queues that it was about, as far as they were known.")
-    outcome: str | None = public("`ok`, or why it failed; null: no answer yet, or the process was killed.")
+    outcome: str | None = public("`ok`, or why it failed; null: no answer yet, or the process was killed.", column="OUTCOME")
     ended_at: datetime | None = public("When it ended.")
-    count: int | None = public("How many jobs or other things it changed.")
-    details: dict[str, str] = public("Further details of the request.")
+    count: int | None = public("How many jobs or other things it changed.", column="COUNT")
+    details: dict[str, str] = public("Further details of the request.", column="DETAILS")
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:

@@ -56,7 +56,7 @@ class Shown:
     """The description of one field of a view. `name`: its name in JSON. `meaning`: one sentence. `unit`: of a number; empty for a count.
 
     `how`: masks the value. `scopes`: the scopes that see details, or see a masked field unmasked; empty: all. `record`: the field of the
-    stored record that it shows unchanged, if any.
+    stored record that it shows unchanged, if any. `column`: its heading in the table of the command line; None: it has no column there.
     """
 
     attribute: str
@@ -68,6 +68,8 @@ class Shown:
     scopes: frozenset[str]
     optional: bool
     record: str
+    column: str | None = None
+    is_number: bool = False
 
 
 class View:
@@ -89,9 +91,11 @@ class View:
         return {one.attribute: _text(row.get(one.record)) or None for one in cls.FIELDS if one.record}
 
 
-def public(meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING, record: str = "") -> Any:
+def public(
+    meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING, record: str = "", column: str | None = None
+) -> Any:
     """Declare a field for everyone who may see the thing: an id, a name, a state, a time, a count. With `default=ABSENT` it may be missing."""
-    return _declared("public", meaning, unit, name, default=default, record=record)
+    return _declared("public", meaning, unit, name, default=default, record=record, column=column)
 
 
 def masked(
@@ -102,9 +106,10 @@ def masked(
     name: str = "",
     default: Any = MISSING,
     record: str = "",
+    column: str | None = None,
 ) -> Any:
     """Declare a field whose value is replaced by `how(value)`. Those with a scope of `unless` see an `Unmasked` text as it is."""
-    return _declared("masked", meaning, "", name, how=how, scopes=unless, default=default, record=record)
+    return _declared("masked", meaning, "", name, how=how, scopes=unless, default=default, record=record, column=column)
 
 
 def details(
@@ -115,9 +120,10 @@ def details(
     how: Callable[[Any], Any] | None = None,
     unit: str = "",
     name: str = "",
+    column: str | None = None,
 ) -> Any:
     """Declare a field that only these scopes see. It is missing for all others, and in answers to requests that did not ask for it."""
-    return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT, record=record)
+    return _declared("details", meaning, unit, name, how=how, scopes=scopes, default=ABSENT, record=record, column=column)
 
 
 def stored(meaning: str) -> Any:
@@ -135,6 +141,7 @@ def _declared(
     scopes: Iterable[str] = (),
     default: Any = MISSING,
     record: str = "",
+    column: str | None = None,
 ) -> Any:
     if not meaning.endswith("."):
         raise TypeError(f"{meaning!r}: say what the field means, in a sentence")
@@ -146,6 +153,7 @@ def _declared(
         "how": how,
         "scopes": frozenset(scopes),
         "record": record,
+        "column": column,
     }
     return field(default=default, metadata={_KEY: facts | {"optional": default is ABSENT}})
 
@@ -173,7 +181,8 @@ def _made(cls: Any, name: str) -> Any:
         if not isinstance(declared, Field) or _KEY not in declared.metadata:
             raise TypeError(f"{cls.__name__}.{attribute}: declare what it holds with public, masked, details or stored")
         facts = dict(declared.metadata[_KEY])
-        own.append(Shown(attribute=attribute, **(facts | {"name": facts["name"] or attribute})))
+        number = str(kind).removesuffix(" | None") in ("int", "float")
+        own.append(Shown(attribute=attribute, is_number=number, **(facts | {"name": facts["name"] or attribute})))
     fields = {one.attribute: one for base in reversed(cls.__mro__[1:]) for one in base.__dict__.get("FIELDS", ())}
     cls.FIELDS = tuple((fields | {one.attribute: one for one in own}).values())
     cls.SCHEMA = name

@@ -19,19 +19,20 @@ Status = Literal["open", "running", "canceled", "success", "complete"]
 class BatchView(View):
     """A batch and its progress."""
 
-    id: str = public("Its id.")
-    name: str | None = public("Its name.")
+    id: str = public("Its id.", column="BATCH")
+    name: str | None = public("Its name.", column="NAME")
     status: Status = public(
-        "`open`: it accepts more members; `success`: all members finished; `complete`: all ended, and some did not finish."
+        "`open`: it accepts more members; `success`: all members finished; `complete`: all ended, and some did not finish.",
+        column="STATUS",
     )
-    total: int = public("All members, jobs and batches.")
-    open: int = public("Members that have not ended.")
-    finished: int = public("Members that finished.")
-    failed: int = public("Members that failed.")
+    total: int = public("All members, jobs and batches.", column="TOTAL")
+    open: int = public("Members that have not ended.", column="OPEN")
+    finished: int = public("Members that finished.", column="FINISHED")
+    failed: int = public("Members that failed.", column="OTHER")
     canceled: int = public("Members that were canceled.")
     stopped: int = public("Members that were stopped.")
     deleted: int = public("Members that were deleted.")
-    created_at: datetime | None = public("When it was made.")
+    created_at: datetime | None = public("When it was made.", column="CREATED")
     closed_at: datetime | None = public("When it was closed: it accepts no more members.")
     canceled_at: datetime | None = public("When it was canceled.")
     ended_at: datetime | None = public("When all members had ended for the first time.")

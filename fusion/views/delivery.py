@@ -20,17 +20,17 @@ Status = Literal["waiting", "retrying", "failed", "delivered", "canceled"]
 class CallbackView(View):
     """A delivery: a URL receives the end of a job."""
 
-    id: str = public("Its id.")
-    status: Status = public("How far it is.")
-    to: str = masked("The host of its URL; the rest of a URL may hold a token.", shown_url)
-    job_id: str = public("The job whose end it reports.")
+    id: str = public("Its id.", column="ID")
+    status: Status = public("How far it is.", column="STATUS")
+    to: str = masked("The host of its URL; the rest of a URL may hold a token.", shown_url, column="TO")
+    job_id: str = public("The job whose end it reports.", column="JOB")
     queue: str = public("The queue of that job.")
-    job_status: str = public("How that job ended.")
-    tries: int = public("How often it was tried.")
-    answer: str | None = public("The result of the last try.")
-    created_at: datetime | None = public("When the job ended.")
+    job_status: str = public("How that job ended.", column="ENDED")
+    tries: int = public("How often it was tried.", column="TRIES")
+    answer: str | None = public("The result of the last try.", column="LAST ANSWER")
+    created_at: datetime | None = public("When the job ended.", column="ACCEPTED")
     ended_at: datetime | None = public("When the delivery ended.")
-    next_at: datetime | None = public("When it is tried next.")
+    next_at: datetime | None = public("When it is tried next.", column="NEXT TRY")
 
     @classmethod
     def of(cls, one: DeliveryInfo) -> Self:

@@ -32,16 +32,16 @@ class ErrorView(View):
 class FoundJobView(View):
     """A job that a search found."""
 
-    id: str = public("Its id.")
-    status: str = public("Its state.")
-    queue: str = public("Its queue.")
-    function: str | None = public("The function that it calls.")
-    since: datetime | None = public("When it entered its state.")
+    id: str = public("Its id.", column="ID")
+    status: str = public("Its state.", column="STATE")
+    queue: str = public("Its queue.", column="QUEUE")
+    function: str | None = public("The function that it calls.", column="FUNCTION")
+    since: datetime | None = public("When it entered its state.", column="AGE")
     priority: int = public("Its priority.")
     log_tag: str | None = public("Its log tag.")
     attempts: int = public("Runs that failed.")
     worker: str | None = public("The worker that runs it, or ran it last.")
-    error: ErrorView | None = public("Its last error.")
+    error: ErrorView | None = public("Its last error.", column="ABOUT")
     quarantined: bool = public("Whether it was set aside.")
     scheduled_at: datetime | None = public("When it is due.")
     waits_for: str | None = public("What it waits for, if it is blocked or deferred.")
@@ -89,12 +89,12 @@ class JobsView(View):
 class RunningJobView(View):
     """A job that runs."""
 
-    id: str = public("Its id.")
-    queue: str = public("Its queue.")
-    function: str = public("The function that it calls.")
-    worker: str = public("The worker that runs it.")
+    id: str = public("Its id.", column="JOB")
+    queue: str = public("Its queue.", column="QUEUE")
+    function: str = public("The function that it calls.", column="FUNCTION")
+    worker: str = public("The worker that runs it.", column="ON WORKER")
     started_at: datetime | None = public("When it started.")
-    seconds: float | None = public("How long it has run.", unit="seconds")
+    seconds: float | None = public("How long it has run.", unit="seconds", column="RUNS")
     timeout: float | None = public("How long it may run.", unit="seconds")
     progress_percent: float | None = public("How far it says it is.", unit="percent")
     attempt: int = public("Runs that failed before.")
@@ -147,14 +147,16 @@ class RunningView(View):
 class ScheduledJobView(View):
     """A job that waits for a time."""
 
-    id: str = public("Its id.")
-    due_at: datetime = public("When it is due.")
-    due_in: float = public("How long that is from now; below 0: any worker may move it to its queue now.", unit="seconds")
-    queue: str | None = public("Its queue.")
+    id: str = public("Its id.", column="ID")
+    due_at: datetime = public("When it is due.", column="DUE")
+    due_in: float = public(
+        "How long that is from now; below 0: any worker may move it to its queue now.", unit="seconds", column=""
+    )
+    queue: str | None = public("Its queue.", column="QUEUE")
     function: str | None = public("The function that it calls.")
-    why: str = public("Why it waits: enqueued for then, a retry, held back.")
+    why: str = public("Why it waits: enqueued for then, a retry, held back.", column="WHY")
     reason: str | None = details("The reason, masked: it may quote an error.", how=masked_text)
-    description: str | None = details("Its description, masked.", how=masked_text)
+    description: str | None = details("Its description, masked.", how=masked_text, column="DESCRIPTION")
 
     @classmethod
     def of(cls, job: WaitingJob, at: datetime) -> Self:

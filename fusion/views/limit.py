@@ -30,21 +30,21 @@ class HolderView(View):
 class KeyView(View):
     """A concurrency key at one moment."""
 
-    key: str = public("The key.")
+    key: str = public("The key.", column="KEY")
     queue_length: int = public("Jobs that wait, for their turn or for a slot.")
-    active_count: int = public("Jobs that run.")
-    held_count: int = public("Slots that jobs hold, whether they run or wait in their queues.")
-    blocked_count: int = public("Jobs that wait for a slot.")
+    active_count: int = public("Jobs that run.", column="ACTIVE")
+    held_count: int = public("Slots that jobs hold, whether they run or wait in their queues.", column="HELD")
+    blocked_count: int = public("Jobs that wait for a slot.", column="BLOCKED")
     oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
-    max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.")
+    max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.", column="LIMIT")
     pinned: bool = public("Whether a person set it; if not, the last enqueue did.")
-    rate: str | None = public("How many of its jobs may start in a time, like `100/60s`.")
+    rate: str | None = public("How many of its jobs may start in a time, like `100/60s`.", column="RATE")
     rate_pinned: bool = public("Whether a person set the rate.")
     paused: bool = public("Whether none of its jobs is started.")
     pause: PauseView | None = public("Details of the pause.")
     held_back_until: datetime | None = public("Until when a task holds it back.")
-    stuck: bool = public("Whether jobs wait, and none has started for ten minutes.")
-    last_used: datetime = public("When a job last had it.")
+    stuck: bool = public("Whether jobs wait, and none has started for ten minutes.", column="")
+    last_used: datetime = public("When a job last had it.", column="USED")
     holders: list[HolderView] = public("Some of the jobs that have a slot.")
 
     @classmethod

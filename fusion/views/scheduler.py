@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 class SchedulerView(View):
     """A registered scheduler, alive or dead."""
 
-    name: str = public("Its name.")
-    alive: bool = public("Whether its heartbeat is younger than its lease.")
+    name: str = public("Its name.", column="SCHEDULER")
+    alive: bool = public("Whether its heartbeat is younger than its lease.", column="STATE")
     hostname: str = public("The host that it runs on.")
-    pid: int = public("Its process id.")
-    app: str = public("The app whose cron entries it declares.")
+    pid: int = public("Its process id.", column="PROCESS")
+    app: str = public("The app whose cron entries it declares.", column="APP")
     version: str = public("The version of that app.")
     birth: datetime | None = public("When it started.")
     last_heartbeat: datetime | None = public("The time of its last heartbeat.")
-    heartbeat_age: float | None = public("How long ago that was.", unit="seconds")
+    heartbeat_age: float | None = public("How long ago that was.", unit="seconds", column="HEARTBEAT")
 
     @classmethod
     def of(cls, one: SchedulerInfo, at: datetime) -> Self:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class DeletedJobView(View):
     """A job in the trash."""
 
-    id: str = public("The job.")
-    deleted_at: datetime = public("When it was deleted.")
-    until: datetime = public("When it is removed for good.")
-    status: str = public("The state that it was in.")
-    queue: str = public("Its queue.")
-    function: str | None = public("The function that it called.")
+    id: str = public("The job.", column="ID")
+    deleted_at: datetime = public("When it was deleted.", column="DELETED")
+    until: datetime = public("When it is removed for good.", column="LEFT")
+    status: str = public("The state that it was in.", column="STATE")
+    queue: str = public("Its queue.", column="QUEUE")
+    function: str | None = public("The function that it called.", column="FUNCTION")
     created_at: datetime | None = public("When it was made.")
     error_class: str | None = public("The class of its last error.")
     quarantined: str | None = masked("Why it was set aside.", masked_text)

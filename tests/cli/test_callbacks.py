@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.cli.callbacks import shown_url
+from fusion.callbacks import shown_url
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import FakeHands, Hands, Invoke

@@ -10,6 +10,7 @@ from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
 from fusion.web.auth import TokenFile
 from tests.cli.conftest import invoke as invoke
+from tests.cli.conftest import patient_searches as patient_searches
 from tests.dashboard.browser import Browser
 from tests.web.harness import Tokens
 

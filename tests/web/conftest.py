@@ -12,6 +12,7 @@ from fusion import Queue
 from fusion.store.redis_server.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import invoke as invoke
+from tests.cli.conftest import patient_searches as patient_searches
 from tests.kit.hands import Hand
 from tests.web.harness import ServerProcess, Tokens
 
