@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.event_inspector import SinkInfo
-    from fusion.store.read.glance import Flow
     from fusion.store.read.inspector import QueueInfo, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
+    from fusion.store.read.queue_inspector import Flow
 
 
 @command(example="run_worker.py info\n  run_worker.py info 'sms*' -i 1\n  run_worker.py info --json | jq .queues")
@@ -113,10 +113,10 @@ def _more(
 ) -> tuple[dict[str, Flow], tuple[SinkInfo, ...] | None, CallbackCounts | None, tuple[RunningJob, ...]]:
     """Read the rates of queues, the state of sinks and callbacks, and the jobs of workers that run several."""
     from fusion.jobs.moment import running_jobs
-    from fusion.store.access import event_inspector_of, glance_of
+    from fusion.store.access import event_inspector_of
     from fusion.store.read.callback_inspector import CallbackInspector
 
-    found = zip(queues, glance_of(cli.looking).flows([queue.name for queue in queues]), strict=True)
+    found = zip(queues, cli.onlooker.flows([queue.name for queue in queues]), strict=True)
     flows = {queue.name: flow for queue, flow in found if flow is not None}
     several = [worker for worker in workers if len(worker.jobs) > 1]
     running = tuple(running_jobs(cli.onlooker, several, 200)) if several else ()

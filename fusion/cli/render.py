@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.event_inspector import SinkInfo
-    from fusion.store.read.glance import Flow
     from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
+    from fusion.store.read.queue_inspector import Flow
     from fusion.views.fleet import SnapshotView
     from fusion.views.scheduler import SchedulerView
 

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from fusion.store.layout.pauses import Pause
-    from fusion.store.read.glance import Flow
     from fusion.store.read.inspector import Keyless
-    from fusion.store.read.queue_inspector import QueueInfo
+    from fusion.store.read.queue_inspector import Flow, QueueInfo
     from fusion.store.read.totals import Counters, QueueStats, Step
 
 #: The classes of priority, from the lowest.

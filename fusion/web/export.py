@@ -25,7 +25,7 @@ _FORMULA = frozenset("=+-@")
 
 def exported(route: Route, request: Request) -> Response:
     """Return the answer of a route, as a file if `format` asks for one. HttpError 422 for an unknown format, or if the answer is no list."""
-    wanted = request.args().get("format", "json")
+    wanted = request.args().get("format", "json") if request.query else "json"
     if wanted == "json":
         return route.handler(request)
     if wanted not in FORMATS or route.rows is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fusion.store.access import glance_of, inspector_of
+from fusion.store.access import inspector_of
 from fusion.store.layout.history import OTHER
 from fusion.store.read.tolerant import forgiving
 from fusion.views.queue import FleetStepView, HistoryView, seconds_of
@@ -47,7 +47,7 @@ class History:
         names = every if request.scope.all else request.scope.of(name for name in every if name != OTHER)
         chosen = names
         if len(names) > MOST:
-            flows = dict(zip(names, glance_of(looking).flows(names), strict=True))
+            flows = dict(zip(names, inspector_of(looking).flows(names), strict=True))
             chosen = sorted(names, key=lambda name: -(flow.went if (flow := flows[name]) else 0.0))[:MOST]
         steps = inspector.history_of(chosen, since)
         past = [FleetStepView.of(one) for one in steps]

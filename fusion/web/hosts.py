@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from fusion.web.exchange import HttpError
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+#: Characters that no host name has.
+_FORBIDDEN = frozenset("/@ ,\\")
 
 
 class Hosts:
@@ -34,6 +36,6 @@ def host_of(header: str) -> str:
     name, colon, port = header.strip().lower().rpartition(":")
     if not colon or header.endswith("]"):
         name, port = header.strip().lower(), ""
-    if (port and not (port.isascii() and port.isdigit())) or any(c in name for c in "/@ ,\\"):
+    if (port and not (port.isascii() and port.isdigit())) or not _FORBIDDEN.isdisjoint(name):
         return ""
     return name.removesuffix(".")

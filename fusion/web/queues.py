@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fusion.store.access import broker_of, glance_of, inspector_of
+from fusion.store.access import broker_of, inspector_of
 from fusion.store.read.tolerant import forgiving
 from fusion.trash import Trash
 from fusion.views.base import ABSENT
@@ -32,6 +32,8 @@ NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/q
 _PAGE, _LARGEST_PAGE = 100, 1000
 #: Seconds that one request may spend on emptying a queue.
 _EMPTYING = 10.0
+#: Seconds of history that one queue is shown with, without `since`.
+_LAST_HOUR = 3600.0
 
 _PAGING = paging("Queues", _PAGE, _LARGEST_PAGE)
 _DEPTHS = Param("since", "Also show how many jobs waited in each minute of this last time (`depths`): 1h, up to 1d.")
@@ -117,7 +119,7 @@ class Queues:
         names = request.scope.of(inspector.queue_names())
         page = names[offset : offset + limit]
         moment = inspector.now()
-        flows, since = glance_of(looking).flows(page), args.get("since")
+        flows, since = inspector.flows(page), args.get("since")
         infos = inspector.queues(page)
         depths = inspector.depths(page, min(read_since(since), 86400)) if since and page else [ABSENT] * len(page)
         queues = [
@@ -130,14 +132,14 @@ class Queues:
 
     def one(self, request: Request) -> Response:
         """Show one queue: how deep it is, how fast it moves, and how deep and how old its jobs were in the last hour, or `since`."""
-        name = request.params["name"]
+        name, since = request.params["name"], request.args().get("since")
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
-        if name not in request.scope.of(inspector.queue_names()):
+        if not request.scope.allows(name) or name not in inspector.queue_names():
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
-        (info,), (flow,) = inspector.queues([name]), glance_of(looking).flows([name])
-        steps = inspector.history("queue", name, read_since(request.args().get("since", "1h")))
+        (info,), (flow,) = inspector.queues([name]), inspector.flows([name])
+        steps = inspector.history("queue", name, read_since(since) if since else _LAST_HOUR)
         past = {"history": history_of(steps), "seconds": seconds_of(steps)}
         return Response.view(QueueNowView.of(info, inspector.now(), per_minute=flow_of(flow), **past))
 
@@ -146,7 +148,7 @@ class Queues:
         name = request.params["name"]
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
-        if name not in request.scope.of(inspector.queue_names()):
+        if not request.scope.allows(name) or name not in inspector.queue_names():
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         stats = inspector.stats(name)
@@ -181,6 +183,6 @@ class Queues:
 
     def _known(self, request: Request) -> str:
         name = request.target = request.params["name"]
-        if name not in request.scope.of(inspector_of(self._connection).queue_names()):
+        if not request.scope.allows(name) or name not in inspector_of(self._connection).queue_names():
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         return name

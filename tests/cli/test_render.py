@@ -17,8 +17,8 @@ from fusion.cli.tables import folded, table
 from fusion.jobs.moment import RunningJob
 from fusion.store.read.callback_inspector import CallbackCounts
 from fusion.store.read.event_inspector import SinkInfo
-from fusion.store.read.glance import Flow
 from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
+from fusion.store.read.queue_inspector import Flow
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
 SMS = QueueInfo(

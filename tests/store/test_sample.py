@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from fusion.store.layout.history import MOST_NAMES
-from fusion.store.read.glance import Flow, Glance
 from fusion.store.read.inspector import Inspector
+from fusion.store.read.queue_inspector import Flow
 from fusion.store.read.totals import Step
 from fusion.store.write.broker import Broker
 from fusion.views.queue import HistoryStepView
@@ -128,7 +128,7 @@ def test_malformed_samples_are_ignored(conn: redis.Redis, junk: str) -> None:
 
 
 def flow(conn: redis.Redis, queue: str) -> Flow | None:
-    return Glance(conn).flows([queue])[0]
+    return Inspector(conn).flows([queue])[0]
 
 
 def test_arrivals_and_ends_are_reported_per_minute(broker: Broker, conn: redis.Redis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from redis import Redis
@@ -41,14 +42,6 @@ def undecoded(client: Any) -> dict[str, Any]:
     return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}
 
 
-def plain(pipe: Any, options: dict[str, Any]) -> Any:
-    """Have a pipeline send each command by `words` and with the options. Without MULTI, since redis-py reads the reply to EXEC without
-    options."""
-    add = pipe.execute_command
-    pipe.execute_command = lambda *command, **given: add(*words(command), **given, **options)
-    return pipe
-
-
 def batch(connection: Redis, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
     """Send the commands that `ask` calls on a pipeline in one round trip, and return their replies in order. Raises redis-py's errors;
     without `raise_on_error`, an error reply stands in its place."""
@@ -74,20 +67,30 @@ class Asking(_Commands):  # type: ignore[misc]
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command; every method for a command ends up here."""
-        return self._whole(lambda: self.client.execute_command(*words(command), **options, **self._options))
+        return self._whole(self.client.execute_command, *words(command), **options, **self._options)
 
     def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline without MULTI that sends and replies in the same way."""
+        """Make a pipeline without MULTI, since redis-py reads the reply to EXEC without options. It sends and replies in the same way."""
         assert not transaction
-        pipe = plain(self.client.pipeline(transaction=False), self._options)
-        execute = pipe.execute
-        pipe.execute = lambda raise_on_error=True: self._whole(lambda: execute(raise_on_error))
+        pipe = self.client.pipeline(transaction=False)
+        add, commands = pipe.execute_command, list[tuple[Any, ...]]()
+
+        def added(*command: Any, **options: Any) -> Any:
+            commands.append(command)
+            return add(*words(command), **options, **self._options)
+
+        pipe.execute_command = added
+        pipe.execute = partial(self._execute, pipe.execute, commands)
         return pipe
 
-    def _whole(self, call: Callable[[], Any]) -> Any:
+    def _execute(self, execute: Callable[[bool], Any], commands: list[tuple[Any, ...]], raise_on_error: bool = True) -> Any:
+        """Send the commands of a pipeline, and return its replies."""
+        return self._whole(execute, raise_on_error)
+
+    def _whole(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         with deferred():
             try:
-                return call()
+                return call(*args, **options)
             except RedisError:
                 raise
             except BaseException:

@@ -22,7 +22,7 @@ from redis.sentinel import SentinelConnectionPool
 from fusion.kernel.timeouts import unbroken
 from fusion.settings import Settings, get_settings
 from fusion.store.client import maybe_executed
-from fusion.store.client.adapter import plain, undecoded, words
+from fusion.store.client.adapter import undecoded, words
 from fusion.store.client.classify import classify
 from fusion.store.client.connections import BoundedRetry, connect
 from fusion.store.client.room import Line, is_full
@@ -196,8 +196,9 @@ class AsyncAsking:
     def pipeline(self, transaction: bool = False) -> Any:
         """Make a pipeline without MULTI that sends and replies in the same way."""
         assert not transaction
-        pipe = plain(self._client.pipeline(transaction=False), self._options)
-        execute = pipe.execute
+        pipe = self._client.pipeline(transaction=False)
+        add, execute = pipe.execute_command, pipe.execute
+        pipe.execute_command = lambda *command, **options: add(*words(command), **options, **self._options)
         pipe.execute = lambda raise_on_error=True: self._whole(execute(raise_on_error))
         return pipe
 

@@ -64,13 +64,10 @@ class _Typed:
         self._inner, self._connection = inner, connection
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._inner, name)
-        if callable(value):
-            value = self._calling(value)
-            vars(self)[name] = value  # looked up once
-        return value
+        method = getattr(self._inner, name)
+        if not callable(method):
+            return method
 
-    def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 answer = method(*args, **kwargs)
@@ -81,6 +78,7 @@ class _Typed:
                 raise told from error
             return self._each(answer) if isinstance(answer, GeneratorType) else answer
 
+        vars(self)[name] = call  # looked up once
         return call
 
     def _each(self, answers: Iterator[Any]) -> Iterator[Any]:

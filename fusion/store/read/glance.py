@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fusion.store.layout import codec
@@ -13,15 +12,6 @@ from fusion.store.read.totals import Counters, read_counters
 
 #: Most queues, and most ids of each of their sets, that are read to collect names.
 _QUEUES, _EACH = 50, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """Jobs per minute of a queue: those that came in, those that ended in any way, and of these the failed ones."""
-
-    came: float
-    went: float
-    failed: float
 
 
 class Glance(InspectorBase):
@@ -58,25 +48,7 @@ class Glance(InspectorBase):
         """List the newest failed jobs, the last one first."""
         return self._page(self.keys.failed, 0, limit, desc=True)
 
-    def flows(self, queues: Sequence[str]) -> list[Flow | None]:
-        """Read how many jobs came and went, as sampled by the process that does maintenance. None for queues that were not sampled lately."""
-        if not queues:
-            return []
-        found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
-        return [_flow(codec.text(value)) for value in found]
-
     def counters(self, queues: Sequence[str]) -> list[Counters]:
         """Read the lifetime counters of queues in one round trip; empty for a key of another program."""
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.totals(name)) for name in queues], raise_on_error=False)
         return [read_counters(row if isinstance(row, dict) else {}) for row in rows]
-
-
-def _flow(stored: str) -> Flow | None:
-    words = stored.split()
-    if len(words) != 8 or not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
-        return None
-    first, last = [int(word) for word in words[:4]], [int(word) for word in words[4:]]
-    if last[0] <= first[0]:
-        return None
-    came, went, failed = (max(0.0, (b - a) * 60_000 / (last[0] - first[0])) for a, b in zip(first[1:], last[1:], strict=True))
-    return Flow(came, went, failed)

@@ -20,8 +20,8 @@ from fusion.store.read.base import InspectorBase
 from fusion.store.scripting.host import Steps, run
 
 #: Replies per queue in `queues`: seven counts, its pause and how long that lasts, its settings at run time, how many are blocked, how many
-#: were stopped, and the first job of each class (and the inbox of a LIST queue).
-_REPLIES = 15
+#: were stopped, why it is closed; from `_HEADS` on the first job of each class (and the inbox of a LIST queue).
+_HEADS, _REPLIES = 13, 16
 #: A lower score in the set of running jobs is one of stock RQ's, in seconds; so is +inf.
 _LEAST_LEASE = 100_000_000_000
 #: The reply of PTTL for a missing key.
@@ -92,6 +92,15 @@ class QueueInfo:
         return self.pause is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Jobs per minute of a queue: those that came in, those that ended in any way, and of these the failed ones."""
+
+    came: float
+    went: float
+    failed: float
+
+
 class QueueInspector(InspectorBase):
     """Counts and lists the jobs of queues."""
 
@@ -139,35 +148,19 @@ class QueueInspector(InspectorBase):
         waiting = yield from self._ready_of(names)
         replies = iter((yield self._commands(lambda pipe: self._ask(pipe, waiting), raise_on_error=False)))
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
-        closed = [next(replies) in (b"rate", "rate") for _ in waiting]
-        good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        heads = yield from self._heads([[codec.text(ids[0]) if ids else None for ids in row[12:_REPLIES]] for row in good])
-        inboxes = []
-        for (name, _), row in zip(waiting, good, strict=True):
-            inboxes.append((yield from self._inbox(name, row)))
-        return [
-            QueueInfo(
-                name=name,
-                low=row[0],
-                moderate=row[1],
-                high=row[2],
-                inbox=inbox,
-                started=row[3],
-                finished=row[4],
-                deferred=row[5],
-                canceled=row[6],
-                oldest=min((at for at in ages if at), default=None),
-                error=_trouble(raw),
-                pause=_pause(raw[7], row[8]),
-                gate=read_gate(row[9] or None),
-                blocked=row[10],
-                stopped=row[11],
-                rq=_stock(name, row),
-                closed=shut,
-                heads=ages,
-            )
-            for (name, _), raw, row, inbox, ages, shut in zip(waiting, rows, good, inboxes, heads, closed, strict=True)
-        ]
+        heads = yield from self._heads(rows)
+        found = []
+        for (name, _), row, ages in zip(waiting, rows, heads, strict=True):
+            struck = (yield from self._struck(name)) if name in LIST_QUEUES else 0
+            found.append(_info(name, row, ages, struck))
+        return found
+
+    def flows(self, queues: Sequence[str]) -> list[Flow | None]:
+        """Read how many jobs came and went, as sampled by the process that does maintenance. None for queues that were not sampled lately."""
+        if not queues:
+            return []
+        found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
+        return [_flow(codec.text(value)) for value in found]
 
     def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
         for name, ready in waiting:
@@ -181,15 +174,11 @@ class QueueInspector(InspectorBase):
             pipe.hget(self.keys.gates, name)
             pipe.zcard(self.keys.blocked(name))
             pipe.zcard(self.keys.stopped(name))
+            pipe.get(self.keys.wake_closed(name))
             for low, high in CLASS_RANGES:
                 pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
             if ready != self.keys.queue(name):
                 pipe.llen(self.keys.queue(name))
-        for name, _ in waiting:
-            pipe.get(self.keys.wake_closed(name))
-
-    def _inbox(self, name: str, row: list[Any]) -> Steps[int]:
-        return sum(row[_REPLIES:]) - (yield from self._struck(name)) if name in LIST_QUEUES else 0
 
     def _struck(self, queue: str) -> Steps[int]:
         """Return how many ids in a LIST queue's inbox belong to no job any more."""
@@ -208,16 +197,16 @@ class QueueInspector(InspectorBase):
             for queue, kind in zip(queues, types, strict=True)
         ]
 
-    def _heads(self, heads: list[list[str | None]]) -> Steps[list[tuple[datetime | None, ...]]]:
+    def _heads(self, rows: list[list[Any]]) -> Steps[list[tuple[datetime | None, ...]]]:
+        """Return for each row of replies when the first job of each class was enqueued."""
+        firsts = [codec.text(ids[0]) if ids and isinstance(ids, list) else "" for row in rows for ids in row[_HEADS:_REPLIES]]
         found = yield self._commands(
-            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids if job_id],
-            raise_on_error=False,
+            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for job_id in firsts if job_id], raise_on_error=False
         )
-        times = (
-            None if isinstance(row, Exception) else from_iso(meant(("enqueued_at",), _ARRIVED, row)["enqueued_at"])
-            for row in found
-        )
-        return [tuple([next(times) if job_id else None for job_id in ids]) for ids in heads]
+        arrived = map(_arrived, found)
+        times = [next(arrived) if job_id else None for job_id in firsts]
+        classes = _REPLIES - _HEADS
+        return [tuple(times[at : at + classes]) for at in range(0, len(times), classes)]
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
@@ -267,6 +256,34 @@ def _sound(reply: Any) -> Any:
     return reply
 
 
+def _info(name: str, replies: list[Any], heads: tuple[datetime | None, ...], struck: int) -> QueueInfo:
+    row: list[Any] = [0 if isinstance(reply, Exception) else reply for reply in replies]
+    return QueueInfo(
+        name=name,
+        low=row[0],
+        moderate=row[1],
+        high=row[2],
+        inbox=sum(row[_REPLIES:]) - struck if name in LIST_QUEUES else 0,
+        started=row[3],
+        finished=row[4],
+        deferred=row[5],
+        canceled=row[6],
+        oldest=min(filter(None, heads), default=None),
+        error=_trouble(replies),
+        pause=_pause(replies[7], row[8]),
+        gate=read_gate(row[9] or None),
+        blocked=row[10],
+        stopped=row[11],
+        rq=_stock(name, row),
+        closed=row[12] in (b"rate", "rate"),
+        heads=heads,
+    )
+
+
+def _arrived(row: Any) -> datetime | None:
+    return None if isinstance(row, Exception) else from_iso(meant(("enqueued_at",), _ARRIVED, row)["enqueued_at"])
+
+
 def _trouble(row: list[Any]) -> str:
     """Return the first error among replies in words: a key is not of our type."""
     told = next((str(reply) for reply in row if isinstance(reply, Exception)), "")
@@ -283,3 +300,14 @@ def _pause(stored: Any, left_ms: int) -> Pause | None:
 def _stock(name: str, row: list[Any]) -> int | None:
     """Return how many jobs of stock RQ's are in a queue's key, if that is a LIST of RQ's."""
     return int(row[_REPLIES]) if len(row) > _REPLIES and name not in LIST_QUEUES else None
+
+
+def _flow(stored: str) -> Flow | None:
+    words = stored.split()
+    if len(words) != 8 or not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
+        return None
+    first, last = [int(word) for word in words[:4]], [int(word) for word in words[4:]]
+    if last[0] <= first[0]:
+        return None
+    came, went, failed = (max(0.0, (b - a) * 60_000 / (last[0] - first[0])) for a, b in zip(first[1:], last[1:], strict=True))
+    return Flow(came, went, failed)

@@ -42,21 +42,10 @@ class Forgiving(Asking):
                 raise
             return _EMPTY[command[0]](command)
 
-    def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline in which a key of a wrong type reads as empty, or as its error if errors are not raised."""
-        pipe = super().pipeline(transaction)
-        add, execute, asked = pipe.execute_command, pipe.execute, list[tuple[Any, ...]]()
-
-        def noted(*command: Any, **options: Any) -> Any:
-            asked.append(command)
-            return add(*command, **options)
-
-        pipe.execute_command = noted
-        pipe.execute = lambda raise_on_error=True: self._answers(asked, execute(False), raise_on_error)
-        return pipe
-
-    def _answers(self, asked: list[tuple[Any, ...]], replies: list[Any], raise_on_error: bool) -> list[Any]:
-        for i, (command, reply) in enumerate(zip(asked, replies, strict=True)):
+    def _execute(self, execute: Callable[[bool], Any], commands: list[tuple[Any, ...]], raise_on_error: bool = True) -> Any:
+        """Send the commands of a pipeline. A key of a wrong type reads as empty, or as its error if errors are not raised."""
+        replies = self._whole(execute, False)
+        for i, (command, reply) in enumerate(zip(commands, replies, strict=True)):
             broken = self._note(command, reply)
             if broken and raise_on_error:
                 replies[i] = _EMPTY[command[0]](command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -187,15 +187,19 @@ class TotalsInspector(InspectorBase):
         """Return the steps of the last `since` seconds, the oldest first: minutes of up to a day, else hours of up to 30 days. `scope`:
         "queue" or "function"."""
         found, (tier, steps, keys) = self._steps(since)
-        if scope == "queue":
-            self._sampled(found, f"{tier}:{WAITING}:{name}", steps, keys)
-        self._count(found, [(key, f"{tier}:{scope}:{name}:{key}") for key in keys], steps)
+        counts = [f"{tier}:{scope}:{name}:{key}" for key in keys]
+        samples = [f"{tier}:{WAITING}:{name}:{key}" for key in keys] if scope == "queue" else []
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(key)) for key in (*counts, *samples)])
+        _count(found, zip(keys, rows, strict=False), steps)
+        _sample(found, zip(keys, rows[len(counts) :], strict=False), steps)
         return list(found.values())
 
     def history_of(self, queues: Sequence[str], since: float) -> list[Step]:
         """Return the history of all these queues together, without samples. One round trip, and a key for each hour and queue."""
         found, (tier, steps, keys) = self._steps(since)
-        self._count(found, [(key, f"{tier}:queue:{name}:{key}") for name in queues for key in keys], steps)
+        named = [(key, f"{tier}:queue:{name}:{key}") for name in queues for key in keys]
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(name)) for _, name in named])
+        _count(found, ((key, row) for (key, _), row in zip(named, rows, strict=True)), steps)
         return list(found.values())
 
     def depths(self, queues: Sequence[str], since: float) -> list[list[int | None]]:
@@ -233,21 +237,6 @@ class TotalsInspector(InspectorBase):
         found = {number: Step(datetime.fromtimestamp(number * step, timezone.utc)) for number in range(first, last + 1)}
         return found, (tier, steps, range(first // steps, last // steps + 1))
 
-    def _count(self, found: dict[int, Step], keys: Sequence[tuple[int, str]], steps: int) -> None:
-        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(name)) for _, name in keys])
-        # The queues' fields have the same names. Equal fields are summed first, as parsing a field takes longer than adding.
-        sums: dict[int, dict[Any, int]] = {}
-        for (key, _), row in zip(keys, rows, strict=True):
-            total = sums.setdefault(key, {})
-            for raw, value in row.items():
-                total[raw] = total.get(raw, 0) + codec.number(value)
-        for key, total in sums.items():
-            for raw, count in total.items():
-                place, _, rest = codec.text(raw).partition(":")
-                priority, _, what = rest.partition(":")
-                if place.isdecimal() and priority.isdecimal() and (at := found.get(key * steps + int(place))):
-                    at.add(int(priority), what, count)
-
     def recent(self, queues: Sequence[str], minutes: int = 10) -> list[Counter[str]]:
         """Return how many jobs of each queue ended in the last minutes, by name (`completed`, `failed`, `retried`), as reported by workers so
         far. Two round trips, and a few fields of each queue."""
@@ -270,13 +259,30 @@ class TotalsInspector(InspectorBase):
                     found[index][place.rpartition(":")[2]] += codec.number(value)
         return found
 
-    def _sampled(self, found: dict[int, Step], series: str, steps: int, keys: range) -> None:
-        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(f"{series}:{key}")) for key in keys])
-        for key, row in zip(keys, rows, strict=True):
-            for place, figures in row.items():
-                if (number := codec.number(place, -1)) >= 0 and (at := found.get(key * steps + number)):
-                    at.sampled(codec.text(figures))
-
     def history_names(self, scope: str) -> list[str]:
         """Return the queues, or functions, that have a history of their own."""
         return sorted(self._page(self.keys.history_names(scope)))
+
+
+def _count(found: dict[int, Step], rows: Iterable[tuple[int, Mapping[Any, Any]]], steps: int) -> None:
+    """Add the counts of these keys, each given with its number, to their steps."""
+    # The queues' fields have the same names. Equal fields are summed first, as parsing a field takes longer than adding.
+    sums: dict[int, dict[Any, int]] = {}
+    for key, row in rows:
+        total = sums.setdefault(key, {})
+        for raw, value in row.items():
+            total[raw] = total.get(raw, 0) + codec.number(value)
+    for key, total in sums.items():
+        for raw, count in total.items():
+            place, _, rest = codec.text(raw).partition(":")
+            priority, _, what = rest.partition(":")
+            if place.isdecimal() and priority.isdecimal() and (at := found.get(key * steps + int(place))):
+                at.add(int(priority), what, count)
+
+
+def _sample(found: dict[int, Step], rows: Iterable[tuple[int, Mapping[Any, Any]]], steps: int) -> None:
+    """Add the samples of these keys, each given with its number, to their steps."""
+    for key, row in rows:
+        for place, figures in row.items():
+            if (number := codec.number(place, -1)) >= 0 and (at := found.get(key * steps + number)):
+                at.sampled(codec.text(figures))
