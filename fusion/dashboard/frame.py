@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from fusion.dashboard import filters
-from fusion.dashboard.leftover import leftovers
 from fusion.dashboard.static_files import address_of
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import program
+from fusion.views.base import View as Shown
+from fusion.views.base import described
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -81,3 +84,43 @@ class Frame:
         """Return the path of the page in the navigation to which this page belongs."""
         paths = [one.path for one in self._nav if (page.path + "/").startswith(one.path.rstrip("/") + "/")]
         return max(paths, key=len, default="/")
+
+
+# -- the fields of a view that a page's template does not place, for "All fields"
+
+
+#: Fields that change with every read, so that a page with them would never stay the same.
+_MOVING = frozenset({"last_updated", "heartbeat_age", "oldest_age"})
+
+
+class Leftover(NamedTuple):
+    """A field that the template does not place."""
+
+    name: str
+    meaning: str
+    value: str
+
+
+def leftovers(environment: Environment, template: str, noun: str, kind: type[Shown], shown: Mapping[str, Any]) -> list[Leftover]:
+    """Return the fields of `shown`, the JSON of a view of this kind, that the template does not mention as `noun.name`."""
+    placed = _placed(environment, template, noun)
+    return [
+        Leftover(one.name, described(one), _value(shown[one.name]))
+        for one in kind.FIELDS
+        if one.name in shown and one.name not in placed and one.name not in _MOVING
+    ]
+
+
+@cache
+def _placed(environment: Environment, template: str, noun: str) -> frozenset[str]:
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, template)
+    return frozenset(re.findall(rf'\b{noun}(?:\.get\("|\["|\.)(\w+)', source))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "\u2013"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from fusion.doctor import waiting
-from fusion.doctor.checks import fleet, jobs, machine, server, telling
+from fusion.doctor.checks import fleet, jobs, machine, queues, server, telling
 from fusion.doctor.finding import Finding, counted, ordered, worst
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.classify import classify, one_line
@@ -32,7 +31,7 @@ CHECKS = (
     Check("server", server.server),
     Check("eviction", server.eviction),
     Check("clocks", server.clocks),
-    Check("queues", waiting.queues),
+    Check("queues", queues.queues),
     Check("workers", fleet.workers),
     Check("schedulers", fleet.schedulers),
     Check("cron", fleet.cron),

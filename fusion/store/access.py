@@ -18,10 +18,9 @@ from fusion.store.read.callback_inspector import CallbackInspector
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.read.failure_inspector import FailureInspector
-from fusion.store.read.glance import Glance
+from fusion.store.read.glance import Glance, NamesInspector
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
-from fusion.store.read.names_inspector import NamesInspector
 from fusion.store.read.operation_inspector import OperationInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector

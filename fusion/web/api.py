@@ -10,25 +10,20 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.views.fleet import HealthView, ReadinessView
 from fusion.web.audit import Audit, recorded
 from fusion.web.batches import Batches
+from fusion.web.callbacks import Callbacks
+from fusion.web.cron import CronEntries
 from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.failures import Failures
-from fusion.web.history import History
-from fusion.web.job import OneJob
-from fusion.web.jobs import Jobs
-from fusion.web.kept_verdict import KeptVerdict
+from fusion.web.fleet import Fleet, KeptVerdict, RedisServer
+from fusion.web.jobs import Jobs, OneJob, Reschedule
 from fusion.web.keys import ConcurrencyKeys
-from fusion.web.lists.callbacks import Callbacks
-from fusion.web.lists.cron import CronEntries
-from fusion.web.lists.fleet import Fleet
-from fusion.web.lists.redis_server import RedisServer
-from fusion.web.lists.workers import Workers
 from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
-from fusion.web.queues import Queues
-from fusion.web.reschedule import Reschedule
+from fusion.web.queues import History, Queues
 from fusion.web.routing import Route
 from fusion.web.trash import TrashRoutes
+from fusion.web.workers import Workers
 
 
 class Api:

@@ -6,7 +6,7 @@ import redis
 
 from fusion import Queue
 from fusion.store.write.broker import Broker
-from fusion.web.kept_verdict import KeptVerdict
+from fusion.web.fleet import KeptVerdict
 from tests.jobs import basic
 from tests.kit.hands import wire
 from tests.web.conftest import Start

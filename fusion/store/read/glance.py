@@ -52,3 +52,25 @@ class Glance(InspectorBase):
         """Read the lifetime counters of queues in one round trip; empty for a key of another program."""
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.totals(name)) for name in queues], raise_on_error=False)
         return [read_counters(row if isinstance(row, dict) else {}) for row in rows]
+
+
+class NamesInspector(InspectorBase):
+    """Looks a name up among everything that has names or ids."""
+
+    def kinds(self, name: str) -> list[str]:
+        """Return which of these it is: `queue`, `worker`, `batch`, `cron entry`, `concurrency key`, `operation`, `failure group`. One round
+        trip."""
+        keys = self.keys
+        asks: dict[str, Any] = {
+            "queue": lambda pipe: pipe.sismember(keys.queues, keys.queue(name)),
+            "worker": lambda pipe: pipe.exists(keys.worker(name)),
+            "batch": lambda pipe: pipe.exists(keys.batch(name)),
+            "cron entry": lambda pipe: pipe.zscore(keys.cron_due, name),
+            "concurrency key": lambda pipe: pipe.zscore(keys.limits, name),
+            "operation": lambda pipe: pipe.exists(keys.operation(name)),
+            "failure group": lambda pipe: pipe.zscore(keys.failures, name),
+        }
+        found = self._batch(lambda pipe: [ask(pipe) for ask in asks.values()], raise_on_error=False)
+        return [
+            kind for kind, one in zip(asks, found, strict=True) if not isinstance(one, Exception) and one not in (None, 0, False)
+        ]

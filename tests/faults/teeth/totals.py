@@ -53,7 +53,7 @@ OF_TOTALS = (
         "verdict1",
         "a queue that nobody serves is healthy until its jobs are old",
         "doctor/test_incidents.py::test_nobody_serves_a_queue",
-        Edit("fusion/doctor/waiting.py", 'f"{call} worker {words(name)}", "fail")', 'f"{call} worker {words(name)}")'),
+        Edit("fusion/doctor/checks/queues.py", 'f"{call} worker {words(name)}", "fail")', 'f"{call} worker {words(name)}")'),
     ),
     a_mutant(
         "verdict2",

@@ -52,7 +52,7 @@ OF_WEB = (
         "a token for some queues is told what runs in others",
         "web/test_scopes.py::test_own_things_look_as_if_nobody_else_were_there",
         Edit(
-            "fusion/web/lists/fleet.py",
+            "fusion/web/fleet.py",
             "running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]",
             "running_jobs(inspector, workers, _RUNNING)]",
         ),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from math import ceil
+from typing import Literal
 
 from redis import Redis
 
+from fusion.doctor.finding import ordered
 from fusion.doctor.look import Look
-from fusion.doctor.verdict import CHECKS, examine, of, verdict
+from fusion.doctor.verdict import CHECKS, Word, examine, of, verdict
 from fusion.jobs.moment import failed_jobs, running_jobs
 from fusion.jobs.scheduled import waiting_jobs
 from fusion.settings import get_settings
@@ -19,6 +23,7 @@ from fusion.store.access import (
     glance_of,
     inspector_of,
     limit_inspector_of,
+    server_inspector_of,
 )
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.views.events import EventsSnapshot, SinksView
@@ -36,6 +41,7 @@ from fusion.views.job import LastFailedView, RunningJobView, RunningView, Schedu
 from fusion.views.limit import KeyView
 from fusion.views.queue import KeylessView
 from fusion.views.scheduler import SchedulerView
+from fusion.views.server import RedisServerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
 from fusion.web.openapi.shapes import fields, maybe
@@ -155,3 +161,59 @@ class Fleet:
             looking.stream(), tuple(looking.sinks()), tuple(looking.relays()), settings.sinks, settings.events_cap
         )
         return Response.view(SinksView.of(snapshot))
+
+
+# -- Redis itself: `/api/v1/redis`
+
+
+#: The checks of `doctor` about the server.
+_CHECKS = ("server", "eviction", "clocks", "clients", "persistence", "latency", "rights", "listpack")
+#: Commands that are shown: those with the most time in total, and single slow calls.
+_COMMANDS, _SLOW = 12, 16
+
+
+class RedisServer:
+    """The route of the server."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route("GET", "/api/v1/redis", self.redis, "read", "redis", answer=RedisServerView)]
+
+    def redis(self, request: Request) -> Response:
+        """Show the state of Redis: memory, persistence, clients, latency, and what `doctor` finds about it."""
+        look, inspector = Look(self._connection, get_settings()), server_inspector_of(self._connection)
+        findings = ordered(examine(look, [check for check in CHECKS if check.name in _CHECKS]))
+        info, pings, slow = look.server_whole.info, sorted(look.server_whole.pings), inspector.slow(_SLOW)
+        at = inspector_of(self._connection).now()
+        commands = inspector.commands(_COMMANDS)
+        return Response.view(RedisServerView.of(info, at, pings, commands, slow, findings))
+
+
+# -- the verdict for a public probe: one word, computed at most every few seconds, however often it is asked for
+
+
+#: Seconds for which a verdict is cached.
+KEPT = 5.0
+
+
+class KeptVerdict:
+    """The cached verdict: `healthy`, `strained` or `unhealthy`. It has no names in it, because the caller has no token."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+        self._word: Word | Literal["unknown"] = "unknown"
+        self._until = 0.0
+
+    def word(self) -> Word | Literal["unknown"]:
+        """Return a verdict that is a few seconds old at most; an older one while another thread computes the next. Raises errors of Redis."""
+        if time.monotonic() < self._until or not self._lock.acquire(blocking=False):
+            return self._word
+        try:
+            self._word = verdict(Look(self._connection, get_settings())).word
+            self._until = time.monotonic() + KEPT
+        finally:
+            self._lock.release()
+        return self._word
