@@ -58,6 +58,11 @@ def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() ->
     assert without_unused(text) == text[text.index("local function c") :]
 
 
+def test_variables_that_nothing_names_are_taken_out_unless_their_value_does_something() -> None:
+    text = "local a = {} -- of b\nlocal b = { x = 1 }\nlocal c\nlocal d = redis.call('TIME')\nlocal e = 1\nreturn e\n"
+    assert without_unused(text) == "local d = redis.call('TIME')\nlocal e = 1\nreturn e\n"
+
+
 def test_a_small_function_stands_where_it_was_called() -> None:
     text = "local function job_key(id) return P .. 'job:' .. id end\nreturn job_key(x.id), job_key(found[1] or 'a')\n"
     assert inlined(text) == "return (P .. 'job:' .. x.id), (P .. 'job:' .. (found[1] or 'a'))\n"
@@ -212,7 +217,7 @@ def test_what_is_shipped_was_built_from_these_sources() -> None:
 def test_a_source_that_changed_is_noticed_and_built(tmp_path: Path) -> None:
     shutil.copytree(lua_build.LUA.parents[1], tmp_path / "fusion", ignore=shutil.ignore_patterns("__pycache__"))
     source, built = (tmp_path / "fusion/store/lua" / name for name in ("pause.lua", "built/pause.lua"))
-    source.write_text(source.read_text() + "-- more\nlocal unused = 1\n")
+    source.write_text(source.read_text() + "-- more\nlocal unused = 1\nreturn 'more'\n")
     (built.parent / "gone.lua").write_text("return 1\n")
     root = Path(lua_build.__file__).parents[1]
 
@@ -225,7 +230,8 @@ def test_a_source_that_changed_is_noticed_and_built(tmp_path: Path) -> None:
 
     assert run("--check") == (1, "lua: not built from their sources: gone pause; run: make lua\n")
     assert run() == (0, "lua: 68 files, 2 of them changed\n")
-    assert built.read_text().endswith("local unused = 1\n")
+    assert built.read_text().endswith("return 'more'\n")
+    assert "unused" not in built.read_text()
     assert not (built.parent / "gone.lua").exists()
     assert run("--check") == (0, "")
 
