@@ -13,8 +13,6 @@ from typing import Any
 
 from fusion.kernel.compression import THRESHOLD, compressed
 
-#: The layout since which there are such records.
-COMPACT = 2
 #: What an absent field means, whatever the settings of a process say: what was accepted stays what it was. Never to be changed.
 DEFAULTS = {"timeout": 180, "result_ttl": 500, "retryCount": 7, "priority": 1}
 #: Of a field that is absent: the one that has its value.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusion.exceptions import DataTooOld
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec
 from fusion.store.layout.records import Marked, NewJob, OutboxBatch, Replicas, Room
-from fusion.store.write.queue_calls import QueueCalls, arguments
+from fusion.store.write.queue_calls import QueueCalls, accepted, arguments
 
 
 class OutboxBroker(QueueCalls):
@@ -26,7 +25,7 @@ class OutboxBroker(QueueCalls):
             if answer[0] in (b"done", b"gap"):
                 marked = _marked(codec.text(answer[0]), codec.text(answer[1]))
             else:
-                self._accepted(answer, queue)
+                accepted(answer, queue)
                 marked = Marked("ok", batch.number, batch.stamp)
             if replication is None or replication.done():
                 return marked
@@ -35,16 +34,9 @@ class OutboxBroker(QueueCalls):
         self, queue: str, jobs: Sequence[NewJob], batch: OutboxBatch, room: Room | None, replication: Replication | None
     ) -> Any:
         name = f"!{batch.number}:{batch.before}:{batch.outbox}:{batch.stamp}"
-        script, send = self._script("enqueue"), None if replication is None else replication.send
-        while True:
-            layout = self._layout
-            try:
-                words = arguments(queue, jobs, "", layout, room, name)
-                return script({"queues": self.keys.queues}, *words, send)
-            except DataTooOld as error:
-                if error.version >= layout:
-                    raise
-                self._layout = error.version
+        words = arguments(queue, jobs, "", room, name)
+        send = None if replication is None else replication.send
+        return self._script("enqueue")({"queues": self.keys.queues}, *words, send)
 
     def outbox_marks(self, outbox: str) -> dict[str, Marked]:
         """Return by queue the last batch of an outbox that was accepted."""

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, Self
 
 from fusion.exceptions import (
-    DataTooOld,
     DependencyCycle,
     DuplicateJob,
     GraphDropped,
@@ -28,7 +27,7 @@ from fusion.store.client.adapter import client_of
 from fusion.store.client.replication import Replication
 from fusion.store.client.wire import is_ours, pack
 from fusion.store.layout import codec, schema
-from fusion.store.layout.compact import COMPACT, compact, expand
+from fusion.store.layout.compact import compact, expand
 from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import Pause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
@@ -44,9 +43,6 @@ EnqueueAhead = PipelinedCall[str]
 class QueueCalls(ScriptHost):
     """The calls of a Queue or an AsyncQueue. Nothing here sends anything."""
 
-    #: Layout of the data, as far as this process knows; commands are encoded for it.
-    _layout = schema.VERSION
-
     # -- jobs that come in
 
     def enqueue_steps(
@@ -60,17 +56,10 @@ class QueueCalls(ScriptHost):
         """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
         QueueFull. `nonce`, if given, replaces the jobs' own. With `replicas`, NotReplicated if too few have acknowledged in time."""
         replication = None if replicas is None else Replication(jobs, replicas, self.connection)
+        args, rest = arguments(queue, jobs, nonce, room)
         while True:
-            layout = self._layout  # another thread or coroutine may learn a newer layout while this call waits
-            args, rest = arguments(queue, jobs, nonce, layout, room)
-            try:
-                reply = yield ScriptCall(self, "enqueue", self._all_queues, args, rest, None, replication)
-            except DataTooOld as error:
-                if error.version >= layout:
-                    raise
-                self._layout = error.version
-                continue
-            at = self._accepted(reply, queue)
+            reply = yield ScriptCall(self, "enqueue", self._all_queues, args, rest, None, replication)
+            at = accepted(reply, queue)
             if replication is None or replication.done():
                 return at
 
@@ -82,21 +71,16 @@ class QueueCalls(ScriptHost):
         if replicas is not None or not is_ours(client):
             return PipelinedCall(ordinary)
         script = self._script("enqueue")
-        command = script.command(self._all_queues, *arguments(queue, jobs, "", self._layout, room))
+        command = script.command(self._all_queues, *arguments(queue, jobs, "", room))
         packed = pack(("EVALSHA", script.sha, *command))
-        return PipelinedCall(ordinary, partial(self._accepted, queue=queue), client, packed)
-
-    def _accepted(self, reply: Any, queue: str) -> str:
-        at = accepted(reply, queue)
-        self._layout = int(reply[2])
-        return at
+        return PipelinedCall(ordinary, partial(accepted, queue=queue), client, packed)
 
     # -- graphs of jobs, which come in several calls
 
     def part_call(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None = None) -> ScriptCall[str]:
         """Accept the `nth` part of a graph, counted from 0: all its jobs are deferred until its release. `room`: for those jobs of the graph
         that are to enter this queue then. GraphDropped, and the errors of an enqueue."""
-        args, rest = arguments(queue, jobs, "", schema.VERSION, room, f"#{nth}.{token}")
+        args, rest = arguments(queue, jobs, "", room, f"#{nth}.{token}")
         return ScriptCall(self, "enqueue", self._all_queues, args, rest, partial(accepted, queue=queue))
 
     def parents_call(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> ScriptCall[None]:
@@ -203,30 +187,26 @@ class AcceptedInPart(str):
 
 
 def arguments(
-    queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None, graph: str = ""
+    queue: str, jobs: Sequence[NewJob], nonce: str, room: Room | None = None, graph: str = ""
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if given, replaces the jobs' own. `graph`:
+    """Make ARGV of enqueue.lua: the named arguments and the rest. `nonce`, if given, replaces the jobs' own. `graph`:
     `#`, the number of the call, a point, and the graph's token. Numbers are texts, as they are sent."""
     rest: list[Any] = []
-    needs, tied, unique = schema.FIRST, "", ""
+    tied = unique = ""
     for job in jobs:
-        fields = compact(job.fields) if layout >= COMPACT else None
-        if fields is not None:
-            needs = COMPACT
-        else:
+        fields = compact(job.fields)
+        if fields is None:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
-        if "ties" in job.fields:  # a process that knows only the first layout would run too many of them
-            needs, tied = COMPACT, "k"
-        elif "fair_key" in job.fields:
-            needs = COMPACT
+        if "ties" in job.fields:
+            tied = "k"
         if "unique_key" in job.fields:
-            needs, unique = COMPACT, "u"
+            unique = "u"
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())
     if room is not None:
         rest += ("" if room.length is None else str(room.length), str(room.to_come))
-    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{needs}{tied}{unique}{graph}"}, rest
+    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{schema.FIRST}{tied}{unique}{graph}"}, rest
 
 
 def accepted(answer: Any, queue: str) -> str:
