@@ -87,8 +87,8 @@ def test_the_setting_reads_text_and_dicts() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("sms", None), ("sms limit", "use QUEUE"), ("sms limit=0", "sms: limit"), ("sms speed=3", "sms: speed"), ("a*b limit=1", "no name"),
-        ("failed limit=1", "no name"), ("_callbacks limit=1", "no name"), ("sms rate=1", "sms: rate"), ("sms burst=3", "goes with a rate"),
+        ("sms", None), ("sms limit", "use QUEUE"), ("sms limit=0", "sms: limit"), ("sms speed=3", "sms: speed"), ("a*b limit=1", "not a valid"),
+        ("failed limit=1", "not a valid"), ("_callbacks limit=1", "not a valid"), ("sms rate=1", "sms: rate"), ("sms burst=3", "goes with a rate"),
     ],
 )  # fmt: skip
 def test_a_setting_that_is_wrong(text: str, why: str | None) -> None:
@@ -107,5 +107,5 @@ def test_rate_limited_raises_with_delay_and_reason() -> None:
     assert (decision.kind, decision.delay) == ("limited", 30.0)
     assert "retryCount" not in decision.fields
     for wrong in (0, -1, "soon", 90_000, float("nan")):
-        with pytest.raises(ValueError, match=r"must be|no duration"):
+        with pytest.raises(ValueError, match=r"must be|not a duration"):
             job.rate_limited(wrong)

@@ -322,7 +322,7 @@ def test_middleware_by_the_settings(conn: redis.Redis, monkeypatch: pytest.Monke
     use_settings(Settings.load(middleware="tests.domain.test_middleware.Nobody"))
     with pytest.raises(ConfigurationError, match=r"tests\.domain\.test_middleware\.Nobody.*correct it"):
         Queue("r", conn).enqueue(basic.noop)
-    with pytest.raises(ConfigurationError, match="no dotted path"):
+    with pytest.raises(ConfigurationError, match="not a dotted path"):
         Settings.load(middleware="a b")
     with pytest.raises(TypeError, match="ProducerMiddleware"):
         register(object())  # type: ignore[arg-type]
