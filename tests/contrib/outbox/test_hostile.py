@@ -313,7 +313,7 @@ def test_many_rows_wait_are_forwarded_parked_retried_and_sent_again_in_bounded_m
             rows = [values | {"job_id": f"j{nth}"} for nth in range(first, first + 1000)]
             connection.execute(sqlalchemy.insert(base.tables.rows), rows)
     size = len(row["body"])
-    forwarder = base.forwarder(conn, most=500)
+    forwarder = base.forwarder(conn, keep=3600.0, most=500)  # longer than the test takes on any machine
     begun = time.monotonic()
     tracemalloc.start()
     while forwarder.forward():
