@@ -108,11 +108,6 @@ class ForkServer:
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
         gc.collect()
-        # Processes of other executors live long, and must be able to free the objects that they were forked with.
-        if self._settings.executor == "process" and sys.version_info[:2] in ((3, 12), (3, 13)):
-            from fusion.forkserver.immortal import make_immortal  # loaded only here, to save memory in other Pythons
-
-            make_immortal()
         give_back_memory()
         gc.freeze()
         try:
