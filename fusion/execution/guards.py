@@ -1,9 +1,13 @@
-"""The interface between a run and the guard of its limits. Types only: no process loads this module."""
+"""The interfaces of a run: to the guard of its limits, and to the call that it may share. Types only: no process loads this module."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from fusion.context import CurrentJob
+from fusion.execution.callbacks import DueCallback
+from fusion.execution.hooks import Hooks
 
 
 class Judge(Protocol):
@@ -30,3 +34,41 @@ class Guard(Judge, Protocol):
 
     def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
         """Call `func`. Raise JobTimeoutException in it after that many seconds."""
+
+
+class Member(Protocol):
+    """The run of one job that shares a call with others, step by step; see `execution.perform.Execution`."""
+
+    fields: dict[bytes, bytes]
+    job: CurrentJob
+    callback: DueCallback | None
+
+    def begin(self, *, shown: bool = True) -> None:
+        """Begin the run."""
+
+    def prepare(self) -> Callable[..., Any]:
+        """Return the task's function."""
+
+    def enter(self) -> None:
+        """Enter the hooks of middleware."""
+
+    def load(self) -> None:
+        """Decode the arguments."""
+
+    def succeeded(self, value: Any) -> None:
+        """Take the result."""
+
+    def failed(self, error: BaseException) -> None:
+        """Take the error that ended the task."""
+
+    def hooks_due(self) -> Hooks | None:
+        """Return the hooks that must run after the task."""
+
+    def call_back(self) -> None:
+        """Call the callback."""
+
+    def callback_failed(self, error: BaseException) -> None:
+        """Take the error of the callback."""
+
+    def finish(self) -> dict[bytes, bytes]:
+        """Return the outcome frame."""
