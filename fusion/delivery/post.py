@@ -7,18 +7,124 @@ later version too. Here they don't exist.
 
 from __future__ import annotations
 
+import queue
+import re
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
 
+from fusion import __version__
 from fusion.delivery.answers import Answer, excerpt, parse_retry_after
-from fusion.delivery.dns import Resolver, addresses, system_resolver
 from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
-from fusion.delivery.headers import head
-from fusion.delivery.targets import Policy, Target
+from fusion.delivery.targets import Policy, Target, check_address, literal
 from fusion.delivery.wire import Deadline, Dial, Wire, dial, secure
 from fusion.kernel.sentences import BODY, HEADERS, NO_ANSWER, NO_CONNECTION
+
+#: Gives the addresses of a host as texts, best first; raises OSError if there are none. May block.
+Resolver = Callable[[str], Sequence[str]]
+# getaddrinfo has no time limit; with a dead name server it takes half a minute. Each waiting call occupies a thread.
+_threads = threading.BoundedSemaphore(32)
+#: Most bytes of all headers that a callback adds.
+MAX_HEADERS = 8 * 1024
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 5.6.2
+_VALUE = re.compile(r"[ -~]*")
+# Headers about the end or the encoding of a message, or about the connection. Another value than Fusion's would break the request.
+_OURS = frozenset(
+    """accept-encoding connection content-encoding content-length content-type expect host http2-settings keep-alive
+    proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade""".split()
+)
+SIGNATURE = ("webhook-id", "webhook-timestamp", "webhook-signature")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Check that a callback may send these headers. DeliveryRefused if not; it names the header, never its value."""
+    for name, value in headers.items():
+        _check(name, value)
+        low = name.lower()
+        if low in _OURS or low.startswith("webhook-"):
+            raise DeliveryRefused(f"header {low} is Fusion's own; leave it out")
+    if len({name.lower() for name in headers}) < len(headers):
+        raise DeliveryRefused("a header is there twice, in upper and lower case; leave one out")
+    if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS:
+        raise DeliveryRefused(f"the {HEADERS.format(n=MAX_HEADERS)}; send less")
+
+
+def head(target: Target, length: int, headers: Mapping[str, str], signature: Mapping[str, str]) -> bytes:
+    """Return request line and headers of a POST of `length` bytes. DeliveryRefused if a header may not be sent."""
+    check_headers(headers)
+    for name, value in signature.items():
+        _check(name, value)
+        if name not in SIGNATURE:
+            raise DeliveryRefused(f"{name} is not a signature header; use what sign() returns")
+    fields = {
+        "Host": target.authority,
+        "Connection": "close",
+        "Content-Type": "application/json",
+        "Content-Length": str(length),
+        "Accept-Encoding": "identity",
+        **signature,
+        **headers,
+    }
+    if not any(name.lower() == "user-agent" for name in headers):
+        fields["User-Agent"] = f"fusion-queue/{__version__}"
+    lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def _check(name: object, value: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DeliveryRefused("a header's name is 1 to 128 letters, digits and hyphens")
+    if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        raise DeliveryRefused(f"the value of header {name.lower()} must be printable ASCII text, without line breaks and umlauts")
+
+
+def system_resolver(host: str) -> list[str]:
+    """Look a name up as the machine does: hosts file, DNS. Return addresses in the order of RFC 6724."""
+    # Pass the checked bytes: a text would go through Python's IDNA codec, which changes names.
+    found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
+    return [str(sockaddr[0]) for *_, sockaddr in found]
+
+
+def addresses(target: Target, timeout: float, resolve: Resolver = system_resolver) -> list[str]:
+    """Look up and check all addresses of the host. AddressRefused if one is not allowed, DeliveryFailed if none is found in time."""
+    found = [target.host] if literal(target.host) else _look_up(target.host, timeout, resolve)
+    if not found:
+        raise DeliveryFailed(f"host {target.host} has no address")
+    if not target.trusted:
+        for address in found:
+            check_address(address)
+    return _mixed(list(dict.fromkeys(found)))
+
+
+def _look_up(host: str, timeout: float, resolve: Resolver) -> list[str]:
+    if not _threads.acquire(blocking=False):
+        raise DeliveryFailed(f"host {host} was not looked up: too many look-ups hang; the name server does not answer")
+    answer: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answer.put(list(resolve(host)))
+        except (OSError, UnicodeError) as error:
+            answer.put(error)
+        finally:
+            _threads.release()
+
+    threading.Thread(target=work, name=f"look up {host}", daemon=True).start()
+    try:
+        found = answer.get(timeout=timeout)
+    except queue.Empty:
+        raise DeliveryFailed(f"host {host} was not found within {timeout:.0f} s") from None
+    if isinstance(found, list):
+        return found
+    raise DeliveryFailed(f"host {host} was not found: {getattr(found, 'strerror', None) or type(found).__name__}")
+
+
+def _mixed(found: list[str]) -> list[str]:
+    """Return the addresses with the first of each family in front, so that a broken IPv6 does not use up all the time."""
+    other = next((address for address in found if (":" in address) != (":" in found[0])), None)
+    return found if other is None else [found[0], other, *(address for address in found[1:] if address != other)]
 
 
 def post(

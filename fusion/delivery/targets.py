@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from fusion.callbacks import named, read_host
-from fusion.delivery.addresses import check_address
-from fusion.delivery.errors import DeliveryRefused
+from fusion.delivery.errors import AddressRefused, DeliveryRefused
 from fusion.exceptions import ConfigurationError
+from fusion.kernel.addresses import kind_of
 from fusion.kernel.sentences import PORT
 
 MAX_URL = 2048
@@ -20,6 +20,17 @@ _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>[/?][^#]*)?(?:#.*)?",
     re.IGNORECASE,
 )
+
+
+def check_address(ip: str | IPv4Address | IPv6Address) -> None:
+    """Check that a callback may go to an address. AddressRefused if not; it names the kind of the address, or that it is invalid."""
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        raise AddressRefused("the host's name resolved to something that is not an IP address") from None
+    kind = kind_of(address)
+    if kind:
+        raise AddressRefused(f"{address} is {kind}: no callback goes there; to allow a host inside, name it in the allowed hosts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from asyncio import CancelledError, Future, Task
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from fusion.exceptions import JobStopped
 from fusion.execution import outcome
@@ -21,7 +21,6 @@ from fusion.execution.hooks import Hooks
 from fusion.execution.perform import Execution, Performer
 from fusion.forkserver.flusher import Flusher
 from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, renew_django_connections
-from fusion.forkserver.loop_tasks import JobTask, OwnTask, owner_of_tasks, show_own_tasks
 from fusion.forkserver.loop_watch import LoopWatch
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
@@ -40,6 +39,54 @@ _MOST_NAMES = 10_000
 _ROW = b'["model",'
 #: Seconds at the end for tasks that jobs left on the loop.
 _FAREWELL = 1.0
+
+
+class Owner(Protocol):
+    """The run that a task belongs to. `reached`: another run has cancelled tasks of it."""
+
+    reached: bool
+
+
+#: The run to which the currently running code belongs.
+owner_of_tasks: ContextVar[Owner | None] = ContextVar("fusion_owner_of_tasks", default=None)
+_all_tasks = asyncio.all_tasks
+
+
+class OwnTask(asyncio.Task[Any]):
+    """A task of Fusion itself: no job can cancel it."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Do nothing."""
+        return False
+
+
+class JobTask(asyncio.Task[Any]):
+    """A task of a job. `is_main`: it is the job itself, which no other job can cancel."""
+
+    is_main = False
+
+    def __init__(self, coroutine: Any, **options: Any) -> None:
+        super().__init__(coroutine, **options)
+        self.owner = owner_of_tasks.get() if (context := options.get("context")) is None else context.get(owner_of_tasks)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the task, unless it is the main task of another job."""
+        caller = owner_of_tasks.get()
+        if self.owner is not None and caller is not None and caller is not self.owner:
+            if self.is_main:
+                return False
+            self.owner.reached = True
+        return super().cancel(msg)
+
+
+def show_own_tasks() -> None:
+    """Make `asyncio.all_tasks` return only a job's own tasks to it."""
+    asyncio.all_tasks = asyncio.tasks.all_tasks = _own_tasks
+
+
+def _own_tasks(loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    found, owner = _all_tasks(loop), owner_of_tasks.get()
+    return found if owner is None else {task for task in found if getattr(task, "owner", None) is owner}
 
 
 def run_jobs(fd: int, settings: HorseSettings) -> int:

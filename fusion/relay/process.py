@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from redis import Redis
 
 from fusion.events.sink import Sink
-from fusion.relay.listing import RelayListing
+from fusion.kernel import defaults
 from fusion.relay.runner import SinkRunner
-from fusion.runtime.membership import Membership
+from fusion.runtime.membership import Held, Membership, own_fields
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import RedisAway
@@ -35,6 +35,33 @@ _BUSY = 10.0
 #: Seconds that sinks get to finish what they write when the relay ends.
 _LONGEST_END = 10.0
 _NO_SINK = "no sink (FUSION_EVENTS_FILE, FUSION_EVENTS_LOG or FUSION_ELASTICSEARCH_URL would name one), for callbacks alone"
+
+
+class RelayListing:
+    """The entry of one relay. It also shows which sinks have not answered for a while."""
+
+    def __init__(self, settings: Settings, broker: EventBroker, sinks: Sequence[str]) -> None:
+        self._settings, self._broker, self._sinks = settings, broker, sinks
+        self._fields = {**own_fields(), "sinks": ",".join(sinks)}
+        #: Seconds without a heartbeat after which other relays deliver the events that a relay holds.
+        self.lease = min(settings.lease, defaults.RELAY_LEASE)
+        #: Text that names the sinks that do not answer; sent with the next heartbeat.
+        self.busy = ""
+
+    def register(self, name: str, incarnation: str, notes: Mapping[str, str]) -> bool:
+        """See `Listing`."""
+        ttl, backlog = self._settings.worker_ttl, self._settings.events_backlog if self._sinks else 0
+        fields = {**self._fields, "busy": self.busy}
+        return self._broker.relay_beat(name, incarnation, self.lease, ttl, self._sinks, backlog, fields)
+
+    def beat(self, name: str, incarnation: str, held: Sequence[Held]) -> tuple[bool, list[str]]:
+        """Renew the entry."""
+        return self.register(name, incarnation, {}), []
+
+    def leave(self, name: str, incarnation: str) -> int:
+        """Remove the entry: other relays get this relay's events at once. It holds no jobs."""
+        self._broker.relay_leave(name, incarnation)
+        return 0
 
 
 class Service(Protocol):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping, Sequence
 
 from fusion.runtime.doorbells import Doorbell
 from fusion.runtime.maintenance import Maintenance
-from fusion.runtime.membership import Membership
+from fusion.runtime.membership import Held, Membership, own_fields
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
-from fusion.runtime.redis_link import CallRefused, RedisAway
+from fusion.runtime.redis_link import CallRefused, RedisAway, refusable
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.timers import Tick
 from fusion.scheduler.declaring import Declaring
-from fusion.scheduler.listing import SchedulerListing
 from fusion.scheduler.loading import Sources
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings
@@ -29,6 +29,27 @@ log = logging.getLogger("fusion.scheduler")
 _WAIT = 20.0
 #: Seconds after an outage by which all live schedulers have sent a heartbeat.
 _SETTLED = 5.0
+
+
+class SchedulerListing:
+    """The entry of one scheduler, with its app and version: while a higher version is alive, schedulers of a lower one store nothing."""
+
+    def __init__(self, settings: Settings, broker: CronBroker) -> None:
+        self._settings, self._broker = settings, broker
+        self._fields = {**own_fields(), "app": settings.app, "version": settings.app_version}
+
+    def register(self, name: str, incarnation: str, notes: Mapping[str, str]) -> bool:
+        """See `Listing`."""
+        return self._broker.scheduler_beat(name, incarnation, self._settings.lease, self._settings.worker_ttl, self._fields)
+
+    def beat(self, name: str, incarnation: str, held: Sequence[Held]) -> tuple[bool, list[str]]:
+        """Renew the entry. CallRefused if the list's key has the wrong type: ticks go on without it."""
+        return refusable(lambda: self.register(name, incarnation, {}))(), []
+
+    def leave(self, name: str, incarnation: str) -> int:
+        """Remove the entry; a scheduler holds no jobs. CallRefused as for `beat`."""
+        refusable(lambda: self._broker.scheduler_leave(name, incarnation))()
+        return 0
 
 
 class _Guard:

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.courier.vouching import is_sealed
+from fusion.courier.delivery import is_sealed
 from tests.courier.harness import Endpoint, World, allowing
 from tests.kit.receivers import Receiver
 from tests.kit.waiting import eventually

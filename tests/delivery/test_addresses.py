@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.delivery.addresses import check_address
 from fusion.delivery.errors import AddressRefused, DeliveryRefused
+from fusion.delivery.targets import check_address
 
 INSIDE = """
     0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24

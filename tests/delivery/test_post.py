@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fusion.delivery.dns import system_resolver
 from fusion.delivery.errors import AddressRefused, DeliveryFailed, DeliveryRefused
-from fusion.delivery.post import post
+from fusion.delivery.post import post, system_resolver
 from fusion.delivery.schedule import verdict
 from fusion.delivery.signing import new_secret, sign, verify
 from fusion.delivery.targets import Policy, parse_target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusion.relay.pace import Pace
+from fusion.relay.runner import Pace
 
 
 def _fail(pace: Pace, times: int, *, outage: bool = True) -> list[float]:

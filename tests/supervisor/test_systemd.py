@@ -15,7 +15,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from fusion.runtime.systemd import Notifier
+from fusion.supervisor.supervisor import Notifier
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of

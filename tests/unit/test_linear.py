@@ -22,7 +22,7 @@ from fusion.cron import clock
 from fusion.cron.plan import Plan
 from fusion.dashboard import access, filters, static_files
 from fusion.delivery import answers, message, targets
-from fusion.delivery import headers as delivery_headers
+from fusion.delivery import post as delivery_post
 from fusion.delivery import signing as delivery_signing
 from fusion.enqueue import unmasking
 from fusion.events import document, wording
@@ -233,7 +233,7 @@ WEB: dict[str, Case] = {
     "a url of a callback": (repeated(".", "https://a"), lambda url: targets.parse_target(url, targets.Policy())),
     "headers of a callback": (
         lambda size: {f"X-{n}": "a" for n in range(size // 10)},
-        delivery_headers.check_headers,
+        delivery_post.check_headers,
     ),
     "Retry-After": (repeated("1-"), answers.parse_retry_after),
     "Retry-After in brackets": (repeated("("), answers.parse_retry_after),

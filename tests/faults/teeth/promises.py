@@ -94,7 +94,9 @@ OF_PROMISES = (
         "a relay tries a sink that is down again at once",
         "relay/test_rate.py::test_a_sink_that_hangs_or_is_down_costs_jobs_nothing",
         Edit(
-            "fusion/relay/pace.py", "        return max(pause, min(retry_after or 0.0, _LONGEST_ASKED))\n", "        return 0.0\n"
+            "fusion/relay/runner.py",
+            "        return max(pause, min(retry_after or 0.0, _LONGEST_ASKED))\n",
+            "        return 0.0\n",
         ),
     ),
     a_mutant(
