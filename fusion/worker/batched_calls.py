@@ -112,7 +112,7 @@ class BatchedCalls:
         for call in self.waits:
             if call.key[0] == claimed.queue and call.key != key:
                 call.open = False
-        self.next_at = 0.0
+        self.next_at = self._soonest()
         return any(call.key == key and call.room for call in self.waits)
 
     def take(self, claimed: Claimed, limit: float) -> bool:
@@ -131,7 +131,7 @@ class BatchedCalls:
             self._slots.reserved += 1
         call.runs.append(Run(claimed, limit, now))
         call.size += len(fields.get(b"data", b"")) + len(fields.get(b"meta", b""))
-        self.next_at = 0.0
+        self.next_at = self._soonest()
         return True
 
     def _soonest(self) -> float:

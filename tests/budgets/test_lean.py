@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import redis
@@ -49,7 +50,11 @@ def horse() -> dict[str, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @process_per_job("its horses are those of the other executors, too")
 @pytest.mark.parametrize("name", figures.LOADED)
-def test_a_lean_process_stays_lean(name: str, redis_url: str, conn: redis.Redis) -> None:
+def test_a_lean_process_stays_lean(
+    name: str, redis_url: str, conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     enqueue = f"import redis; from fusion import Queue; Queue('q', redis.Redis.from_url({redis_url!r})).enqueue('tests.jobs.basic.noop')"
     found = {
         "producer": lambda: told_by(f"{enqueue}; {_TELL}"),
