@@ -10,7 +10,6 @@ from tests.architecture.source import imports, modules, parse
 NAMED = {
     ("fusion.context", "fusion.batch"),  # get_current_job().batch
     ("fusion.middleware", "fusion.enqueue.hooked"),  # what a hook is given
-    ("fusion.execution.gathered", "fusion.execution.perform"),  # it is loaded for batched calls only
 }
 #: The package itself re-exports everything, on demand.
 FACADE = "fusion"
