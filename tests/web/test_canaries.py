@@ -26,6 +26,7 @@ from fusion.cli.main import cli
 from fusion.dashboard.app import DashboardApp
 from fusion.jobs.failure_groups import group_id
 from fusion.kernel.timeutil import now, to_iso
+from fusion.store.read import search_inspector
 from fusion.views.base import Shown, View, definition
 from fusion.views.delivery import CallbacksView
 from fusion.views.job import ScheduledView
@@ -258,6 +259,12 @@ def on_the_command_line() -> tuple[dict[str, str], dict[str, str]]:
 
 def table() -> dict[str, dict[str, Any]]:
     return cast(dict[str, dict[str, Any]], json.loads(TABLE.read_text()))
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No search is cut short on a busy machine."""
+    monkeypatch.setattr(search_inspector, "LOOKING", 60.0)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
