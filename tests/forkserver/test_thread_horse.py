@@ -150,7 +150,10 @@ def test_a_soft_timeout_ends_one_and_not_its_neighbour(horse: Horse) -> None:
     long = horse.give(BESIDE + "turns", 1.0)
     short = horse.give(BESIDE + "turns", 20, timeout="0.1", on_failure='{"func": "tests.jobs.beside.failed"}')
     answer = horse.outcome(short)
-    assert answer[b"exc_line"] == b"fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.1 seconds)"
+    assert (
+        answer[b"exc_line"]
+        == b"fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.1 seconds) [FUS-157]"
+    )
     assert answer[b"exc_classes"].split(b"\n")[0] == b"fusion.exceptions.JobTimeoutException"
     text = answer[b"exc_info"].decode()
     assert "in turns" in text and "striking" not in text and "perform" not in text, text
