@@ -162,7 +162,7 @@ def test_at_most_64_kib_of_an_endless_answer_are_read(receiver: Start, first: by
     [
         (HEAD, b"X-A: " + b"a" * 200 + b"\r\n", "more than 100 headers"),
         (HEAD + b"X-A: ", b"a" * 4096, "headers"),
-        (b"HTTP/1.1 ", b"2" * 4096, "headers|no HTTP"),
+        (b"HTTP/1.1 ", b"2" * 4096, "headers|not HTTP"),
         (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", "headers"),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "headers"),
         (HEAD, b"A: b\r\n", "more than 100 headers"),

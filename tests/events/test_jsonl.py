@@ -47,7 +47,7 @@ def test_a_line_holds_the_event(tmp_path: Path) -> None:
 
 def test_a_malformed_document_is_not_an_event() -> None:
     document = to_document(event())
-    with pytest.raises(ValueError, match="no event"):
+    with pytest.raises(ValueError, match="not an event"):
         from_document({"id": document["id"]})
 
 

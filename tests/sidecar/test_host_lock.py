@@ -122,7 +122,8 @@ def test_the_directory_is_this_users_alone(temporary: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
     path.chmod(0o770)
     with pytest.raises(
-        ConfigurationError, match=r"no directory of this user's alone \(mode 770, user \d+\): remove it, or set TMPDIR"
+        ConfigurationError,
+        match=r"not a directory that only this user may change \(mode 770, user \d+\): remove it, or set TMPDIR",
     ):
         HostLock("a")
     path.rmdir()

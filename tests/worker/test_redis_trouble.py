@@ -332,4 +332,4 @@ def test_frames_that_are_no_outcome_cost_one_job(workers: Workers, conn: redis.R
     states = check_conservation(conn, [job.id for job in [*jobs, after]])
     assert all(state in ("finished", "failed", "scheduled") for state in states.values()), states
     assert states[jobs[0].id] == "finished"
-    assert "no outcome" in field(conn, jobs[4].id, "exc_info")
+    assert "not an outcome" in field(conn, jobs[4].id, "exc_info")
