@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.architecture.collected import collected
-from tests.faults.teeth.edits import Mutant
-from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, table, without_case
+from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
 from tests.kit.process import ROOT
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from xml.etree import ElementTree
 
-from tests.faults.teeth.edits import Mutant
-from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, table, without_case
+from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
 from tests.kit.process import ROOT
 
 _COPIED = (
