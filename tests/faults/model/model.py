@@ -53,13 +53,6 @@ class Model(Upkeep):
             job.spared += 1
             self.settle(job, lost=job.spared > SPARED)
         self._strike_off(name)
-        if not any(other in self.workers and self.now - self.workers[other].beat <= LEASE_MS for other in self.listed):
-            for waits_in in list(self.known_waits):  # an older version may come, which does not know them
-                for blocked in self.in_order(job for job in self.of("blocked") if job.waits_in == waits_in):
-                    self.unblock(blocked)
-                    self.to_place(blocked)
-                    self.emit("queued", blocked)
-                    self.arrive(blocked)
         return len(held)
 
     def _held_by(self, name: str) -> list[Job]:
