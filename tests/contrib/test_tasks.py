@@ -190,5 +190,5 @@ def test_a_decorated_task_limits_its_concurrency(tasks: Any) -> None:
     from fusion.contrib.django.tasks import limits_concurrency, recurring
 
     for decorate in (limits_concurrency(to=1), recurring(every="5m")):
-        with pytest.raises(TypeError, match="stands above @task"):
+        with pytest.raises(TypeError, match="must stand above @task"):
             decorate(tasks.helper)

@@ -113,7 +113,7 @@ def test_only_a_sigkill_by_nobody_here_may_be_the_oom_killer(death: Death, oom: 
 @pytest.mark.parametrize("kind", [b"", b"log", b"meta", b"idle", b"FINISHED", b"finished ", b"\xff"])
 def test_a_frame_that_is_no_outcome_fails_the_job(kind: bytes) -> None:
     decision = of_frame({b"retry": b'{"max": 0}'}, {b"kind": kind})
-    assert decision.kind == "failed" and "something that is no outcome" in decision.reason
+    assert decision.kind == "failed" and "something that is not an outcome" in decision.reason
 
 
 @pytest.mark.parametrize("retry", [b"{", b"[]", b'{"max": "x"}', b"\xff", b"1"])

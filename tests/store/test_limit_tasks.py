@@ -111,17 +111,12 @@ def test_one_that_ran_gives_way_again_to_a_better_one(conn: redis.Redis, broker:
     assert faults(conn) == []
 
 
-@pytest.mark.parametrize("way", ["cancel", "delete", "dead"])
+@pytest.mark.parametrize("way", ["cancel", "delete"])
 def test_whatever_ends_it_hands_its_slot_on(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand], way: str) -> None:
     lacks, has = hands
     (b,) = lacks.turn(slots=[0], claim_filter=LACKS).jobs
     has.turn(slots=[0], claim_filter=HAS)
     lacks.turn(outcome(b), slots=[0], claim_filter=LACKS)
-    if way == "dead":  # the last one that knows blocked jobs leaves: they go back to their queue
-        broker.deregister(lacks.name, lacks.incarnation)
-        broker.deregister(has.name, has.incarnation)
-        assert (status_of(conn, "a"), holders(conn), waiting(conn)) == ("queued", ["a"], ["c"])
-    else:
-        getattr(broker, way)("a" if way == "cancel" else ["a"])
-        assert (holders(conn), waiting(conn)) == (["c"], [])
+    getattr(broker, way)("a" if way == "cancel" else ["a"])
+    assert (holders(conn), waiting(conn)) == (["c"], [])
     assert faults(conn) == []

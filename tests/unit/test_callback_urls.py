@@ -9,10 +9,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from fusion.callbacks import check_url, payload_url
+from fusion.callbacks import check_url
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, parse_target
-from fusion.enqueue.build import build
+from fusion.enqueue.build import build, payload_url
 from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import ConfigurationError, OptionError
 from fusion.settings import Settings

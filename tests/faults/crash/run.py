@@ -58,7 +58,7 @@ class UnderWay:
         directory.mkdir()
         if case.point.held:
             self._gate.touch()
-        if not self._waits:
+        if not self._waits and case.point.drive != "bell":
             self._here.parent.mkdir()
         env = {**ENV, "FUSION_FAILPOINTS": f"{case.point.name}=wait:{self._here}@{case.point.nth}"}
         if case.point.drive == "hook":
@@ -114,6 +114,7 @@ class UnderWay:
         if self.case.point.drive == "ring":
             self._ring()
         if self.case.point.drive == "bell" and not self.jobs and self._is_at_doorbell():
+            self._here.parent.mkdir()  # no turn of its start is meant
             self._enqueue_all()
         if self.case.point.drive == "overdue":
             self._let_one_expire()
