@@ -24,7 +24,7 @@ class JobLike(Protocol):
 
 
 class PreparedLike(Protocol):
-    """What `Queue.prepare_data` returned."""
+    """The value that `Queue.prepare_data` returned."""
 
     @property
     def new(self) -> JobLike:

@@ -321,7 +321,7 @@ class QueueSteps:
 
 @dataclass(slots=True)
 class _Ahead:
-    """What is done while Redis is busy with a chunk. `next`: the chunk after it, with its encoded call; `jobs`: makes those of the chunk before."""
+    """The work done while Redis is busy with a chunk. `next`: the chunk after it, with its encoded call; `jobs`: makes those of the chunk before."""
 
     calls: QueueCalls
     left: Iterator[Chunk]

@@ -40,7 +40,7 @@ class KillCause(Enum):
 
 
 class Room(NamedTuple):
-    """What an executor has room for.
+    """The jobs that an executor has room for.
 
     - `free`: jobs that can be started now;
     - `taken`: slots in use, without isolated runs beside processes for many, and without runs in a process that is about to be killed;

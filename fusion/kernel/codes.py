@@ -16,7 +16,7 @@ KINDS = {
 
 
 class Code(NamedTuple):
-    """What a code stands for. `name`: an exception's class, or a short name. `do`: how to fix it."""
+    """The meaning of a code. `name`: an exception's class, or a short name. `do`: how to fix it."""
 
     name: str
     meaning: str

@@ -148,7 +148,7 @@ class ClaimFilter:
 
 @dataclass(slots=True)
 class TurnRequest:
-    """What a worker sends with a turn: the outcomes to commit, and the slots to claim jobs for. Not to be changed, see `NewJob`.
+    """The content of a turn that a worker sends: the outcomes to commit, and the slots to claim jobs for. Not to be changed, see `NewJob`.
 
     - `token`: its number. The same one again asks for the same reply.
     - `queues`: among those with jobs of one class the first comes first; within the turn they take turns, unless the order is `listed`.
