@@ -64,7 +64,7 @@ def test_an_outage_is_shown_and_made_up_for(relays: Relays, broker: Broker, insp
     eventually(is_open, 20, why="the breaker opens")
     sink = sink_of(inspector, "down")
     assert sink is not None
-    assert (sink.behind, sink.delivered, sink.error) == (1000, 0, "503 of the test")
+    assert (sink.behind, sink.delivered, sink.error) == (1000, 0, "503 of the test [FUS-134]")
     assert sink.failing_since is not None
     assert sink.failures >= 5
     (tmp_path / "down.down").unlink()
@@ -72,7 +72,7 @@ def test_an_outage_is_shown_and_made_up_for(relays: Relays, broker: Broker, insp
     sink = sink_of(inspector, "down")
     assert sink is not None
     assert (sink.delivered, sink.dropped, sink.failing_since, sink.breaker_open) == (1000, 0, None, False)
-    assert sink.error == "503 of the test", "what it was stays to be seen"
+    assert sink.error == "503 of the test [FUS-134]", "what it was stays to be seen"
     found = ids_in(path)
     assert len(found) == len(set(found)) == 1000
 

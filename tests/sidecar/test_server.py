@@ -56,7 +56,7 @@ def test_a_worker_that_dies_is_replaced(sites: Sites, conn: redis.Redis, mode: l
     site = sites.start("2", *mode)
     web, worker = site.ready()
     os.kill(worker, signal.SIGKILL)
-    killed = "killed by SIGKILL; the OOM killer, or a person; another starts in 0[.][5-9] s"
+    killed = "killed by SIGKILL; the OOM killer, or a person \\[FUS-153\\]; another starts in 0[.][5-9] s"
     # with preload the server reaps all its children; if it is faster, nobody else hears how the worker ended
     site.says(re.compile(f"ended; another starts|{killed}" if mode else killed))
     assert site.ready(2)[0] == web

@@ -42,7 +42,7 @@ def test_it_comes_up_with_the_workers_is_replaced_when_it_dies_and_ends_with_the
     assert [child.pid for child in service.schedulers()] == [pid]
     eventually(lambda: ticks_of(conn, "e"))
     service.schedulers()[0].kill()
-    service.says("was killed by SIGKILL; the OOM killer, or a person; a new one starts")
+    service.says("was killed by SIGKILL; the OOM killer, or a person [FUS-153]; a new one starts")
     assert ready_schedulers(service, 2)[0] == pid
     ran = len(ticks_of(conn, "e"))
     eventually(lambda: len(ticks_of(conn, "e")) >= ran + 2, why="it ticks on")

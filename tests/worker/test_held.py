@@ -105,7 +105,7 @@ def test_a_burst_says_what_it_leaves(workers: Workers, conn: redis.Redis) -> Non
     worker = workers.start("h", "--burst", ready=False, env=LACKS)
     assert worker.wait() == 3
     assert status_of(conn, good.id) == "finished"
-    assert {status_of(conn, job.id) for job in jobs} == {"queued"}, "back at their places, as the last worker has ended"
+    assert {status_of(conn, job.id) for job in jobs} == {"blocked"}, "until a worker comes that has their task"
     assert "3 held in h for a worker that has tests.jobs.basic.noop" in worker.output
     assert "--tasks tests.jobs.basic" in worker.output
     assert "nothing left to do but 3 held job(s)" in worker.output.splitlines()[-2]

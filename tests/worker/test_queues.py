@@ -255,7 +255,7 @@ def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Wo
         (unknown, "no function 'of_tomorrow'"),
     ):
         held.refresh()
-        assert (held.get_status(), held.attempts) == ("queued", 0), "the last worker put it back:\n" + worker.output
+        assert (held.get_status(), held.attempts) == ("blocked", 0), "it waits for a worker that has its task:\n" + worker.output
         assert why in held.reason
         assert why in worker.output
     workers.burst("sms", "--tasks", "tests.kit.waiting", code=3)
@@ -268,7 +268,7 @@ def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Wo
 def test_a_held_job_that_runs_after_all_looks_like_any_other(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     job = Queue("sms").enqueue("tests.jobs.gated.parent")
     workers.burst("sms", code=3)
-    assert job.get_status() == "queued", "the last worker put it back"
+    assert job.get_status() == "blocked", "it waits for a worker that has its task"
     workers.burst("sms", "--tasks", "tests.jobs.gated", env={"GATED_WITNESS": str(tmp_path / "pids")})
     assert job.wait(0) == "finished"
     assert (job.reason, job.exc_info, job.attempts) == ("", None, 0)
