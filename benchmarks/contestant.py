@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from benchmarks import cpu
+from benchmarks.guard import guarded_home
 from benchmarks.peers.base import Conditions, Peer
 from benchmarks.peers.registry import peer
 from benchmarks.server import Server
@@ -66,7 +67,7 @@ class Contestant:
 
     def __enter__(self) -> Contestant:
         with ExitStack() as stack:
-            self.home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fusb", dir="/tmp")))
+            self.home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=guarded_home())))
             self._witness = self.home / "witness"
             self._witness.touch()
             self.server = stack.enter_context(Server())

@@ -5,11 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import tempfile
+from functools import cache
 from types import TracebackType
 
 import redis
 
-from fusion.store.redis_server.binary import find_server
+from benchmarks.guard import guarded_home
+from fusion.store.redis_server.binary import ServerBinary, find_server
+
+
+@cache
+def binary() -> ServerBinary:
+    """Find the server program once, so that all contenders of a run have the same one. Errors as of `find_server`."""
+    return find_server()
 
 
 class Server:
@@ -19,14 +27,13 @@ class Server:
     """
 
     def __enter__(self) -> Server:
-        self._home = tempfile.TemporaryDirectory(prefix="fusb", dir="/tmp")
-        binary = find_server()
+        self._home = tempfile.TemporaryDirectory(dir=guarded_home())
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         path = f"{self._home.name}/redis.sock"
         unsaved = ["--save", "", "--appendonly", "no", "--dir", self._home.name, "--loglevel", "warning"]
         self._process = subprocess.Popen(
-            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, *unsaved],
+            [binary().path, "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, *unsaved],
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )

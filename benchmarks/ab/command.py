@@ -16,6 +16,7 @@ from benchmarks.ab.cases import CASES
 from benchmarks.ab.checkouts import checkout, revision
 from benchmarks.ab.comparison import compare
 from benchmarks.ab.instructions import instructions
+from benchmarks.guard import guarded_home
 from benchmarks.server import Server
 
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--starts: at least 1, at most as many as pairs")
     os.nice(options.nice)
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="fusab", dir="/tmp") as home:
+    with tempfile.TemporaryDirectory(dir=guarded_home()) as home:
         try:
             old, new = checkout(options.old, Path(home, "old")), checkout(options.new, Path(home, "new"))
         except ValueError as error:

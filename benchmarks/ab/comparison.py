@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.ab.cases import Case, Slice
 from benchmarks.ab.ratios import Ratio
 from benchmarks.ab.side import Reading, Side
+from benchmarks.guard import guarded_home
 
 #: The name of what all processes together spend.
 CPU = "CPU ms a job"
@@ -89,7 +90,7 @@ def compare(case: Case, old: Path, new: Path, pairs: int, starts: int, seconds: 
     for number in range(starts):
         last = pairs * (number + 1) // starts
         with ExitStack() as stack:
-            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fusab", dir="/tmp")))
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=guarded_home())))
             sides = [
                 (stack.enter_context(Side(path, home / name, case.worker)), measured)
                 for path, name, measured in ((old, "old", found.old), (new, "new", found.new))

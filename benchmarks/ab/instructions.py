@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.ab.cases import Case
 from benchmarks.ab.side import DRIVEN, Side, worker_command
+from benchmarks.guard import guarded_home
 
 #: Jobs of the two runs of which the difference is taken, so that start and end of a process do not count.
 _FEW, _MANY = 50, 200
@@ -18,7 +19,7 @@ _FEW, _MANY = 50, 200
 def instructions(checkout: Path, case: Case) -> float:
     """Instructions a job. Raises CalledProcessError if a process fails."""
     with (
-        tempfile.TemporaryDirectory(prefix="fusab", dir="/tmp") as home,
+        tempfile.TemporaryDirectory(dir=guarded_home()) as home,
         Side(checkout, Path(home, "side"), None) as side,
     ):
         return (_run(side, case, _MANY) - _run(side, case, _FEW)) / (_MANY - _FEW)

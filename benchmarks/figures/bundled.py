@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import cpu
 from benchmarks.contestant import ROOT, stop
 from benchmarks.figures.figure import Effort, Figure, Found
+from benchmarks.guard import guarded_home
 from benchmarks.server import Server
 from tasks.demo import campaign
 
@@ -110,7 +111,7 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
 @contextmanager
 def _sandbox() -> Iterator[tuple[str, dict[str, str]]]:
     """Its address, and the variables that lead to it."""
-    with tempfile.TemporaryDirectory(prefix="fusb", dir="/tmp") as home:
+    with tempfile.TemporaryDirectory(dir=guarded_home()) as home:
         ready = Path(home, "ready")
         command = [sys.executable, "-m", "tasks.sandbox", "--port", "0", "--smtp-port", "0", "--ready-file", str(ready)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)

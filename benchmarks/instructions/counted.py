@@ -16,7 +16,8 @@ from typing import Any
 
 import redis
 
-from fusion.store.redis_server.binary import find_server
+from benchmarks.guard import guarded_home
+from benchmarks.server import binary
 from fusion.store.scripting.scripts import Script
 
 #: The server's function that runs EVALSHA: callgrind counts inside it, and writes a file each time it returns.
@@ -47,9 +48,9 @@ class CountedServer:
         self.instructions = instructions
 
     def __enter__(self) -> CountedServer:
-        self._home = tempfile.TemporaryDirectory(prefix="fusi", dir="/tmp")
+        self._home = tempfile.TemporaryDirectory(dir=guarded_home())
         self._path = Path(self._home.name)
-        self._binary = find_server()
+        self._binary = binary()
         self.conn = redis.Redis.from_url(f"unix://{self._path}/redis.sock?db=0", socket_timeout=600)
         self._start()
         return self

