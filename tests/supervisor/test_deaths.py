@@ -154,10 +154,12 @@ def test_a_crash_loop_backs_off_and_says_so(services: Services, conn: redis.Redi
     service.says("exited with code 7", 4, timeout=25)
     pauses = [
         float(found)
-        for found in re.findall(r"ProcessExitError: worker 1 \(pid .*?\) exited with code 7; .* in ([\d.]+) s", service.output)
+        for found in re.findall(
+            r"ProcessExitError: worker 1 \(pid .*?\) exited with code 7 \[FUS-153\]; .* in ([\d.]+) s", service.output
+        )
     ]
-    assert pauses[:3] == [0.1, 0.2, 0.4]
-    assert "exited with code 7; a new one starts\n" in service.output, "the first at once"
+    assert pauses[:3] == [0.1, 0.2, 0.4], service.output
+    assert "exited with code 7 [FUS-153]; a new one starts\n" in service.output, "the first at once"
     service.signal(signal.SIGTERM)
     service.ended(0)
     assert conn.smembers("rq:workers") == set(), "what they registered is taken back"

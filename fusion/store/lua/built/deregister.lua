@@ -965,9 +965,9 @@ end
 return made_1[nth - 14](...)
 end
 end
---@include/job/portion.lua:5
+--@include/job/portion.lua:4
 local portion_left = 60
---@include/job/portion.lua:9
+--@include/job/portion.lua:8
 local function give_portion(name, give)
 local list = (P .. 'worker:' .. name .. ':jobs')
 while portion_left > 0 do

@@ -1,6 +1,5 @@
 -- What a worker holds goes back by portions, each of which is one call's work; `rq:worker:<name>:jobs` has the rest.
 -- INCLUDE: keys ties
--- Exports: portion_left
 local PORTION = 60 -- jobs, by weight
 local portion_left = PORTION -- in this call
 
