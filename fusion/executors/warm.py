@@ -189,7 +189,7 @@ class WarmExecutor:
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
         """Queue a job behind another, where there is `prefetch_room`; None if there is none. `send_queued` sends it."""
-        horse = min(self._lanes(lanes), key=lambda one: len(one.waiting), default=None)
+        horse = lane_for(claimed, self._lanes(lanes))
         if horse is None and any(self.horses[serial].bulky for serial in self.runs):
             self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next jobs may be as large
         if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
@@ -520,6 +520,18 @@ class WarmExecutor:
         self.session.end()
         for horse in horses:
             self._die(horse, None, "the fork server ended")
+
+
+def lane_for(claimed: Claimed, lanes: list[WarmHorse]) -> WarmHorse | None:
+    """Return the busy process in which a job is to wait: where others of its concurrency key wait, so that they keep their order.
+
+    Otherwise the one with the fewest waiting jobs; None if there is no process.
+    """
+    if key := claimed.fields.get(b"concurrency_key"):
+        for horse in lanes:
+            if any(run.claimed.fields.get(b"concurrency_key") == key for run in horse.waiting):
+                return horse
+    return min(lanes, key=lambda one: len(one.waiting), default=None)
 
 
 class LeftoverLog:

@@ -72,6 +72,15 @@ def test_jobs_wait_where_the_fewest_do_and_run_in_their_order(stage: Stage) -> N
     assert [run for run, _ in stage.listener.frames] == [first, waiting[0], waiting[2]]
 
 
+def test_jobs_of_a_key_wait_in_one_process_in_their_order(stage: Stage) -> None:
+    first, second = stage.start(), stage.start()
+    ours = wait(stage, concurrency_key=b"k")
+    others = [wait(stage), wait(stage)]
+    rest = [wait(stage, concurrency_key=b"k"), wait(stage, concurrency_key=b"k")]
+    assert read(stage, first) == [name(first), name(ours), name(others[1]), *map(name, rest)]
+    assert read(stage, second) == [name(second), name(others[0])]
+
+
 @pytest.mark.parametrize("priority", [0, 1, 2, 3])
 def test_a_higher_class_goes_before_those_that_wait(stage: Stage, priority: int) -> None:
     first = stage.start(priority=1)

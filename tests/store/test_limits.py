@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from fusion.store.layout.records import ClaimFilter
 from fusion.store.write.broker import Broker
+from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.hands import (
     LEASE,
     TASK,
@@ -330,16 +332,66 @@ def test_jobs_of_an_inbox_arrive_when_they_are_taken_over(conn: redis.Redis, bro
 # -- claiming
 
 
-def test_nothing_with_a_key_is_claimed_ahead(conn: redis.Redis, broker: Broker) -> None:
-    put(broker, "q", "x", "y")
-    give(broker, "q", "a", limit=9)
+def test_at_most_half_of_a_keys_slots_are_claimed_ahead(conn: redis.Redis, broker: Broker) -> None:
+    put(broker, "q", "x")
+    give(broker, "q", *"abcdef", limit=5)
     put(broker, "q", "z")
     put(broker, "p", "other")
     hand = Hand(broker, "q", "p")
-    assert ids(hand.turn(slots=[0] * 5, ahead=4).jobs) == ["x", "other", "y"], "what stands behind it is not, either"
-    assert status_of(conn, "a") == "queued"
-    assert ids(hand.claim(2)) == ["a", "z"]
+    turn = hand.turn(slots=[0] * 7, ahead=6)
+    assert ids(turn.jobs) == ["x", "other", "a", "b"], "what stands behind it in its queue is not, either"
+    assert [job.fields.get(b"concurrency_key") for job in turn.jobs] == [None, None, b"k", b"k"]
+    assert [status_of(conn, one) for one in "acf"] == ["started", "queued", "blocked"]
     assert faults(conn) == []
+    a, b = turn.jobs[2:]
+    hand.turn(outcome(a, "release"))
+    assert (holders(conn), faults(conn)) == (["b", "a", "c", "d", "e"], []), "it keeps its slot"
+    assert ids(hand.claim(4)) == ["a", "c", "d", "e"]
+    assert ids(hand.turn(outcome(b), slots=[0, 0, 0]).jobs) == ["f", "z"]
+    assert faults(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "taken"),
+    [
+        pytest.param({"limit": 1}, ["x"], id="its one slot"),
+        pytest.param({"limit": 2}, ["x", "a"], id="one of two"),
+        pytest.param({"limit": 9, "rate": "9/1000/9"}, ["x"], id="its start spends a token"),
+        pytest.param({"limit": 9, "ties": "kt", "limit_duration": 60000}, ["x"], id="its time counts from its start"),
+        pytest.param({"limit": 9, "ties": "km"}, ["x"], id="it shares a call"),
+    ],
+)
+def test_what_is_claimed_ahead_has_a_slot_to_spare(
+    conn: redis.Redis, broker: Broker, more: dict[str, Any], taken: list[str]
+) -> None:
+    put(broker, "q", "x")
+    give(broker, "q", "a", "b", **more)
+    hand = Hand(broker, "q")
+    assert ids(hand.turn(slots=[0] * 4, ahead=3).jobs) == taken
+    assert ids(hand.turn(slots=[0] * 3, ahead=3).jobs) == []
+    assert faults(conn) == []
+
+
+def test_a_paused_key_is_not_claimed_ahead(conn: redis.Redis, broker: Broker, limits: LimitBroker) -> None:
+    put(broker, "q", "x")
+    give(broker, "q", "a", limit=9)
+    limits.pause_limit("k", 60)
+    assert ids(Hand(broker, "q").turn(slots=[0] * 2, ahead=1).jobs) == ["x"]
+    limits.resume_limit("k")
+    assert ids(Hand(broker, "q", name="B").turn(slots=[0], ahead=1).jobs) == ["a"]
+
+
+def test_jobs_that_were_claimed_ahead_by_a_dead_worker_keep_their_slots(conn: redis.Redis, broker: Broker) -> None:
+    put(broker, "q", "x")
+    give(broker, "q", *"abcde", limit=4)
+    dead = Hand(broker, "q")
+    assert ids(dead.turn(slots=[0] * 4, ahead=3).jobs) == ["x", "a", "b"]
+    expire_lease(conn, "q", "x", "a", "b")
+    may_reap(conn)
+    broker.reap(LEASE, 0)
+    assert (faults(conn), waiting(conn)) == ([], ["e"])
+    assert set(holders(conn)) == set("abcd")
+    assert [fields_of(conn, one).get("lost") for one in "ab"] == ["0", "0"], "they had not begun"
 
 
 @pytest.mark.parametrize("before", [False, True])

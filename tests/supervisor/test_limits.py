@@ -56,12 +56,22 @@ def ended(conn: redis.Redis) -> int:
 
 
 def check(
-    services: Services, conn: redis.Redis, directory: Path, *, keys: int, jobs: int, limit: int, kills: int, args: tuple[str, ...]
-) -> None:
-    """`kills` spread over the run."""
+    services: Services,
+    conn: redis.Redis,
+    directory: Path,
+    *,
+    keys: int,
+    jobs: int,
+    limit: int,
+    kills: int,
+    args: tuple[str, ...],
+    seconds: float = 0.01,
+    claim_ahead: str = "4",
+) -> list[str]:
+    """`kills` spread over the run, of jobs that take so many `seconds`. Returns their ids."""
     chance = random.Random(keys)
-    ids = enqueue(directory, keys, jobs, limit, 0.01)
-    service = services.start(*args, env={"FUSION_TASKS": "tests.jobs.keyed"})
+    ids = enqueue(directory, keys, jobs, limit, seconds)
+    service = services.start(*args, env={"FUSION_TASKS": "tests.jobs.keyed", "FUSION_CLAIM_AHEAD": claim_ahead})
     for nth in range(kills):
         eventually(lambda: ended(conn) >= jobs * (nth + 1) // (kills + 2), 60, why="jobs go on")  # noqa: B023
         kill_some(service, chance)
@@ -81,6 +91,7 @@ def check(
         order = [int(line) for line in (directory / f"{key}.order").read_text().split()]
         with promise("P10"):
             assert order == sorted(order), f"{key}: {order}"
+    return ids
 
 
 @pytest.mark.long
@@ -102,3 +113,25 @@ def test_many_keys_through_many_kills(services: Services, conn: redis.Redis, tmp
         kills=soaked(18, 60),
         args=(4, "s", "--slots", "4", "--horses", "4"),
     )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_short_jobs_of_keys_with_slots_to_spare_wait_in_processes_through_kills(
+    services: Services, conn: redis.Redis, tmp_path: Path
+) -> None:
+    ids = check(
+        services,
+        conn,
+        tmp_path,
+        keys=20,
+        jobs=soaked(2_000, 10_000),
+        limit=6,
+        kills=soaked(6, 30),
+        args=(2, "s", "--slots", "2", "--horses", "2"),
+        seconds=0.001,
+        claim_ahead="100",
+    )
+    ahead = sum(str(conn.hget(f"rq:job:{one}", "execution_id")).rstrip("'").endswith("a") for one in ids)
+    print(f"{ahead} of {len(ids)} were claimed ahead")
+    assert ahead > len(ids) // 20

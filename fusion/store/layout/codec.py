@@ -43,7 +43,7 @@ RUN_FIELDS = (
     "ties",
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
-TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather")
+TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather", "concurrency_key")
 #: What the id of an execution ends in if it was claimed ahead, to wait behind running jobs, and if its worker runs nothing beside it.
 AHEAD, ALONE = "a", "s"
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.

@@ -463,16 +463,16 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:236
+--@include/limit/limit.lua:247
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:275
+--@include/limit/limit.lua:286
 local function leave_limit(id, key)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:280
+--@include/limit/limit.lua:291
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end

@@ -184,11 +184,11 @@ local tied
 tied = {}
 --@include/job/ties.lua:9
 local function weight_of(key) return tied[key] and 4 or 1 end
---@include/limit/limit.lua:303
+--@include/limit/limit.lua:314
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(33, id, key, queue, named) end
 end
---@include/limit/limit.lua:315
+--@include/limit/limit.lua:326
 local function on_return(id, key, queue)
 if tied[key] then rare(36, id, key, queue) end
 end
@@ -621,20 +621,20 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:236
+--@include/limit/limit.lua:247
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:275
+--@include/limit/limit.lua:286
 local function leave_limit(id, key)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:280
+--@include/limit/limit.lua:291
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:286
+--@include/limit/limit.lua:297
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)

@@ -173,7 +173,7 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/limit/limit.lua:303
+--@include/limit/limit.lua:314
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(37, id, key, queue, named) end
 end
@@ -182,10 +182,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 59, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 50, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 52, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 60, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 51, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -203,7 +203,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(49, id, key, expiry)
+local pinned = tied[key] and rare(50, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -220,19 +220,19 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(45, id, key, queue, status) end
+if hooked[key] then rare(46, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 52, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:98
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(79, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(80, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -240,12 +240,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(79, queue)
+more = rare(80, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(78, queue)
+more = rare(79, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -266,12 +266,12 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
 if not job or job.err then
-rare(66, id, queue, nil, 'the queue names what is no job')
+rare(67, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(66, id, queue, nil, 'the queue names a job of stock RQ')
+rare(67, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -282,7 +282,7 @@ end
 local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(66, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(67, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -291,7 +291,7 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(4, seq, origin, class, queue, class)
-if set then rare(73, id, key, queue) end
+if set then rare(74, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
@@ -300,12 +300,15 @@ end
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(80, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(81, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
-if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
-if ties and string.find(ties, 'k', 1, true) then
-local ok, has = pcall(rare, 38, id, key, queue, head.score, log_tag)
-if not ok then return rare(81, id, key, queue, set, log_tag, has) end
+local ahead = ties and (string.sub(exec, -1)) == "a"
+if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
+local keyed = ties and string.find(ties, 'k', 1, true)
+if keyed then
+local ok, has = pcall(rare, 39, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(82, id, key, queue, set, log_tag, has) end
+if has == nil then return 'keyed' end
 if not has then
 if set then
 redis.call('ZREM', (P .. 'waits:' .. set), id)
@@ -326,23 +329,23 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(42, key)
-if seq and origin then rare(76, key, origin, queue) end
-if not seq and rare(75, key, data) then job[8] = 'pickle' end
+rare(43, key)
+if seq and origin then rare(77, key, origin, queue) end
+if not seq and rare(76, key, data) then job[8] = 'pickle' end
 job[6] = queue
 end
 redis.call('PERSIST', key)
-if set then rare(73, id, key, queue) end
+if set then rare(74, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 local last = 4 + 28
-if ties and string.find(ties, '[bgm]') then
-if string.find(ties, 'g', 1, true) then rare(74, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather")
-for i = 1, 5 do job[4 + 28 + i] = more[i] end
-last = last + 5
+if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
+if string.find(ties, 'g', 1, true) then rare(75, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key")
+for i = 1, 6 do job[4 + 28 + i] = more[i] end
+last = last + 6
 end
 while not job[last] do last = last - 1 end
 return { queue, id, exec, unpack(job, 5, last) }
@@ -434,9 +437,9 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/limit/limit.lua:309
+--@include/limit/limit.lua:320
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 41, id, key) end
+if tied[key] then pcall(rare, 42, id, key) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -445,7 +448,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 65, id, key)
+pcall(rare, 66, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -462,7 +465,7 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, wake, ring_schedu
 end
 return made_0[nth](...)
 end
-if nth <= 91 then
+if nth <= 92 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -718,17 +721,24 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:215
-local function take_slot(id, key, queue, score, log_tag)
+--@include/limit/limit.lua:216
+local function has_spare_slots(name)
+local limit, interval = bounds_of(name)
+if interval then return false end
+return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
+end
+--@include/limit/limit.lua:225
+local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
 local held = (P .. 'limits:held:' .. name)
 local has = redis.call('ZSCORE', held, id)
+if ahead and (duration or not has_spare_slots(name)) then return nil end
 if not has then
 redis.call('ZADD', P .. 'limits', now_ms, name)
 has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
 end
-if has and may_start(name) then
+if has and (ahead or may_start(name)) then
 redis.call('ZADD', held, '+inf', id)
 if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
 return true
@@ -738,11 +748,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:236
+--@include/limit/limit.lua:247
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:263
+--@include/limit/limit.lua:274
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -753,12 +763,12 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:275
+--@include/limit/limit.lua:286
 local function leave_limit(id, key)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:280
+--@include/limit/limit.lua:291
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1283,7 +1293,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 13](...)
 end
@@ -1297,9 +1307,9 @@ local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
 local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
-"takes", "batch", "given", "given_as", "gather")
+"takes", "batch", "given", "given_as", "gather", "concurrency_key")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { ARGV[5], id, exec, unpack(job, 3, 2 + 28 + 5) }
+jobs[#jobs + 1] = { ARGV[5], id, exec, unpack(job, 3, 2 + 28 + 6) }
 end
 end
 return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
@@ -1318,7 +1328,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or redis.call('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
-or rare(88, { [0] = ARGV[5] }, 1)[1] then
+or rare(89, { [0] = ARGV[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1326,7 +1336,7 @@ local n, out, lines, more, at = tonumber(ARGV[8]), {}, {}, 1, 1
 local line = look(ARGV[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(89, 0, false) then
+if not is_alike(head) or gates[0] and not rare(90, 0, false) then
 more = 0
 break
 end
@@ -1338,7 +1348,7 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(90, 0) end
+if gates[0] then rare(91, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1349,7 +1359,7 @@ if out[1] then redis.call('ZREM', ready_key(ARGV[5]), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
 if gates[0] then
 local head = line[at]
-if rare(91, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
+if rare(92, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

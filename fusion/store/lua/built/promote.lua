@@ -203,7 +203,7 @@ tied = {}
 local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:18
 local steps_left = 80
---@include/limit/limit.lua:303
+--@include/limit/limit.lua:314
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(38, id, key, queue, named) end
 end
@@ -777,11 +777,11 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:236
+--@include/limit/limit.lua:247
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:241
+--@include/limit/limit.lua:252
 local function take_slot_back(name, id, why)
 local queue, log_tag = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'origin', 'log_tag'))
 if redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 0 then return false end
@@ -789,7 +789,7 @@ emit('slot_released', id, queue or '', log_tag, 'limit', name, 'reason', why)
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:250
+--@include/limit/limit.lua:261
 local function look_due(member)
 local name, id, held = string.match(member, '^(%S+) ?(%S*) ?(%S*)$')
 if id == '' then return settle_key(name) end
@@ -800,12 +800,12 @@ elseif held ~= '' and status == 'blocked' and string.sub(set or '', 1, 5) == 'he
 take_slot_back(name, id, 'its task')
 end
 end
---@include/limit/limit.lua:275
+--@include/limit/limit.lua:286
 local function leave_limit(id, key)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:280
+--@include/limit/limit.lua:291
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end

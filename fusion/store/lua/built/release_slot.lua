@@ -304,7 +304,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:241
+--@include/limit/limit.lua:252
 local function take_slot_back(name, id, why)
 local queue, log_tag = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'origin', 'log_tag'))
 if redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 0 then return false end

@@ -238,7 +238,7 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:303
+--@include/limit/limit.lua:314
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(32, id, key, queue, named) end
 end

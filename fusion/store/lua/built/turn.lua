@@ -167,7 +167,7 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/limit/limit.lua:303
+--@include/limit/limit.lua:314
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(59, id, key, queue, named) end
 end
@@ -178,10 +178,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 63, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 88, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 79, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 64, id, key) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 81, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 89, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 80, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -199,7 +199,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(77, id, key, expiry)
+local pinned = tied[key] and rare(78, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -216,7 +216,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(73, id, key, queue, status) end
+if hooked[key] then rare(74, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -255,11 +255,11 @@ freed[queue] = true
 if kind == 'limited' and tied[key] then
 pcall(rare, 56, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 99, queue, now_ms + delay)
+pcall(rare, 100, queue, now_ms + delay)
 end
 --@include/job/commit.lua:170
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(78, id, key)
+local dropped = tonumber(job.result_ttl) == 0 and not rare(79, id, key)
 if dropped then rare(25, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
@@ -302,12 +302,12 @@ end
 --@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 80, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 81, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:98
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(112, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(113, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -315,12 +315,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not rare(34, queue) then error(found) end
-more = rare(112, queue)
+more = rare(113, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(111, queue)
+more = rare(112, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -341,12 +341,12 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
 if not job or job.err then
-rare(95, id, queue, nil, 'the queue names what is no job')
+rare(96, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(95, id, queue, nil, 'the queue names a job of stock RQ')
+rare(96, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -357,7 +357,7 @@ end
 local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(95, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(96, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -366,7 +366,7 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(5, seq, origin, class, queue, class)
-if set then rare(68, id, key, queue) end
+if set then rare(69, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
@@ -375,12 +375,15 @@ end
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(114, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(115, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
-if ties and string.find(ties, '[km]') and (string.sub(exec, -1)) == "a" then return 'keyed' end
-if ties and string.find(ties, 'k', 1, true) then
-local ok, has = pcall(rare, 60, id, key, queue, head.score, log_tag)
-if not ok then return rare(115, id, key, queue, set, log_tag, has) end
+local ahead = ties and (string.sub(exec, -1)) == "a"
+if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
+local keyed = ties and string.find(ties, 'k', 1, true)
+if keyed then
+local ok, has = pcall(rare, 61, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(116, id, key, queue, set, log_tag, has) end
+if has == nil then return 'keyed' end
 if not has then
 if set then
 redis.call('ZREM', (P .. 'waits:' .. set), id)
@@ -401,23 +404,23 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(5, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(70, key)
-if seq and origin then rare(109, key, origin, queue) end
-if not seq and rare(108, key, data) then job[8] = 'pickle' end
+rare(71, key)
+if seq and origin then rare(110, key, origin, queue) end
+if not seq and rare(109, key, data) then job[8] = 'pickle' end
 job[6] = queue
 end
 redis.call('PERSIST', key)
-if set then rare(68, id, key, queue) end
+if set then rare(69, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 local last = 4 + 28
-if ties and string.find(ties, '[bgm]') then
-if string.find(ties, 'g', 1, true) then rare(107, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather")
-for i = 1, 5 do job[4 + 28 + i] = more[i] end
-last = last + 5
+if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
+if string.find(ties, 'g', 1, true) then rare(108, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key")
+for i = 1, 6 do job[4 + 28 + i] = more[i] end
+last = last + 6
 end
 while not job[last] do last = last - 1 end
 return { queue, id, exec, unpack(job, 5, last) }
@@ -522,13 +525,13 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/limit/limit.lua:309
+--@include/limit/limit.lua:320
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 63, id, key) end
+if tied[key] then pcall(rare, 64, id, key) end
 end
---@include/limit/limit.lua:315
+--@include/limit/limit.lua:326
 local function on_return(id, key, queue)
-if tied[key] then rare(64, id, key, queue) end
+if tied[key] then rare(65, id, key, queue) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -550,7 +553,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 94, id, key)
+pcall(rare, 95, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -680,8 +683,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(65, set) then
-rare(67, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(66, set) then
+rare(68, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -768,7 +771,7 @@ made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wa
 end
 return made_0[nth](...)
 end
-if nth <= 122 then
+if nth <= 123 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -1056,17 +1059,24 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:215
-local function take_slot(id, key, queue, score, log_tag)
+--@include/limit/limit.lua:216
+local function has_spare_slots(name)
+local limit, interval = bounds_of(name)
+if interval then return false end
+return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
+end
+--@include/limit/limit.lua:225
+local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
 local held = (P .. 'limits:held:' .. name)
 local has = redis.call('ZSCORE', held, id)
+if ahead and (duration or not has_spare_slots(name)) then return nil end
 if not has then
 redis.call('ZADD', P .. 'limits', now_ms, name)
 has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0
 end
-if has and may_start(name) then
+if has and (ahead or may_start(name)) then
 redis.call('ZADD', held, '+inf', id)
 if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
 return true
@@ -1076,11 +1086,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:236
+--@include/limit/limit.lua:247
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:263
+--@include/limit/limit.lua:274
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -1091,16 +1101,16 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:275
+--@include/limit/limit.lua:286
 local function leave_limit(id, key)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:280
+--@include/limit/limit.lua:291
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:286
+--@include/limit/limit.lua:297
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)
@@ -1735,7 +1745,7 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 30](...)
 end
@@ -1757,13 +1767,13 @@ local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
 i = i + 1
 local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
-"takes", "batch", "given", "given_as", "gather")
+"takes", "batch", "given", "given_as", "gather", "concurrency_key")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 5) }
+jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 6) }
 end
 end
 return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(69, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(70, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
 --@turn.lua:59
@@ -1816,7 +1826,7 @@ local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed = gates[i] and not rare(118, i, ahead)
+local closed = gates[i] and not rare(119, i, ahead)
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 for _, other in ipairs(not closed and sets_of[i] or NONE) do
@@ -1832,7 +1842,7 @@ end
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(122, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(123, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
@@ -1862,7 +1872,7 @@ else
 line.at = line.at + 1
 end
 if job then
-if gates[of] then rare(120, of) end
+if gates[of] then rare(121, of) end
 if ARGV[9] == '0' then start = of + 1 end
 return job
 end
@@ -1871,7 +1881,7 @@ if expired_now and not head.aside and not set_at[i] then
 expired = expired + 1
 if expired == 5 then
 take_out(i)
-rare(113, queue)
+rare(114, queue)
 queued[i] = nil
 head_of(i)
 end
@@ -1930,7 +1940,7 @@ if n_slots > 0 and ARGV[8] == '0' then
 for i = 17, slots_from - 1 do
 if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
 for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
-rare(116, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+rare(117, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
@@ -1989,7 +1999,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(117, names, count) end
+if gated and count > 0 then bad = rare(118, names, count) end
 for i = 0, count - 1 do
 out[i] = {}
 if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
@@ -2040,12 +2050,12 @@ if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 103, queue) end
+for queue in pairs(freed) do pcall(rare, 104, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(121, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+if rare(122, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
 --@turn.lua:350
@@ -2063,7 +2073,7 @@ do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(119, i) then
+if crowded and head and gates[i] and rare(120, i) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2091,7 +2101,7 @@ if bound[i] and queued[i] == nil then rare(7, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(66, set_at[i], head.class) end
+if head then rare(67, set_at[i], head.class) end
 end
 end
 --@turn.lua:414
@@ -2114,6 +2124,6 @@ end
 redis.call('HSET', KEYS[1], unpack(note))
 give_back_numbers()
 write_tallies()
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(69, ARGV[6]) or {}
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(70, ARGV[6]) or {}
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
 due and math.max(0, due - now_ms) or -1, waits, opens }

@@ -218,10 +218,13 @@ local function take(queue, head, exec, set)
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
   end
-  if ties and string.find(ties, '[km]') and mark_of(exec) == AHEAD then return KEYED end
-  if ties and string.find(ties, 'k', 1, true) then
-    local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
+  local ahead = ties and mark_of(exec) == AHEAD
+  if ahead and string.find(ties, 'm', 1, true) then return KEYED end
+  local keyed = ties and string.find(ties, 'k', 1, true)
+  if keyed then
+    local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag, ahead)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
+    if has == nil then return KEYED end
     if not has then
       if set then
         redis.call('ZREM', waits_key(set), id)
@@ -254,7 +257,7 @@ local function take(queue, head, exec, set)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
-  if ties and string.find(ties, '[bgm]') then
+  if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
     if string.find(ties, 'g', 1, true) then take_given(key) end
     local more = redis.call('HMGET', key, TIED_FIELDS)
     for i = 1, N_TIED_FIELDS do job[4 + N_RUN_FIELDS + i] = more[i] end

@@ -7,7 +7,7 @@
 -- INCLUDE: keys time rate emit ring score schedule ties turns
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
--- RARER: keep_for_worker place_in_key
+-- RARER: keep_for_worker place_in_key has_spare_slots
 -- Uses: soonest tied
 -- Exports: steps_left unrung unsettled
 local LATER_MS, DISCARD = 30000, 'discard'
@@ -210,18 +210,29 @@ local function arrive_at_limit(id, key, queue, named)
   return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 
+-- A job that is claimed ahead waits with its slot in a process. With it at most half of the key's slots are in use: the
+-- others stay for workers that can start a job at once. If the start spends a token of a rate, or a time counts from
+-- it, the job is not claimed ahead.
+local function has_spare_slots(name)
+  local limit, interval = bounds_of(name)
+  if interval then return false end
+  return redis.call('ZCOUNT', holders_key(name), '+inf', '+inf') + 1 <= limit / 2
+end
+
 -- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
--- none, or its key's rate has no token: then it is blocked for its key.
-local function take_slot(id, key, queue, score, log_tag)
+-- none, or its key's rate has no token: then it is blocked for its key. `ahead`: it is to wait behind others; nil if it
+-- must not, and nothing has changed.
+local function take_slot(id, key, queue, score, log_tag, ahead)
   local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
   if not name then return true end
   local held = holders_key(name)
   local has = redis.call('ZSCORE', held, id)
+  if ahead and (duration or not has_spare_slots(name)) then return nil end
   if not has then
     redis.call('ZADD', LIMITS, now_ms, name)
     has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0
   end
-  if has and may_start(name) then
+  if has and (ahead or may_start(name)) then
     redis.call('ZADD', held, '+inf', id)
     if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
     return true
