@@ -106,15 +106,15 @@ class Doorbells:
     """
 
     def __init__(self, process: ProcessContext, on_rung: Callable[[], None] = lambda: None) -> None:
-        """`on_rung`: called when a reply came that `answer` must handle."""
+        """`on_rung`: called when a token came that `answer` must handle. A wait that merely ran out asks for nothing: it begins anew."""
         self._process, self._on_rung = process, on_rung
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)
         self._high = Doorbell(process.connect_blocking, keys, wait, high=True)
         #: The connections that the loop watches.
         self._followed: tuple[object, object] = (None, None)
-        #: Replies that `answer` must handle: whether it was the bell for any job, and the queue that rang.
-        self.rung: list[tuple[bool, str | bool | None]] = []
+        #: Tokens that `answer` must handle: whether it was the bell for any job, and the queue that rang.
+        self.rung: list[tuple[bool, str]] = []
 
     def schedule(self, timers: Timers) -> None:
         """Add the timers that close connections whose replies are overdue."""
@@ -143,11 +143,11 @@ class Doorbells:
         self._process.loop.follow("high doorbell", self._high.fileno(), self._on_high)
 
     def answer(self, floors: Sequence[int]) -> bool:
-        """Handle the replies: pass on tokens that fit no slot. True if there may be a job for a free slot."""
+        """Handle the tokens: pass on those that fit no slot. True if there may be a job for a free slot."""
         rung, self.rung = self.rung, []
         for for_any, rang in rung:
             fits = ANY in floors if for_any else bool(floors)
-            if not fits and isinstance(rang, str):
+            if not fits:
                 self._pass_on(rang)
         return bool(rung and floors)
 
@@ -157,13 +157,14 @@ class Doorbells:
         self._high.drop()
 
     def _on_any(self) -> None:
-        if (rang := self._any.receive()) is not False:
-            self.rung.append((True, rang))
-            self._on_rung()
+        self._note(True, self._any.receive())
 
     def _on_high(self) -> None:
-        if (rang := self._high.receive()) is not False:
-            self.rung.append((False, rang))
+        self._note(False, self._high.receive())
+
+    def _note(self, for_any: bool, rang: str | bool | None) -> None:
+        if isinstance(rang, str):
+            self.rung.append((for_any, rang))
             self._on_rung()
 
     def _pass_on(self, queue: str) -> None:

@@ -195,6 +195,19 @@ def test_a_bell_that_rings_meanwhile_wants_another_turn(monkeypatch: pytest.Monk
     assert (consumer.turn_due, broker.rung) == (True, []), "that there is no more is what it found before the bell rang"
 
 
+@pytest.mark.parametrize("received", [None, False], ids=["ran out", "broke"])
+def test_a_wait_that_brought_no_token_wants_no_turn(monkeypatch: pytest.MonkeyPatch, received: bool | None) -> None:
+    consumer = consumer_of(ScriptedBroker())
+    consumer.poll(100.0, [ANY])
+    turn(consumer, ONE)
+    assert consumer.next_at == 103.0, "the look after idle_wait"
+    for bell in (consumer.doorbells._any, consumer.doorbells._high):
+        monkeypatch.setattr(bell, "receive", lambda: received)
+    consumer.doorbells._on_any()
+    consumer.doorbells._on_high()
+    assert (consumer.next_at, consumer.rung.next_at, consumer.turn_due) == (103.0, inf, False)
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_bell_that_rings_meanwhile_is_rung_for_others_if_the_turn_fills_the_slots(
     monkeypatch: pytest.MonkeyPatch, lost: bool

@@ -246,16 +246,13 @@ def test_wildcards_are_surveyed_when_it_looks(more: bool) -> None:
         (True, "sms", [ANY, HIGH], True, []),
         (True, "sms", [HIGH], True, ["sms"]),
         (True, "sms", [], False, ["sms"]),
-        (True, None, [ANY], True, []),
-        (True, None, [], False, []),
         (False, "sms", [HIGH], True, []),
         (False, "sms", [ANY], True, []),
         (False, "sms", [], False, ["sms"]),
-        (False, None, [HIGH], True, []),
     ],
 )
 def test_a_token_that_fits_no_slot_is_passed_on(
-    for_any: bool, queue: str | None, floors: list[int], wants: bool, passed_on: list[str], monkeypatch: pytest.MonkeyPatch
+    for_any: bool, queue: str, floors: list[int], wants: bool, passed_on: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
