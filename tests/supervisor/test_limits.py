@@ -115,6 +115,72 @@ def test_many_keys_through_many_kills(services: Services, conn: redis.Redis, tmp
     )
 
 
+def starts_out_of_order(conn: redis.Redis, key_of: dict[str, str], rank_of: dict[str, tuple[int, int]]) -> list[str]:
+    """Read the event log: whenever a job of a key starts, no better one of that key waits.
+
+    A job that was lost and waits for a time is not counted until it is back in its queue.
+    """
+    waiting: dict[str, set[str]] = {}
+    wrong = []
+    for _, fields in conn.xrange("rq:events"):
+        job_id, event = fields[b"job_id"].decode(), fields[b"event"]
+        if job_id not in key_of:
+            continue
+        line = waiting.setdefault(key_of[job_id], set())
+        if event == b"processing":
+            better = [other for other in line if rank_of[other] < rank_of[job_id]]
+            if better:
+                wrong.append(f"{key_of[job_id]}: {job_id} {rank_of[job_id]} started before {[rank_of[one] for one in better]}")
+            line.discard(job_id)
+        elif event in (b"queued", b"released", b"displaced") or (event == b"blocked" and fields.get(b"reason") == b"limit"):
+            line.add(job_id)
+        else:
+            line.discard(job_id)
+    return wrong
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("limit", [1, 3])
+def test_jobs_of_a_key_start_in_their_order_while_some_are_claimed_ahead(
+    services: Services, conn: redis.Redis, tmp_path: Path, limit: int
+) -> None:
+    """Short jobs with a long one in front, urgent newcomers, and kills."""
+    keys, jobs, chance = 100, soaked(2_000, 10_000), random.Random(limit)
+    key_of: dict[str, str] = {}
+    rank_of: dict[str, tuple[int, int]] = {}
+
+    def add(number: int, priority: int, seconds: float) -> dict[str, object]:
+        key, job_id = f"k{number % keys}", f"j{number}"
+        key_of[job_id], rank_of[job_id] = key, (-priority, number)
+        args = (str(tmp_path), key, number, limit, seconds)
+        options = {"concurrency_key": key, "max_concurrent": limit, "priority": priority, "job_id": job_id, "result_ttl": -1}
+        return Queue.prepare_data(keyed.among, args, **options)  # type: ignore[return-value]
+
+    queue = Queue("s")
+    queue.enqueue_many([add(n, 1, 1.0 if n < 2 else 0.001) for n in range(jobs)])
+    args = (2, "s", "--slots", "2", "--horses", "2")
+    service = services.start(*args, env={"FUSION_TASKS": "tests.jobs.keyed", "FUSION_CLAIM_AHEAD": "100"})
+    rounds = soaked(8, 40)
+    for nth in range(rounds):
+        eventually(lambda: ended(conn) >= jobs * (nth + 1) // (rounds + 2), 120, why="jobs go on")  # noqa: B023
+        queue.enqueue_many([add(jobs + nth * 20 + n, 2, 0.001) for n in range(20)])
+        if nth % 2:
+            kill_some(service, chance)
+    eventually(lambda: ended(conn) == len(key_of), 300, why="all end")
+    service.signal(signal.SIGTERM)
+    service.wait(30)
+    ahead = sum(conn.hget(f"rq:job:{one}", "execution_id")[-1:] == b"a" for one in key_of)
+    print(f"{ahead} of {len(key_of)} were claimed ahead")
+    with promise("P5", "P10"):
+        assert not (tmp_path / "too-many").exists(), (tmp_path / "too-many").read_text()
+        assert faults(conn) == []
+    with promise("P10"):
+        assert starts_out_of_order(conn, key_of, rank_of) == []
+    check_conservation(conn, key_of)
+    assert ahead > 0 or limit == 1
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_short_jobs_of_keys_with_slots_to_spare_wait_in_processes_through_kills(
@@ -132,6 +198,6 @@ def test_short_jobs_of_keys_with_slots_to_spare_wait_in_processes_through_kills(
         seconds=0.001,
         claim_ahead="100",
     )
-    ahead = sum(str(conn.hget(f"rq:job:{one}", "execution_id")).rstrip("'").endswith("a") for one in ids)
+    ahead = sum(conn.hget(f"rq:job:{one}", "execution_id")[-1:] == b"a" for one in ids)
     print(f"{ahead} of {len(ids)} were claimed ahead")
     assert ahead > len(ids) // 20
