@@ -261,17 +261,19 @@ guard = threading.RLock()
 
 def _stop_all() -> None:
     """The application ends by itself: its workers do first, so that a container does not go with jobs in it."""
+    try:
+        _end_all()
+    except (KeyboardInterrupt, SystemExit):  # a second ^C, or the handler of a second TERM: somebody will not wait for the jobs
+        _end_all(within=0.0)
+
+
+def _end_all(within: float | None = None) -> None:
+    """Stop each keeper, and wait for its end. `within`: as for `Keeper.stop`; None: as long as a warm end may take."""
     keepers = list(_running)
     for keeper in keepers:
-        keeper.stop(keeper.patience)
-    try:
-        for keeper in keepers:
-            keeper.join()
-    except (KeyboardInterrupt, SystemExit):  # a second ^C, or the handler of a second TERM: somebody will not wait for the jobs
-        for keeper in keepers:
-            keeper.stop(0)
-        for keeper in keepers:
-            keeper.join()
+        keeper.stop(keeper.patience if within is None else within)
+    for keeper in keepers:
+        keeper.join()
 
 
 def _forget_all() -> None:

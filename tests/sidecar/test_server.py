@@ -148,6 +148,18 @@ def test_a_second_signal_does_not_wait_for_running_jobs(sites: Sites, conn: redi
 
 
 @pytest.mark.long
+def test_a_second_signal_counts_before_the_end_waits_for_the_worker(sites: Sites, conn: redis.Redis, tmp_path: Path) -> None:
+    site = sites.start("0", "twice")
+    site.ready()
+    job = running(conn, tmp_path)
+    site.note()
+    site.signal(signal.SIGTERM)
+    site.wait()
+    assert status_of(conn, job.id) == "queued"
+    site.nothing_left()
+
+
+@pytest.mark.long
 def test_under_a_reloader_the_process_that_serves_gets_the_worker(sites: Sites, conn: redis.Redis) -> None:
     site = sites.start("0", "reload")
     site.says("which this one started, gets the worker")
