@@ -17,6 +17,8 @@ from fusion.kernel.defaults import SIGNAL_WINDOW
 
 #: Seconds by which a parent may receive the signal later than its child.
 _LATER = 0.1
+#: Seconds for which a thread at most waits for a main thread that gets no CPU; nanoseconds of CPU in which that would have run a handler.
+_LONGEST, _TURN = 0.5, 500_000
 #: Signals that a horse ignores unless its task installs a handler.
 PASSING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
@@ -45,16 +47,18 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
     if answer.get(b"kind") != b"failed":
         return
     forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    if forked or _thread.get_ident() != _main[0]:
-        now = monotonic()
-        until = now + _LATER
-        soon = until if forked else now + _LATER / 10
-        while now < soon and now - _passed[0] > SIGNAL_WINDOW:
+    in_main = _thread.get_ident() == _main[0]
+    is_pending = False
+    if forked or not in_main:
+        began = now = monotonic()
+        soon = began + (_LATER if forked else _LATER / 10)
+        ran = _main_ran()
+        while now - _passed[0] > SIGNAL_WINDOW and not (is_pending := _is_pending()):
+            if now >= soon and (in_main or now >= began + _LONGEST or not _main_starves(ran)):
+                break
             sleep(_LATER / 10)
             now = monotonic()
-            if _is_pending():  # on a busy machine the main thread has had no turn yet: its handler runs soon after that
-                soon = min(until, now + _LATER / 10)
-    ago = monotonic() - _passed[0]
+    ago = 0.0 if is_pending else monotonic() - _passed[0]
     if ago <= SIGNAL_WINDOW:
         answer[b"signaled"] = b"%.6f" % ago
 
@@ -67,6 +71,25 @@ def _is_pending() -> bool:
     except OSError:  # no Linux
         return False
     return any(int(mask, 16) & _PASSING_MASK for _, mask in lines)
+
+
+def _main_ran() -> int:
+    """Return the nanoseconds for which the main thread has had a CPU; 0 if that is not known."""
+    try:
+        with open("/proc/self/schedstat", "rb") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):  # no Linux, or built without it
+        return 0
+
+
+def _main_starves(ran: int) -> bool:
+    """Return True if the main thread could run, but on a busy machine has had no turn since `_main_ran` said `ran`: nor had its handlers."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            can_run = file.read().rpartition(b")")[2].split(None, 1)[0] == b"R"
+    except OSError:  # no Linux
+        return False
+    return can_run and _main_ran() - ran < _TURN
 
 
 def free_children() -> None:

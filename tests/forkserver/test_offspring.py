@@ -84,8 +84,8 @@ print(said.count(True))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pending signals are read from /proc")
-def test_a_failure_in_a_thread_waits_for_a_signal_that_is_pending_and_for_no_busy_main_thread() -> None:
-    """On a busy machine the main thread gets its signal late: one of 1,200 failures was not marked at load 12."""
+def test_a_failure_in_a_thread_counts_a_signal_that_is_pending_and_waits_for_no_busy_main_thread() -> None:
+    """On a busy machine the main thread gets its signal late."""
     program = """
 import os, signal, threading, time
 from math import inf
@@ -113,9 +113,9 @@ def run(kill, hold):
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     thread.join()
     return answers[-1]
-pending, kill_and_never = run(True, 0.05), run(True, 5.0)
-idle = min(run(False, 5.0)[1] for _ in range(5))
-print(pending[0], kill_and_never[0], kill_and_never[1] < 1.0, idle < 0.05)
+pending = [run(True, 5.0) for _ in range(5)]
+none = [run(False, 5.0) for _ in range(5)]
+print([marked for marked, _ in pending], [marked for marked, _ in none], min(pending)[1] < 0.05, min(none)[1] < 0.05)
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert (ended.stdout, ended.stderr) == ("True False True True\n", "")
+    assert (ended.stdout, ended.stderr) == (f"{[True] * 5} {[False] * 5} True True\n", "")
