@@ -20,6 +20,8 @@ PER_JOB = 1.05
 PER_JOB_POOL = 0.6
 #: Of everything else a busy worker does, a second: leases, maintenance, doorbell.
 DUTIES_PER_SECOND = 4.0
+#: Connections of a worker: for turns, for all other calls, for commands, at the doorbell.
+WORKER_CONNECTIONS = 4
 #: Connections made for jobs, once the worker runs: each would be three round trips and a descriptor.
 NEW_CONNECTIONS = 0
 #: At rest, a second. A worker: `promote` every second, a turn, a BLPOP and a look at the wildcards every 3 s, reap, prune, health and PING
