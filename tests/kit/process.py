@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import psutil
 
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,8 +57,9 @@ class ProcessUnderTest:
         """How often the log has that; a text is taken as it is."""
         return self.output.count(what) if isinstance(what, str) else len(what.findall(self.output))
 
-    def says(self, what: str | re.Pattern[str], times: int = 1, timeout: float = 15.0) -> None:
-        """Wait until the log has that so often; AssertionError with the log if it is over before."""
+    def says(self, what: str | re.Pattern[str], times: int = 1, timeout: float | None = None) -> None:
+        """Wait until the log has that so often; AssertionError with the log if it is over before. By default a loaded machine has longer."""
+        timeout = unhurried(15.0) if timeout is None else timeout
         self.until(lambda: self.count(what) >= times, timeout, f"{times} times in the log: {what}")
 
     def until(self, check: Callable[[], object], timeout: float, why: str) -> None:
@@ -69,8 +70,9 @@ class ProcessUnderTest:
             raise AssertionError(f"{error}\n{self.output}") from None
         assert check(), f"it ended with {self.process.poll()} before: {why}\n{self.output}"
 
-    def wait(self, timeout: float = 15.0) -> int:
-        """Its exit code, once it has ended by itself."""
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended by itself. By default a loaded machine has longer."""
+        timeout = unhurried(15.0) if timeout is None else timeout
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:

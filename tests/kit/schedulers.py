@@ -19,7 +19,7 @@ class SchedulerProcess(ProcessUnderTest):
     #: Nothing is to be loaded; tests that are about that say what.
     SETTINGS: ClassVar[dict[str, str]] = {**ProcessUnderTest.SETTINGS, "FUSION_TASKS": "*"}
 
-    def wait_ready(self, timeout: float = 15.0) -> SchedulerProcess:
+    def wait_ready(self, timeout: float | None = None) -> SchedulerProcess:
         """It stands in the list of schedulers."""
         self.says(_ENTERED, timeout=timeout)
         return self

@@ -54,7 +54,7 @@ class WorkerProcess(ProcessUnderTest):
     ) -> None:
         super().__init__(redis_url, log, *program, *args, env={**_mode(args, env or {}), **(env or {})})
 
-    def wait_ready(self, timeout: float = 15.0) -> WorkerProcess:
+    def wait_ready(self, timeout: float | None = None) -> WorkerProcess:
         """Registered, and its fork server has loaded the task modules."""
         self.says("ready for jobs", timeout=timeout)
         assert self.process.poll() is None, self.output
