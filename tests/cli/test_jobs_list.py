@@ -26,7 +26,7 @@ TASK = "tasks.sms.sendSMS"
 def some(conn: redis.Redis, fail: Fail, hands: Hands) -> list[str]:
     """Two failed ones, the newest first, one that waits and one that is due in an hour."""
     failed = fail("sms", 2)
-    Queue("otp", conn).enqueue(TASK, "secret-4711", job_id="waits", priority="high")
+    Queue("otp", conn).enqueue(TASK, "swordfish", job_id="waits", priority="high")
     Queue("otp", conn).enqueue_in(3600, TASK, job_id="later")
     return [*failed[::-1], "waits", "later"]
 
@@ -42,7 +42,7 @@ def test_all_of_them_and_no_argument(invoke: Invoke, conn: redis.Redis, some: li
     assert lines[2].endswith("HIGH")
     assert re.search(r"due \d{4}-.* \(in 60 min\)$", lines[3])
     assert re.search(r"due \S+ \S+Z \(in", invoke("jobs", "state:scheduled", "--utc").stdout)
-    assert "4711" not in said + invoke("jobs", "--json").stdout + invoke("jobs", "--csv").stdout
+    assert "swordfish" not in said + invoke("jobs", "--json").stdout + invoke("jobs", "--csv").stdout
     assert everything(conn) == before
 
 
