@@ -11,9 +11,8 @@ from os import getpid
 from ssl import SSLSocket
 from typing import Any
 
+from redis import exceptions as errors
 from redis.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
 from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from fusion.exceptions import ConfigurationError
@@ -24,6 +23,8 @@ from fusion.store.client.room import Line, is_full
 #: Bytes per second that a line should carry at least, and the most seconds that a request gets in addition for its size.
 _SLOWEST = 256 * 1024
 _LONGEST = 6.0
+#: Bytes of a request above which it gets more time.
+_LARGE = _SLOWEST // 4
 
 #: Parsers of the options that a url, or RQ's SENTINEL dict, may have.
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -47,8 +48,7 @@ def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
 
 def time_for(size: int) -> float:
     """Return the seconds that a request of `size` bytes gets in addition; 0 if it is small."""
-    more = size / _SLOWEST
-    return min(more, _LONGEST) if more > 0.25 else 0.0
+    return min(size / _SLOWEST, _LONGEST) if size > _LARGE else 0.0
 
 
 class _Sized(AbstractConnection):
@@ -59,12 +59,30 @@ class _Sized(AbstractConnection):
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command, with more time for its answer if it is large."""
-        more = time_for(sum(map(len, [command] if isinstance(command, str) else command)))
         sock: Any = self._sock
+        size = sum(map(len, [command] if isinstance(command, str) else command))
+        if sock is not None and type(command) is list and size <= _LARGE and not (self._prolonged or self.health_check_interval):
+            self._send(sock, command)
+            return
+        more = time_for(size)
         if (more or self._prolonged) and sock is not None and self.socket_timeout is not None:
             self._prolonged = bool(more)
             sock.settimeout(self.socket_timeout + more)
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+    def _send(self, sock: Any, command: list[bytes]) -> None:
+        """Do what redis-py's method does for a connection that is there and needs no check."""
+        try:
+            for part in command:
+                sock.sendall(part)
+        except BaseException as error:
+            self.disconnect()  # type: ignore[no-untyped-call, unused-ignore]
+            if isinstance(error, TimeoutError):
+                raise errors.TimeoutError("Timeout writing to socket") from error
+            if isinstance(error, OSError):
+                number, text = error.args[:2] if len(error.args) > 1 else ("UNKNOWN", error)
+                raise errors.ConnectionError(f"Error {number} while writing to socket. {text}.") from error
+            raise
 
 
 class UnixConnection(_Sized, UnixDomainSocketConnection):
@@ -125,7 +143,7 @@ class CleanPool(ConnectionPool):
         else:
             try:
                 connection = self._take()
-            except RedisConnectionError as error:
+            except errors.ConnectionError as error:
                 if not is_full(error):
                     raise
                 connection = self._line.wait(self._take, self)
@@ -133,31 +151,36 @@ class CleanPool(ConnectionPool):
         return connection
 
     def _take(self) -> Any:
-        return self._ready() or super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
+        return self.ready(in_turn=True) or super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
 
     def release(self, connection: Any) -> None:
         """Take a connection back; one that was left in the middle of an exchange is closed first."""
-        self._release(connection)
+        error = sys.exception()
+        whole = error is None or isinstance(error, errors.ResponseError) or id(error) == getattr(connection, "amid", 0)
+        self.take_back(connection, whole)
+
+    def take_back(self, connection: Any, whole: bool) -> None:
+        """Take a connection back, or None; unless the last exchange was `whole`, it is closed first."""
+        if connection is None:
+            return
+        if not whole:
+            connection.disconnect()
+        if getattr(connection, "quick", False) and self.pid == getpid() and self.owns_connection(connection):
+            connection.quick = False
+            with self._lock:
+                if connection in self._in_use_connections:
+                    self._in_use_connections.remove(connection)
+                    self._available_connections.append(connection)
+        else:
+            super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
         if self._line:
             self._line.wake()
 
-    def _release(self, connection: Any) -> None:
-        error = sys.exception()
-        if error is not None and not isinstance(error, ResponseError) and id(error) != getattr(connection, "amid", 0):
-            connection.disconnect()
-        if not (getattr(connection, "quick", False) and self.pid == getpid() and self.owns_connection(connection)):
-            super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
-            return
-        connection.quick = False
-        with self._lock:
-            if connection in self._in_use_connections:
-                self._in_use_connections.remove(connection)
-                self._available_connections.append(connection)
-
-    def _ready(self) -> Any:
+    def ready(self, *, in_turn: bool = False) -> Any:
         """Take the connection that was used last. This process must have made it, it must be connected, and nothing may have come over it
-        since: neither its end nor an unread reply. Else return None, and it stays in the pool."""
-        if self.pid != getpid():
+        since: neither its end nor an unread reply. Else return None, and it stays in the pool; also while others wait for a connection,
+        unless the caller is `in_turn`."""
+        if self.pid != getpid() or (self._line and not in_turn):
             return None
         with self._lock:
             if not self._available_connections:
@@ -178,9 +201,12 @@ def _is_quiet(connection: Any) -> bool:
     sock, reader = connection._sock, getattr(connection._parser, "_reader", None)
     if sock is None or reader is None or reader.has_data() or (isinstance(sock, SSLSocket) and sock.pending()):
         return False
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    return not poller.poll(0)
+    known = getattr(connection, "poller", None)
+    if known is None or known[0] is not sock:
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        known = connection.poller = sock, poller.poll
+    return not known[1](0)
 
 
 class CleanSentinelPool(SentinelConnectionPool, CleanPool):

@@ -17,9 +17,10 @@ from redis import Redis
 from redis import exceptions as errors
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
 
-from fusion.kernel.timeouts import deferred
+from fusion.kernel.timeouts import deferred, holds
 from fusion.store.client.adapter import client_of
 from fusion.store.client.connections import BoundedRetry
+from fusion.store.client.sockets import CleanPool
 
 _CHUNK = 65536
 
@@ -37,34 +38,7 @@ class Line:
 
     def read(self) -> Any:
         """Read one reply; an error reply is raised as redis-py's exception."""
-        connection = self._connection
-        sock, reader = connection._sock, connection._parser._reader
-        if sock is None or reader is None or reader.has_data():
-            return connection.read_response()
-        # redis-py's own method takes as long as all that Fusion does before it
-        self._feed(sock, reader)
-        answer = reader.gets()
-        if answer is NOT_ENOUGH_DATA:
-            return connection.read_response()
-        if isinstance(answer, Exception):
-            if not isinstance(answer, errors.ResponseError):
-                connection.disconnect()
-            raise answer
-        return answer
-
-    def _feed(self, sock: Any, reader: Any) -> None:
-        """Pass received bytes to the parser. If none can come, raise redis-py's exception and close the connection."""
-        try:
-            data = sock.recv(_CHUNK)
-        except OSError as error:
-            self._connection.disconnect()
-            if isinstance(error, TimeoutError):
-                raise errors.TimeoutError("Timeout reading from socket") from error
-            raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
-        if not data:
-            self._connection.disconnect()
-            raise errors.ConnectionError("Connection closed by server.")
-        reader.feed(data)
+        return _read(self._connection)
 
     def read_many(self, count: int) -> list[Any]:
         """Read `count` replies; an error reply stands in its place."""
@@ -76,7 +50,7 @@ class Line:
             if answer is not NOT_ENOUGH_DATA:
                 found.append(answer)
                 continue
-            self._feed(sock, reader)
+            _feed(connection, sock, reader)
         return found
 
     def exchange_many(self, packed: bytes, count: int) -> list[Any]:
@@ -89,15 +63,6 @@ class Line:
         found: list[Any] = self._connection.retry.call_with_retry(once, lambda error: self._connection.disconnect())
         return found
 
-    def exchange(self, packed: bytes) -> Any:
-        """Send a packed command and read its reply, retrying as the connection's own retry says."""
-
-        def once() -> Any:
-            self.send(packed)
-            return self.read()
-
-        return self._connection.retry.call_with_retry(once, lambda error: self._connection.disconnect())
-
     def release(self) -> None:
         """Give the connection back to the pool."""
         self._pool.release(self._connection)
@@ -106,6 +71,84 @@ class Line:
         """Close the connection before it goes back: a reply may still come, which must not serve another call."""
         self._connection.disconnect()
         self.release()
+
+
+def _read(connection: Any) -> Any:
+    sock, reader = connection._sock, connection._parser._reader
+    if sock is None or reader is None or reader.has_data():
+        return connection.read_response()
+    # redis-py's own method takes as long as all that Fusion does before it
+    _feed(connection, sock, reader)
+    answer = reader.gets()
+    if answer is NOT_ENOUGH_DATA:
+        return connection.read_response()
+    if isinstance(answer, Exception):
+        if not isinstance(answer, errors.ResponseError):
+            connection.disconnect()
+        raise answer
+    return answer
+
+
+def _feed(connection: Any, sock: Any, reader: Any) -> None:
+    """Pass received bytes to the parser. If none can come, raise redis-py's exception and close the connection."""
+    try:
+        data = sock.recv(_CHUNK)
+    except OSError as error:
+        connection.disconnect()
+        if isinstance(error, TimeoutError):
+            raise errors.TimeoutError("Timeout reading from socket") from error
+        raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
+    if not data:
+        connection.disconnect()
+        raise errors.ConnectionError("Connection closed by server.")
+    reader.feed(data)
+
+
+def ask(client: Redis, packed: bytes) -> Any:
+    """Send a packed command over a connection of the client, which is one of ours, and return the reply. Raises what redis-py raises; tries as
+    often as the connection's own retry says."""
+    if not holds:
+        return _asked(client.connection_pool, packed)
+    with deferred():
+        return _asked(client.connection_pool, packed)
+
+
+def _asked(pool: Any, packed: bytes) -> Any:
+    connection, whole, failed = None, False, list[Exception]()
+    try:
+        connection = pool.ready() or pool.get_connection()
+        answer = _attempt(connection, packed, failed)
+        if failed:
+            answer = _go_on(connection, packed, failed)
+        whole = True
+        return answer
+    except errors.ResponseError:
+        whole = True
+        raise
+    finally:
+        pool.take_back(connection, whole)
+
+
+def _attempt(connection: Any, packed: bytes, failed: list[Exception]) -> Any:
+    """Send a packed command and read its reply. An error goes into `failed`."""
+    try:
+        connection.send_packed_command([packed])
+        return _read(connection)
+    except (errors.RedisError, OSError) as error:
+        failed.append(error)
+        return None
+
+
+def _go_on(connection: Any, packed: bytes, failed: list[Exception]) -> Any:
+    """Go on as the connection's own retry says, after a first attempt that failed with this error."""
+
+    def once() -> Any:
+        if failed:
+            raise failed.pop()
+        connection.send_packed_command([packed])
+        return _read(connection)
+
+    return connection.retry.call_with_retry(once, lambda error: connection.disconnect())
 
 
 def inside(connection: Any) -> tuple[Any, Callable[[str], Exception]]:
@@ -121,7 +164,9 @@ def is_ours(connection: Redis) -> bool:
     if type(ordinary) is not FunctionType or ordinary.__module__ != Redis.__module__ or hasattr(ordinary, "__wrapped__"):
         return False
     pool = connection.connection_pool
-    return connection.connection is None and isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)
+    if connection.connection is not None or not isinstance(pool, CleanPool):
+        return False
+    return isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)
 
 
 def pack(command: tuple[Any, ...]) -> bytes | None:
@@ -164,13 +209,6 @@ def sender(connection: Redis) -> Callable[..., Any]:
         packed = pack(command)
         if packed is None:
             return ordinary(*command)
-        with deferred():
-            line = None
-            try:
-                line = Line(client)
-                return line.exchange(packed)
-            finally:
-                if line is not None:
-                    line.release()
+        return ask(client, packed)
 
     return send
