@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
-from fusion.enqueue.build import JobData
-from fusion.enqueue.call import QueueDefaults, called, called_apart, timed
+from fusion.enqueue.build import JobData, new_id
+from fusion.enqueue.call import QueueDefaults, timed
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.kinds import pause_terms
-from fusion.enqueue.options import EnqueueOptions
+from fusion.enqueue.options import EnqueueOptions, Func
 from fusion.enqueue.sending import QueueSteps, repeats
+from fusion.enqueue.template import Check, Key, Template
 from fusion.exceptions import NoSuchJobError, StoreUnavailable
 from fusion.job import Job
 from fusion.jobs.awaiting import wait_steps
@@ -75,6 +78,7 @@ class AsyncQueue(QueueSteps):
         self.name = check_queue_name(name)
         self._connection = connection
         self._defaults = QueueDefaults(default_timeout, serializer)
+        self._own = self._defaults.text
 
     @property
     def connection(self) -> Redis:
@@ -104,11 +108,12 @@ class AsyncQueue(QueueSteps):
 
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue`."""
-        return await self._run(self._one(*called(f, args, kwargs, self._defaults)))
+        sent: Job = await self._call(f, args, kwargs)
+        return sent
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coroutine[Any, Any, Job]]:
         """`Queue.options`; what it enqueues is to be awaited."""
-        return Enqueuer(self._send, self._defaults, options)
+        return Enqueuer(self, self._defaults, options)
 
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
@@ -128,7 +133,8 @@ class AsyncQueue(QueueSteps):
         **options: Unpack[CallOptions],
     ) -> Job:
         """`Queue.enqueue_call`."""
-        return await self._run(self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults)))
+        sent: Job = await self._call_apart(func, args, kwargs, timeout, options)
+        return sent
 
     async def enqueue_many(
         self,
@@ -260,6 +266,27 @@ class AsyncQueue(QueueSteps):
         except StoreUnavailable as error:
             repeats(error, self._run)
             raise
+
+    def _by_template(
+        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+    ) -> Any:
+        if self._connection is None and _get_running_loop() is None:
+            return None  # the loop on which this will be awaited, and its connection, are not known yet
+        return super()._by_template(f, args, kwargs, given, check)
+
+    async def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes) -> Job:
+        job_id = new_id()
+        if connection is not self.connection:  # this is awaited on another loop than it was called on
+            return await self._run(self._anew(template, job_id.decode(), data))
+        try:
+            at = template.command.accepted(await template.command.send_awaited(job_id, stored))
+        except (RedisError, OSError) as error:
+            steps = self._anew(template, job_id.decode(), data, error)
+        else:
+            if type(at) is str:
+                return template.job(job_id.decode(), data, at, _ELSEWHERE)
+            return self._accepted(template, job_id.decode(), data, at, _ELSEWHERE)
+        return await self._run(steps)
 
     def _store(self) -> tuple[QueueCalls, Any]:
         return async_calls_of(self.connection), _ELSEWHERE

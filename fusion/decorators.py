@@ -91,11 +91,15 @@ class _Decorator:
                 gather.mark(func, batch, batch_wait)
             check_no_generator(func, f"{func.__module__}.{getattr(func, '__qualname__', func)}")
 
-            def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
-                from fusion.queue import Queue
+            enqueues: Callable[[Any, Any], Job] | None = None
 
-                sent: Job = Queue(queue, connection)._delay(func, args, kwargs, timeout, options)
-                return sent
+            def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
+                nonlocal enqueues
+                if enqueues is None:
+                    from fusion.queue import Queue
+
+                    enqueues = Queue(queue, connection)._delayer(func, timeout, options)
+                return enqueues(args, kwargs)
 
             task = cast(Any, func)
             task.__fusion_job__ = True

@@ -9,13 +9,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Redis
+from redis.exceptions import RedisError
 
-from fusion.enqueue.build import JobData
-from fusion.enqueue.call import QueueDefaults, called, called_apart, terms_of, timed
+from fusion.enqueue.build import JobData, new_id
+from fusion.enqueue.call import QueueDefaults, terms_of, timed
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.kinds import pause_terms
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.enqueue.sending import QueueSteps, repeats
+from fusion.enqueue.template import Template
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
@@ -59,6 +61,7 @@ class PriorityQueue(QueueSteps):
         self.name = check_queue_name(name)
         self._connection = connection
         self._defaults = QueueDefaults(default_timeout, serializer)
+        self._own = self._defaults.text
 
     @property
     def connection(self) -> Redis:
@@ -86,14 +89,15 @@ class PriorityQueue(QueueSteps):
         the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=` pass the
         task's arguments separately, as in RQ, and unchecked.
         """
-        return self._run(self._one(*called(f, args, kwargs, self._defaults)))
+        sent: Job = self._call(f, args, kwargs)
+        return sent
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Job]:
         """Return this queue with options for all jobs enqueued through it; all arguments after the function are then the function's own.
 
         `high = queue.options(priority="high", ttl="5m"); high.enqueue(send, to, ttl=3)`. UnknownOption if there is no such option.
         """
-        return Enqueuer(self._send, self._defaults, options)
+        return Enqueuer(self, self._defaults, options)
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue for a time, an aware datetime. The job waits in the schedule, which all queues share, until it is due by the server's
@@ -118,7 +122,8 @@ class PriorityQueue(QueueSteps):
         **options: Unpack[CallOptions],
     ) -> Job:
         """Enqueue with the task's arguments apart from the options, so that no name can be mistaken."""
-        return self._run(self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults)))
+        sent: Job = self._call_apart(func, args, kwargs, timeout, options)
+        return sent
 
     def enqueue_many(
         self,
@@ -157,6 +162,18 @@ class PriorityQueue(QueueSteps):
         except StoreUnavailable as error:
             repeats(error, self._run)
             raise
+
+    def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes) -> Job:
+        job_id = new_id()
+        try:
+            at = template.command.accepted(template.command.send(job_id, stored))
+        except (RedisError, OSError) as error:
+            steps = self._anew(template, job_id.decode(), data, error)
+        else:
+            if type(at) is str:
+                return template.job(job_id.decode(), data, at, connection)
+            return self._accepted(template, job_id.decode(), data, at, connection)
+        return self._run(steps)
 
     def _store(self) -> tuple[QueueCalls, Redis]:
         connection = self.connection

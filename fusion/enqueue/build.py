@@ -33,9 +33,14 @@ from fusion.store.layout.score import check_priority
 _CHARACTERS = bytes((ascii_letters + digits).encode()[byte % 62] for byte in range(256))
 
 
-def identity() -> str:
+def new_id() -> bytes:
     """Return a random id; it is also the nonce, so that two calls differ."""
-    return urandom(22).translate(_CHARACTERS).decode()
+    return urandom(22).translate(_CHARACTERS)
+
+
+def identity() -> str:
+    """Return such an id as a text."""
+    return new_id().decode()
 
 
 @dataclass(slots=True)

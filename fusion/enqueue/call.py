@@ -82,10 +82,15 @@ def _replicas(options: EnqueueOptions, settings: Settings) -> Replicas | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueDefaults:
-    """Options of a queue for jobs that don't set them: `Queue(default_timeout=, serializer=)`."""
+    """Options of a queue for jobs that don't set them: `Queue(default_timeout=, serializer=)`. `text` differs where they do."""
 
     timeout: float | str | None = None
     serializer: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All of them in one text; empty if there are none."""
+        return "" if self.timeout is None and self.serializer is None else repr(self)
 
     def __post_init__(self) -> None:
         if self.serializer not in (None, "json", "pickle"):
@@ -182,6 +187,8 @@ def called_with(
 _NAMES = frozenset(OPTION_NAMES)
 #: RQ's options that Fusion does not have yet. Passed to the task as arguments they would do harm silently.
 _NOT_YET = frozenset({"repeat", "group_id", "pipeline"})
+#: Keywords of `enqueue` that are, or may be, other than arguments of the task.
+NOT_ARGUMENTS = _NAMES | _NOT_YET | {"timeout", "args", "kwargs"}
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:
@@ -249,12 +256,20 @@ def check_arguments(func: Func, names: Iterable[str]) -> None:
 def _not_parameters(func: Func, names: Iterable[str]) -> list[tuple[str, str]]:
     """Return names that are no parameters of the function, each with the function's name; that is empty if the function takes any, or can't
     be seen."""
-    code, inner = _codes_of(func)
+    code, _ = _codes_of(func)
     if code is None:
         return [(name, "") for name in names]
     closed = "" if code.co_flags & CO_VARKEYWORDS else code.co_name
-    known = _parameters(code) if inner is None else (*_parameters(code), *_parameters(inner))
+    known = parameters_of(func)
     return [(name, closed) for name in names if name not in known]
+
+
+def parameters_of(func: Func) -> tuple[str, ...]:
+    """Return the parameters of the function that can be given by name, as far as they can be seen."""
+    code, inner = _codes_of(func)
+    if code is None:
+        return ()
+    return _parameters(code) if inner is None else (*_parameters(code), *_parameters(inner))
 
 
 def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:

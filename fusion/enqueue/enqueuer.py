@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from fusion.enqueue.build import JobData
 from fusion.enqueue.call import QueueDefaults, Terms, called_with, check_arguments, options_of, prepared, timed
+from fusion.enqueue.template import Check, Key, key_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Sent = TypeVar("Sent")
+Sent_co = TypeVar("Sent_co", covariant=True)
+
+
+class Sends(Protocol[Sent_co]):
+    """A queue, as this module uses it."""
+
+    def _by_template(
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+    ) -> Sent_co | None: ...
+
+    def _generally(self, f: Any, given: Key | None, built: tuple[JobData, Terms]) -> Sent_co: ...
 
 
 class Enqueuer(Generic[Sent]):
@@ -26,18 +38,19 @@ class Enqueuer(Generic[Sent]):
     that the function does not take.
     """
 
-    __slots__ = ("_given", "_options", "_own", "_send")
+    __slots__ = ("_given", "_key", "_options", "_own", "_queue")
 
-    def __init__(self, send: Callable[[JobData, Terms], Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
-        self._send, self._own, self._given = send, own, given
+    def __init__(self, queue: Sends[Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
+        self._queue, self._own, self._given = queue, own, given
         self._options = options_of(given)
+        self._key = key_of(None, given)
 
     def __repr__(self) -> str:
         return f"options({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Sent]:
         """Return the same with more options, or with other values for those given. UnknownOption if there is no such option."""
-        return Enqueuer(self._send, self._own, {**self._given, **options})
+        return Enqueuer(self._queue, self._own, {**self._given, **options})
 
     @overload
     def enqueue(self, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
@@ -45,8 +58,11 @@ class Enqueuer(Generic[Sent]):
     def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
     def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
         """Enqueue a call of `f`, a function or its dotted path, with these arguments."""
-        check_arguments(f, kwargs)
-        return self._send(*called_with(f, args, kwargs, self._options, self._own))
+        sent = self._queue._by_template(f, args, kwargs, self._key, check_arguments)
+        if sent is None:
+            check_arguments(f, kwargs)
+            sent = self._queue._generally(f, self._key, called_with(f, args, kwargs, self._options, self._own))
+        return sent
 
     @overload
     def enqueue_at(self, when: datetime, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
@@ -76,4 +92,4 @@ class Enqueuer(Generic[Sent]):
         return prepared(f, args, kwargs, None, given, self._own.serializer)
 
     def _timed(self, name: str, time: Any) -> Enqueuer[Sent]:
-        return Enqueuer(self._send, self._own, timed(name, time, self._given))
+        return Enqueuer(self._queue, self._own, timed(name, time, self._given))

@@ -10,22 +10,34 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import chain
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fusion import middleware
 from fusion.enqueue.build import JobData, sealed
-from fusion.enqueue.call import QueueDefaults, Terms, delayed, prepared, terms_of
+from fusion.enqueue.call import (
+    PLAIN,
+    QueueDefaults,
+    Terms,
+    called,
+    called_apart,
+    check_keywords,
+    delayed,
+    prepared,
+    terms_of,
+)
 from fusion.enqueue.graph import Graph, in_order, is_graph, write
 from fusion.enqueue.hooked import Enqueueing, Parts, Writer
 from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import EnqueueOptions, Func
+from fusion.enqueue.template import Check, Key, Template, key_of, parted, templates_of
 from fusion.exceptions import OptionError, QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.middleware import ProducerMiddleware, producers
 from fusion.settings import Settings, get_settings
 from fusion.store.layout.records import Met, NewJob
-from fusion.store.scripting.host import Steps
+from fusion.store.scripting.host import Failed, Steps
 from fusion.store.write.queue_calls import AcceptedInPart, EnqueueAhead, QueueCalls, waits
 
 if TYPE_CHECKING:
@@ -170,6 +182,13 @@ class QueueSteps:
 
     name: str
     _defaults: QueueDefaults
+    #: `text` of the defaults.
+    _own: str
+
+    @property
+    def connection(self) -> Any:
+        """The client that the calls are made by."""
+        raise NotImplementedError
 
     @staticmethod
     def prepare_data(
@@ -199,15 +218,77 @@ class QueueSteps:
         """Return the queue that sends a call which a middleware holds; None if this queue's calls can't be held."""
         raise NotImplementedError
 
+    def _quickly(self, template: Template, connection: Any, data: bytes, stored: bytes) -> Any:
+        """Enqueue a job of this template of the connection, with these arguments in both forms. Returns what `_run` does."""
+        raise NotImplementedError
+
+    # -- one call: by the template of its function and options, or the general way, after which there is one
+
+    def _call(self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Enqueue the call of `enqueue(f, *args, **kwargs)`."""
+        given, rest = parted(kwargs)
+        sent = self._by_template(f, args, rest, given, check_keywords)
+        return self._generally(f, given, called(f, args, kwargs, self._defaults)) if sent is None else sent
+
+    def _call_apart(
+        self,
+        f: Func,
+        args: Iterable[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        timeout: float | str | None,
+        options: Mapping[str, Any],
+    ) -> Any:
+        """Enqueue the call of `enqueue_call(f, args, kwargs, timeout=timeout, **options)`."""
+        given, args, kwargs = key_of(timeout, options), tuple(args or ()), dict(kwargs or {})
+        sent = self._by_template(f, args, kwargs, given)
+        built = called_apart
+        return self._generally(f, given, built(f, args, kwargs, timeout, options, self._defaults)) if sent is None else sent
+
+    def _delayer(
+        self, f: Func, timeout: float | str | None, options: Mapping[str, Any]
+    ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        """Return what enqueues a call of a function marked by `@job(timeout=timeout, **options)`, given its arguments."""
+        given, check = key_of(timeout, options), partial(check_keywords, delayed=True)
+
+        def delay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            sent = self._by_template(f, args, kwargs, given, check)
+            return self._generally(f, given, delayed(f, args, kwargs, timeout, options)) if sent is None else sent
+
+        return delay
+
+    def _by_template(
+        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+    ) -> Any:
+        """Enqueue a call by its template; `check` is for the names of its arguments. None if there is no template, or the call has to be made
+        the general way."""
+        if given is None or not (type(f) is FunctionType or type(f) is str):
+            return None
+        connection = self.connection
+        template = templates_of(connection).get((self.name, self._own, f, given))
+        encoded = None if template is None else template.encoded(f, args, kwargs, check)
+        return None if template is None or encoded is None else self._quickly(template, connection, *encoded)
+
+    def _generally(self, f: Func, given: Key | None, built: tuple[JobData, Terms]) -> Any:
+        """Enqueue a call the general way."""
+        return self._run(self._first(f, given, *built))
+
     # -- steps
 
-    def _send(self, data: JobData, terms: Terms) -> Any:
-        return self._run(self._one(data, terms))
+    def _first(self, f: Func, given: Key | None, data: JobData, terms: Terms) -> Steps[Job]:
+        """Enqueue one job, and keep a template for more like it."""
+        job = yield from self._one(data, terms)
+        if given is not None and (type(f) is FunctionType or type(f) is str):
+            templates_of(self.connection).learn((self.name, self._own, f, given), data, terms, self._store()[0])
+        return job
 
-    def _delay(
-        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | str | None, options: Mapping[str, Any]
-    ) -> Any:
-        return self._run(self._one(*delayed(f, args, kwargs, timeout, options)))
+    def _anew(self, template: Template, job_id: str, data: bytes, error: Exception | None = None) -> Steps[Job]:
+        """Enqueue a job of a template the general way. `error`: of its command; it is raised as if this call had failed."""
+        chunk = Chunk(self.name, [template.new(job_id, data)], PLAIN)
+        return (yield from self._accept_one(chunk, None if error is None else template.command.refusal(error)))
+
+    def _accepted(self, template: Template, job_id: str, data: bytes, at: str, connection: Any) -> Job:
+        """Return a job of a template for whose acceptance there is more to tell than the time."""
+        return Chunk(self.name, [template.new(job_id, data)], PLAIN).accepted(at, connection)[0]
 
     def _one(self, data: JobData, terms: Terms) -> Steps[Job]:
         """Enqueue one job."""
@@ -258,12 +339,15 @@ class QueueSteps:
     def _chunks(parts: Parts, terms: Terms) -> list[Chunk]:
         return [Chunk.of(queue, datas, terms) for queue, datas in parts]
 
-    def _accept_one(self, chunk: Chunk) -> Steps[Job]:
+    def _accept_one(self, chunk: Chunk, failed: Exception | None = None) -> Steps[Job]:
+        """Accept the only job of a chunk. `failed`: the error of a call that was made for it already; it is raised as if it were this one's."""
         if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
             return (yield from self._accept_graph([chunk], {}))[0]
         calls, connection = self._store()
         terms = chunk.terms
         try:
+            if failed is not None:
+                yield Failed(failed)
             at = yield from calls.enqueue_steps(chunk.queue, chunk.jobs, "", terms.replicas, terms.room)
         except StoreUnavailable as error:
             chunk.failed(error, lambda: self._accept_one(chunk))

@@ -20,11 +20,13 @@ _MORE = ("unique_until", "unique_window", "on_duplicate", "max_delay")
 _SHOWN = 120
 #: The letter for a call that may be batched with others, see `fusion.kernel.gather`.
 GATHERED = "m"
+#: The attribute of a function with the options that `@job` gives every call of it.
+DECLARED = "__fusion_ties__"
 
 
 def declared(func: Func) -> Mapping[str, Any] | None:
     """Return the options that `@job` gives every call of the function; None if there are none, or the function is given by its name."""
-    return func.__dict__.get("__fusion_ties__") if isinstance(func, FunctionType) else None
+    return func.__dict__.get(DECLARED) if isinstance(func, FunctionType) else None
 
 
 def with_declared(

@@ -71,3 +71,5 @@ def _strike(action: str) -> None:
 
 _spec = os.environ.get("FUSION_FAILPOINTS")
 failpoint: Callable[[str], None] = _Armed(_spec) if _spec else _nothing
+#: True if places may do something.
+armed = bool(_spec)

@@ -14,7 +14,7 @@ MOST, LONGEST = 1000, 60.0
 #: Flags of a code object whose call makes a generator, sync or async. As in `inspect`, which costs every process 2 MB.
 GENERATES = 0x20 | 0x200
 #: The attribute of a marked function; a record stores its value in the field `gather`: `100 0.2`.
-_MARK = "__fusion_gather__"
+MARK = "__fusion_gather__"
 
 
 def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
@@ -32,13 +32,13 @@ def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
     seconds = parse_seconds(wait[:-2]) / 1000 if isinstance(wait, str) and short else parse_seconds(wait)
     if not 0 <= seconds <= LONGEST:
         raise ValueError(f"batch_wait={wait!r}: a job is kept for others for 0 to {LONGEST:g} s")
-    setattr(function, _MARK, f"{most} {seconds:g}")
+    setattr(function, MARK, f"{most} {seconds:g}")
 
 
 def marked(function: Any) -> str | None:
     """Return the field `gather` for the record of a call of this function; None if each job has its own call. Only a mark on a real function
     counts."""
-    return function.__dict__.get(_MARK) if isinstance(function, FunctionType) else None
+    return function.__dict__.get(MARK) if isinstance(function, FunctionType) else None
 
 
 def parse(raw: bytes) -> tuple[int, float] | None:

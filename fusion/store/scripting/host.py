@@ -249,6 +249,21 @@ def _raise_first(commands: Any, replies: Any) -> None:
             raise reply
 
 
+class Failed:
+    """A call that was made already, and failed with this error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self) -> Any:
+        """Raise the error."""
+        raise self._error
+
+    async def awaited(self) -> Any:
+        """Raise the error."""
+        raise self._error
+
+
 class Pause:
     """Wait for some seconds between two calls."""
 

@@ -147,6 +147,10 @@ class Script:
         failpoint(self.after)
         return answer
 
+    def send_whole(self, *words: Any) -> Any:
+        """Call the script by its text, on a server that does not know its name."""
+        return self._send("EVAL", self.text, *words)
+
     def refusal(self, error: ResponseError) -> Exception:
         """Return what to raise for an error reply: the error, with the line of the source in place of that of the sent text; or
         SchemaMismatch if this process is too old for the data."""

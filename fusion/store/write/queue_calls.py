@@ -33,6 +33,7 @@ from fusion.store.layout.pauses import Pause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
 from fusion.store.scripting.host import Commands, ScriptCall, ScriptHost, Steps, to_ms, to_texts
 from fusion.store.scripting.pipelined import PipelinedCall
+from fusion.store.scripting.scripts import Script
 
 #: Share of the server's memory in use above which deleted jobs are not kept.
 _FULL = 0.8
@@ -74,6 +75,11 @@ class QueueCalls(ScriptHost):
         command = script.command(self._all_queues, *arguments(queue, jobs, "", room))
         packed = pack(("EVALSHA", script.sha, *command))
         return PipelinedCall(ordinary, partial(accepted, queue=queue), client, packed)
+
+    def enqueue_script(self, args: Mapping[str, Any]) -> tuple[Script, tuple[Any, ...]]:
+        """Return the script of an enqueue, and the words behind its name in a call, up to those of the jobs."""
+        script = self._script("enqueue")
+        return script, script.command(self._all_queues, args)
 
     # -- graphs of jobs, which come in several calls
 

@@ -1,0 +1,506 @@
+"""Templates of enqueues: calls by one write the same records as calls made the general way, and each reason to make one anew is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import AsyncQueue, Job, Queue, QueueFull, Secret, StoreUnavailable
+from fusion.decorators import job as task
+from fusion.enqueue import template
+from fusion.enqueue.call import called
+from fusion.enqueue.sending import QueueSteps
+from fusion.enqueue.template import Template, templates_of
+from fusion.kernel import failpoints
+from fusion.middleware import Enqueueing, ProducerMiddleware, register, unregister
+from fusion.settings import Settings, use_settings
+from fusion.store.access import broker_of
+from fusion.store.client.connections import connect
+from tests.jobs import basic
+from tests.kit.hands import Hand
+from tests.kit.servers import ScriptedServer
+
+SECRET = secrets.token_urlsafe(32)
+PATH = "tests.jobs.basic.noop"
+
+
+@task("sms", timeout="5m", priority="high")
+def marked(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@task("sms", concurrency_key="k", max_concurrent=3)
+def keyed(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@task("sms", fair_key=lambda *args, **kwargs: f"c{len(args)}")
+def fair(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@task("sms", concurrency_key="d", max_concurrent=1, on_conflict="discard")
+def discarding(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@task("sms", unique=True)
+def single(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions of the calls that are made the general way, in their order."""
+    found: list[str] = []
+    ordinary = QueueSteps._one
+
+    def one(self: QueueSteps, data: Any, terms: Any) -> Any:
+        found.append(data.func_name)
+        return ordinary(self, data, terms)
+
+    monkeypatch.setattr(QueueSteps, "_one", one)
+    return found
+
+
+def record(conn: redis.Redis, job: Job, queue: str = "sms") -> dict[str, Any]:
+    """What Redis and the returned job hold of a job, but for what differs between two calls that say the same."""
+    stored: dict[Any, Any] = conn.hgetall(f"rq:job:{job.id}")  # type: ignore[assignment]
+    of_call = {name: value for name, value in job._fields.items() if name not in ("created_at", "enqueued_at")}
+    score = conn.zscore(f"rq:pq:{queue}", job.id)
+    for name in (b"created_at", b"enqueued_at", b"seq", b"nonce", b"expires_at", b"arrival"):
+        stored.pop(name, None)
+    return {
+        "stored": stored,
+        "job": {name: str(value) if isinstance(value, int) else value for name, value in of_call.items()},
+        "times": job.created_at == job.enqueued_at == Job.fetch(job.id, conn).created_at,
+        "priority": None if score is None else int(score),
+        "expires": conn.ttl(f"rq:job:{job.id}") >= 0,
+    }
+
+
+# -- the same records
+
+
+class Chance(random.Random):
+    """Random calls."""
+
+    def value(self, depth: int = 0) -> Any:
+        kinds = [
+            lambda: None,
+            lambda: self.random() < 0.5,
+            lambda: self.randrange(-(10**12), 10**12),
+            lambda: self.uniform(-1e6, 1e6),
+            lambda: "".join(self.choices('abcäöü☃"\\\n\r\u2028 😀', k=self.randrange(12))),
+            lambda: "x" * self.choice((1, 400, 500, 520, 3000)),
+            lambda: secrets.token_hex(self.choice((4, 240, 256, 300))),
+            lambda: "\ud800",
+            lambda: self.randbytes(self.randrange(20)),
+            lambda: datetime(2026, 1, self.randrange(1, 28), tzinfo=timezone.utc),
+            lambda: Decimal(self.randrange(1000)) / 8,
+            lambda: Secret("hush"),
+            lambda: float("nan"),
+            lambda: object(),
+        ]
+        if depth < 3:
+            kinds += [
+                lambda: [self.value(depth + 1) for _ in range(self.randrange(4))],
+                lambda: tuple(self.value(depth + 1) for _ in range(self.randrange(3))),
+                lambda: {str(n): self.value(depth + 1) for n in range(self.randrange(4))},
+                lambda: {"callback": self.choice((0, 1, "1")), "callback_url": "https://hooks.example.com/x"},
+                lambda: {"callback": 1, "callback_url": "ftp://no"},
+                lambda: {7: "a key that is no text", "__fusion__": 1},
+            ]
+        return self.choice(kinds if self.random() < 0.4 else kinds[:6])()
+
+    def options(self) -> dict[str, Any]:
+        known: dict[str, Callable[[], Any]] = {
+            "priority": lambda: self.choice((0, 1, 2, 255, "high", "LOW", True, 1.0, -1, None)),
+            "job_timeout": lambda: self.choice((30, "5m", -1, 180, 180.0, 2.5, "x", None)),
+            "result_ttl": lambda: self.choice((0, 500, -1, "1h")),
+            "ttl": lambda: self.choice((60, "2h", 0, 1e12)),
+            "failure_ttl": lambda: self.choice((60, "1d")),
+            "log_tag": lambda: self.choice(("SMS_OTP", "ü")),
+            "on_lost": lambda: self.choice(("fail", "requeue", "what")),
+            "isolate": lambda: self.choice((True, False, 1)),
+            "at_front": lambda: self.choice((True, False)),
+            "description": lambda: self.choice(("of one call", "")),
+            "meta": lambda: {"n": self.randrange(3)},
+            "concurrency_key": lambda: self.choice(("a", "b")),
+            "fair_key": lambda: self.choice(("a", "b", "with a space")),
+            "max_queue_length": lambda: 100_000,
+            "enqueue_in": lambda: self.choice((0, 3600)),
+            "prioriti": lambda: 1,
+            "repeat": lambda: None,
+            "timeout": lambda: None,
+        }
+        return {name: known[name]() for name in self.sample(sorted(known), self.choice((0, 0, 0, 1, 1, 2)))}
+
+
+FUNCTIONS: tuple[Any, ...] = (basic.noop, PATH, "no.such.module.func", marked, keyed, fair, basic.echo, "tasks.grüße.send")
+
+
+def outcome(call: Callable[[], Job], conn: redis.Redis) -> Any:
+    try:
+        return record(conn, call())
+    except (ValueError, TypeError, RuntimeError) as error:
+        return type(error), str(error).split(" at 0x")[0]
+
+
+@pytest.mark.filterwarnings("ignore:timeout= goes to the task")
+@pytest.mark.parametrize("seed", range(4))
+def test_random_calls_write_the_same_records_by_templates_and_without(
+    conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, general: list[str], seed: int
+) -> None:
+    chance, made = Chance(seed), 0
+    queues = [Queue("sms", conn), Queue("sms", conn, default_timeout=77), Queue("sms", conn, default_timeout="5m")]
+    for _ in range(150):
+        queue, func = chance.choice(queues), chance.choice(FUNCTIONS)
+        args = tuple(chance.value() for _ in range(chance.choice((0, 0, 1, 2))))
+        kwargs = {name: chance.value() for name in chance.sample(("a", "payload", "value", "to"), chance.choice((0, 0, 1, 2)))}
+        given = {**kwargs, **chance.options()}
+
+        def without(queue: Queue = queue, func: Any = func, args: Any = args, given: Mapping[str, Any] = given) -> Job:
+            job: Job = queue._run(queue._one(*called(func, args, dict(given), queue._defaults)))
+            return job
+
+        expected = outcome(without, conn)
+        for _ in range(2):  # the first of them may make the template
+            before = len(general)
+            conn.flushall()
+            assert outcome(lambda: queue.enqueue(func, *args, **given), conn) == expected, (func, args, given)  # noqa: B023
+        made += len(general) == before and not isinstance(expected, tuple)
+        conn.flushall()
+    assert made > 30, "templates were hardly used"
+
+
+def test_no_value_of_a_call_stays(conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    for _ in range(2):
+        job = queue.enqueue(basic.noop, "first-argument", key="first-keyword", ttl=60)
+    found = [one for one in templates_of(conn)._kept.values() if one is not None]
+    assert found
+
+    def held(value: Any, seen: set[int]) -> Iterator[str]:
+        if id(value) in seen or isinstance(value, (redis.Redis, type)) or callable(value):
+            return
+        seen.add(id(value))
+        slots = getattr(type(value), "__slots__", ()) if type(value).__module__.startswith("fusion.") else ()
+        parts = [getattr(value, name) for name in slots if hasattr(value, name)]
+        if isinstance(value, Mapping):
+            parts += [*value, *value.values()]
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            parts += value
+        yield repr(value)
+        for part in parts:
+            yield from held(part, seen)
+
+    texts = " ".join(text for one in found for text in held(one, set()))
+    assert "rq:queues" in texts
+    assert "first-argument" not in texts
+    assert "first-keyword" not in texts
+    assert job.id not in texts
+
+
+# -- when a template is made anew
+
+
+def test_the_second_call_is_made_by_the_template_of_the_first(conn: redis.Redis, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    for n in range(5):
+        queue.enqueue(basic.noop, n)
+    assert len(general) == 1
+    for n in range(5):
+        queue.enqueue(basic.noop, n, priority="high")
+        queue.enqueue(PATH, n)
+        Queue("other", conn).enqueue(basic.noop, n)
+    assert len(general) == 4
+    assert queue.count == 15
+
+
+@pytest.mark.parametrize("way", ["options", "delay", "enqueue_call", "async"])
+def test_each_way_to_enqueue_has_templates(conn: redis.Redis, general: list[str], way: str) -> None:
+    queue = Queue("sms", conn)
+    bound = queue.options(priority="high", ttl=60)
+    if way == "async":
+
+        async def enqueue() -> list[Job]:
+            own = AsyncQueue("sms")
+            async with own:
+                return [await own.enqueue(basic.noop, n, priority="high", ttl=60) for n in range(4)]
+
+        jobs = asyncio.run(enqueue())
+    else:
+        calls: dict[str, Callable[[int], Job]] = {
+            "options": lambda n: bound.enqueue(basic.noop, n),
+            "delay": lambda n: marked.delay(n),
+            "enqueue_call": lambda n: queue.enqueue_call(basic.noop, [n], priority="high", ttl=60),
+        }
+        jobs = [calls[way](n) for n in range(4)]
+    assert len(general) == 1
+    assert [Job.fetch(job.id, conn).args for job in jobs] == [(n,) for n in range(4)]
+    assert {Job.fetch(job.id, conn).priority for job in jobs} == {2}
+    records = [record(conn, job) for job in jobs]
+    for one in records:
+        del one["stored"][b"data"], one["job"]["data"]
+    assert all(one == records[0] for one in records)
+
+
+def test_after_a_change_of_the_settings(conn: redis.Redis, redis_url: str, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(basic.noop)
+    use_settings(Settings.load(redis_url=redis_url, job_timeout=33))
+    jobs = [queue.enqueue(basic.noop) for _ in range(2)]
+    assert len(general) == 2
+    assert [Job.fetch(job.id, conn).timeout for job in jobs] == [33, 33]
+    use_settings(Settings.load(redis_url=redis_url, max_payload=20_000))
+    assert queue.enqueue(basic.noop, secrets.token_hex(9000)).args
+    with pytest.raises(ValueError, match="max_payload"):
+        queue.enqueue(basic.noop, secrets.token_hex(11_000))
+
+
+def test_signed_jobs_are_signed_by_the_key_of_their_time(conn: redis.Redis, redis_url: str, general: list[str]) -> None:
+    queue, signers = Queue("sms", conn), []
+    queue.enqueue(basic.noop)
+    for first, other in (("k1", "k2"), ("k2", "k1")):
+        use_settings(Settings.load(redis_url=redis_url, secret_keys=(f"{first}:{SECRET}", f"{other}:{SECRET[::-1]}")))
+        for n in range(2):
+            signature = conn.hget(f"rq:job:{queue.enqueue(basic.noop, n).id}", "signature")
+            assert signature is not None
+            signers.append(signature.split(b".")[1])
+    assert signers == [b"k1", b"k1", b"k2", b"k2"]
+    assert len(general) == 5, "a signature is of one job"
+
+
+def test_middleware_sees_the_next_call(conn: redis.Redis, general: list[str]) -> None:
+    seen: list[str] = []
+
+    class Notes(ProducerMiddleware):
+        def before_enqueue(self, enqueueing: Enqueueing) -> None:
+            seen.extend(out.id for out in enqueueing.jobs)
+
+    queue = Queue("sms", conn)
+    queue.enqueue(basic.noop)
+    added = register(Notes())
+    try:
+        ids = [queue.enqueue(basic.noop).id for _ in range(3)]
+    finally:
+        unregister(added)
+    assert seen == ids
+    queue.enqueue(basic.noop)
+    queue.enqueue(basic.noop)
+    assert seen == ids
+    assert len(general) == 5
+
+
+def test_another_connection_has_its_own(redis_url: str, general: list[str]) -> None:
+    with connect(redis_url) as one, connect(redis_url) as other:
+        for _ in range(2):
+            Queue("sms", one).enqueue(basic.noop)
+            Queue("sms", other).enqueue(basic.noop)
+        assert len(general) == 2
+        assert templates_of(one) is not templates_of(other)
+
+
+def test_a_client_that_is_not_fusions_makes_its_own_calls(redis_url: str, conn: redis.Redis, general: list[str]) -> None:
+    sent = []
+
+    class Theirs(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            sent.append(args[0])
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+
+    with Theirs.from_url(redis_url, decode_responses=True) as client:
+        jobs = [Queue("sms", client).enqueue(basic.noop, n) for n in range(3)]
+    assert [Job.fetch(job.id, conn).args for job in jobs] == [(0,), (1,), (2,)]
+    assert sent.count("EVALSHA") == 3
+    assert len(general) == 1
+
+
+def test_a_forked_process_makes_them_anew(conn: redis.Redis, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(basic.noop)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        ids = [queue.enqueue(basic.noop, "child").id for _ in range(3)]
+        os.write(write, f"{len(general)} {len(set(ids))}".encode())
+        os._exit(0)
+    ids = [queue.enqueue(basic.noop, "parent").id for _ in range(3)]
+    assert os.waitpid(pid, 0)[1] == 0
+    assert os.read(read, 100) == b"2 3"
+    assert len(general) == 1
+    assert queue.count == 7
+    assert all(Job.fetch(one, conn).args == ("parent",) for one in ids)
+
+
+def test_a_function_that_changed(conn: redis.Redis, general: list[str]) -> None:
+    def func(to: str) -> None: ...
+
+    func.__module__, func.__qualname__ = "shop.jobs", "first"
+    queue = Queue("sms", conn)
+    for _ in range(2):
+        assert queue.enqueue(func, "x").func_name == "shop.jobs.first"
+    func.__qualname__ = "second"
+    for _ in range(2):
+        assert queue.enqueue(func, "x").func_name == "shop.jobs.second"
+    task("sms", concurrency_key="k")(func)
+    for _ in range(2):
+        assert queue.enqueue(func, "x").concurrency_key == "k"
+    assert len(general) == 3
+
+
+def test_a_process_with_failpoints_has_none(conn: redis.Redis, general: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failpoints, "armed", True)
+    for _ in range(3):
+        Queue("sms", conn).enqueue(basic.noop)
+    assert len(general) == 3
+
+
+def test_there_are_at_most_256_and_the_oldest_go(conn: redis.Redis, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    for n in range(template.MOST + 20):
+        queue.enqueue(f"shop.jobs.task{n}")
+    assert len(templates_of(conn)) == template.MOST == 256
+    general.clear()
+    queue.enqueue(f"shop.jobs.task{template.MOST + 19}")
+    assert general == []
+    queue.enqueue("shop.jobs.task0")
+    assert general == ["shop.jobs.task0"]
+
+
+@pytest.mark.parametrize("options", [{"job_id": "a"}, {"meta": {"a": 1}}, {"enqueue_in": 1}, {"description": "x"}], ids=str)
+def test_options_that_differ_from_call_to_call_make_none(conn: redis.Redis, options: dict[str, Any]) -> None:
+    Queue("sms", conn).enqueue(basic.noop, **options)
+    assert len(templates_of(conn)) == 0
+
+
+def test_a_job_that_is_canceled_as_it_comes(conn: redis.Redis, general: list[str]) -> None:
+    hand = Hand(broker_of(conn), "sms")
+    queue = Queue("sms", conn)
+    queue.enqueue(discarding)
+    assert len(hand.claim()) == 1
+    jobs = [queue.enqueue(discarding) for _ in range(2)]
+    assert len(general) == 1
+    assert [job.get_status(refresh=False) for job in jobs] == ["canceled"] * 2
+    assert [job.reason for job in jobs] == ["discarded"] * 2
+
+
+def test_an_async_call_that_is_awaited_elsewhere(conn: redis.Redis, general: list[str]) -> None:
+    """It is made on one event loop or on none, and awaited on another, which has a connection of its own."""
+    bound = AsyncQueue("sms").options(ttl=60)
+
+    async def awaited(call: Any) -> str:
+        job = await call
+        await AsyncQueue("sms").close()
+        return str(job.id)
+
+    async def some() -> list[str]:
+        found = [await bound.enqueue(basic.noop) for _ in range(2)]
+        elsewhere = await asyncio.to_thread(asyncio.run, awaited(bound.enqueue(basic.noop)))
+        await AsyncQueue("sms").close()
+        return [*(job.id for job in found), elsewhere]
+
+    ids = [*asyncio.run(some()), asyncio.run(awaited(bound.enqueue(basic.noop)))]
+    assert len(set(ids)) == Queue("sms", conn).count == 4
+    assert len(general) == 2
+
+
+def test_one_of_a_kind_is_not_enqueued_twice(conn: redis.Redis) -> None:
+    jobs = [single.delay(n) for n in (1, 1, 2, 2)]
+    assert [job.duplicate_of is None for job in jobs] == [True, False, True, False]
+    assert {type(one) for one in templates_of(Queue("sms").connection)._kept.values()} <= {type(None), Template}
+
+
+# -- trouble
+
+
+def test_a_server_that_forgot_the_script(conn: redis.Redis, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(basic.noop)
+    conn.script_flush()
+    job = queue.enqueue(basic.noop, "again")
+    assert queue.count == 2
+    assert Job.fetch(job.id, conn).args == ("again",)
+    assert len(general) == 1
+
+
+def test_a_full_queue(conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    queue.set_max_length(3)
+    for _ in range(3):
+        queue.enqueue(basic.noop)
+    with pytest.raises(QueueFull) as caught:
+        queue.enqueue(basic.noop)
+    assert (caught.value.queue, queue.count) == ("sms", 3)
+
+
+def test_an_error_of_a_call_by_a_template_can_be_repeated() -> None:
+    at = b"*3\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n$1\r\n2\r\n"
+    server = ScriptedServer(lambda n: None if 1 <= n <= 4 else at)
+    with connect(server.url) as client:
+        queue = Queue("sms", client)
+        queue.enqueue(basic.noop, "first")
+        with pytest.raises(StoreUnavailable) as caught:
+            queue.enqueue(basic.noop, "second")
+        assert server.commands == 5, "as many tries as ever"
+        assert not caught.value.nothing_written
+        (job_id,) = caught.value.job_ids
+        job = caught.value.repeat()
+        assert (job.id, job.args) == (job_id, ("second",))
+        assert isinstance(caught.value.__cause__, redis.ConnectionError)
+    server.close()
+
+
+def test_a_server_that_does_not_answer_at_all(redis_url: str) -> None:
+    server = ScriptedServer(lambda n: b"*3\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n$1\r\n2\r\n")
+    with connect(server.url) as client:
+        queue = Queue("sms", client)
+        queue.enqueue(basic.noop)
+        server.close()
+        client.connection_pool.disconnect()
+        with pytest.raises(StoreUnavailable) as caught:
+            queue.enqueue(basic.noop)
+        assert caught.value.nothing_written
+
+
+# -- several at once
+
+
+def test_threads_at_once(conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    functions: list[Any] = [basic.noop, PATH, basic.echo]
+
+    def some(nth: int) -> list[tuple[str, tuple[Any, ...]]]:
+        found = []
+        for n in range(60):
+            job = queue.enqueue(functions[n % 3], f"{nth}-{n}", priority=n % 3) if n % 2 else marked.delay(f"{nth}-{n}")
+            found.append((job.id, job.args))
+        return found
+
+    with ThreadPoolExecutor(8) as threads:
+        sent = [one for part in threads.map(some, range(8)) for one in part]
+    assert len(dict(sent)) == queue.count == 480
+    assert {job.id: job.args for job in Job.fetch_many(dict(sent), conn) if job is not None} == dict(sent)
+    assert len({args for _, args in sent}) == 480
+
+
+def test_an_enqueue_needs_no_gevent(redis_url: str) -> None:
+    code = (
+        "import sys; sys.modules['gevent'] = None\n"
+        f"from fusion import Queue; ids = {{Queue('sms').enqueue('{PATH}', n).id for n in range(5)}}; print(len(ids))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert (done.stdout, done.stderr) == ("5\n", "")
