@@ -19,6 +19,7 @@ import fusion.kernel.json_types  # noqa: F401  each process whose job has a tupl
 from fusion import middleware
 from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
+from fusion.forkserver import packing
 from fusion.forkserver.horse import CROWDED, SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.patched import replaced, unfit
@@ -36,6 +37,18 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Files whose frames don't help to see why an import failed.
 _NOISE = (__file__, importlib.__file__, bundled.__file__)
 
+#: Modules whose functions run for each horse, besides those that run its job.
+_BESIDE_JOBS = (
+    "fusion.forkserver.server",
+    "fusion.forkserver.horse",
+    "fusion.forkserver.horse_process",
+    "fusion.forkserver.offspring",
+    "fusion.forkserver.process_hooks",
+    "fusion.kernel.failpoints",
+    "fusion.kernel.linux",
+    "fusion.kernel.stopping",
+    "fusion.kernel.titles",
+)
 #: Runs after which the interpreter has specialised the code.
 WARM_UP_RUNS = 32
 
@@ -190,7 +203,8 @@ def _failure(module: str, error: BaseException) -> str:
 def _warm_up() -> Callable[[], object]:
     """Run a job that does nothing a few times; return a function that runs it once more, without a socket.
 
-    Python specialises code and fills caches as it runs. After that, horses share these pages instead of copying them one by one.
+    Python specialises code and fills caches as it runs. After that, horses share these pages instead of copying them one by one, and the
+    functions that the job needs lie side by side.
     """
     frame = pack({b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"})
     ours, theirs = _socket.socketpair()
@@ -205,6 +219,7 @@ def _warm_up() -> Callable[[], object]:
         note_struck(answer)
         return pack(answer)
 
+    packing.pack(packing.called_by(run), _BESIDE_JOBS)
     for _ in range(WARM_UP_RUNS):
         ours.send(frame)
         rehearse(channel, run)

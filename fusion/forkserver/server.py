@@ -19,6 +19,7 @@ from time import monotonic
 from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
 from fusion.forkserver.horse_process import HorseProcess
 from fusion.forkserver.offspring import PASSING, let_pass
+from fusion.forkserver.packing import fill_gaps
 from fusion.forkserver.preload import prepare
 from fusion.forkserver.process_hooks import end, fork
 from fusion.kernel import titles
@@ -109,6 +110,7 @@ class ForkServer:
         flush_stdio()
         gc.collect()
         give_back_memory()
+        self._filled = fill_gaps()
         gc.freeze()
         try:
             self._say("READY")
