@@ -94,7 +94,7 @@ class _CallbackQueue(ServedQueues):
 
     def __init__(self) -> None:
         super().__init__(())
-        self._line = [CALLBACKS]
+        self.bells = [CALLBACKS]
 
 
 class Courier:

@@ -9,7 +9,7 @@ from math import inf, isinf
 from time import monotonic
 
 from fusion.execution.callbacks import CALLBACKS
-from fusion.execution.frames import FrameError, pack, unpack
+from fusion.execution.frames import pack, unpack
 from fusion.executors import readings
 from fusion.executors.session import HorseRun
 from fusion.forkserver.client import ForkServerClient
@@ -166,17 +166,6 @@ class WarmHorse(Horse):
             limit -= len(data)
             self._take(data, frames)
         return frames
-
-    def _take(self, data: bytes, frames: list[dict[bytes, bytes]]) -> None:
-        try:
-            frame = self._reader.only(data)
-        except FrameError as error:
-            self.broken, self.at_eof = str(error), True
-            return
-        if frame is not None:
-            frames.append(frame)
-        else:
-            super()._take(data, frames)
 
     def grant_callback(self, frame: Mapping[bytes, bytes], now: float) -> None:
         """Extend the deadline, as the running job is over and its hooks or its callback begin."""

@@ -98,10 +98,12 @@ class Horse:
         """Return the frames that have arrived; read at most `limit` bytes. Empty list: no whole frame yet, or see `at_eof`."""
         if self.at_eof:
             return []
-        heard = self._read(limit)
-        frames = [frame for frame in heard if frame.get(b"kind") != b"callback"]
-        if len(frames) < len(heard):
-            self._grant([frame for frame in heard if frame.get(b"kind") == b"callback"])
+        frames: list[dict[bytes, bytes]] = []
+        for frame in self._read(limit):
+            if frame.get(b"kind") == b"callback":
+                self._grant(frame)
+            else:
+                frames.append(frame)
         if self.broken is not None:
             self._server.kill(self, signal.SIGKILL)
         return frames
@@ -121,7 +123,12 @@ class Horse:
     def _take(self, data: bytes, frames: list[dict[bytes, bytes]]) -> None:
         """Add the frames that these bytes complete. Empty `data` is the end of the stream."""
         self.at_eof = not data
+        if not data:
+            return
         try:
+            if (only := self._reader.only(data)) is not None:
+                frames.append(only)
+                return
             self._reader.feed(data)
             while (frame := self._reader.next()) is not None:
                 frames.append(frame)
@@ -158,10 +165,9 @@ class Horse:
         """Note how long hooks may take after the task."""
         self._for_hooks, self._is_shared = HOOKS_TIMEOUT if self._server.hooked else 0.0, b"gathered" in fields
 
-    def _grant(self, words: list[dict[bytes, bytes]]) -> None:
-        for frame in words:
-            if (deadline := self.granted(frame, monotonic())) is not None:
-                self._server.set_deadline(self, deadline)
+    def _grant(self, frame: dict[bytes, bytes]) -> None:
+        if (deadline := self.granted(frame, monotonic())) is not None:
+            self._server.set_deadline(self, deadline)
 
     def granted(self, frame: Mapping[bytes, bytes], now: float) -> float | None:
         """Return the new deadline when the task is over and its hooks or its callback begin; None to keep the present one."""

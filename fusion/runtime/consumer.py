@@ -220,7 +220,7 @@ class Consumer:
 
     def prepare_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None) -> None:
         """Encode the turn that would claim jobs for `slots` now, if that is not done yet. It saves the time when a doorbell rings."""
-        name, incarnation = self.name, self.membership.incarnation
+        name, incarnation = self.membership.name, self.membership.incarnation
         self.outbox.prepare(self._served_queues.turn, _at_most(slots), claim_filter or ClaimFilter(), name, incarnation)
 
     def begin_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
@@ -236,16 +236,16 @@ class Consumer:
         self.turn, self.moved = None, 0
         if not self.outbox.turn_open:
             return []
-        return self._receive(*self.outbox.exchange(self.name, self.membership.incarnation))
+        return self._receive(*self.outbox.exchange(self.membership.name, self.membership.incarnation))
 
     def send_async(self) -> bool:
         """Send the turn without waiting. False if `exchange` is to be used. RedisAway: the turn is kept."""
-        return self.outbox.turn_open and self.outbox.send_async(self.name, self.membership.incarnation)
+        return self.outbox.turn_open and self.outbox.send_async(self.membership.name, self.membership.incarnation)
 
     def receive_reply(self) -> list[Claimed]:
         """Receive the reply to `send_async`, and return as `exchange` does."""
         self.turn, self.moved = None, 0
-        return self._receive(*self.outbox.receive_reply(self.name, self.membership.incarnation))
+        return self._receive(*self.outbox.receive_reply(self.membership.name, self.membership.incarnation))
 
     def _reply_comes_soon(self) -> bool:
         """Serve only running jobs for a moment. Most replies come within it; a whole round would take as long as some turns."""
@@ -315,10 +315,13 @@ class Consumer:
             self.listen((), ())
             return
         slots = self._owner.free_slots()
-        if not slots.floors and self._opens_at < inf:
-            self.yield_wait()
+        if not slots.floors:
+            if self._opens_at < inf:
+                self.yield_wait()
+            self.listen((), ())
+            return
         self.listen(doorbells(now), slots.floors)
-        if slots.floors and not self._owner.busy:
+        if not self._owner.busy:
             self.prepare_turn(slots, self._owner.claim_filter(now))
 
     def yield_wait(self) -> None:

@@ -31,7 +31,8 @@ class ServedQueues:
     def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
         unique = list(dict.fromkeys(names))
         self.patterns = [name for name in unique if is_pattern(name)]
-        self._line = [name if is_pattern(name) else check_queue_name(name) for name in unique]
+        #: Names and wildcards at whose doorbells to wait, the next one to serve first.
+        self.bells = [name if is_pattern(name) else check_queue_name(name) for name in unique]
         self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
         self._listed = listed
         #: Wildcard -> the queue that it served last. Where queues take turns, only for the first wildcard in line.
@@ -45,22 +46,17 @@ class ServedQueues:
     @property
     def queues(self) -> Sequence[str]:
         """The names without wildcards, the next one to serve first."""
-        return [name for name in self._line if name not in self._compiled] if self.patterns else self._line
-
-    @property
-    def bells(self) -> Sequence[str]:
-        """Names and wildcards at whose doorbells to wait."""
-        return self._line
+        return [name for name in self.bells if name not in self._compiled] if self.patterns else self.bells
 
     @property
     def turn(self) -> Sequence[str]:
         """Return names, and wildcards with the queue served last, as a turn sends them."""
         lasts = self._lasts
-        return [f"{name} {lasts[name]}" if name in lasts else name for name in self._line] if lasts else self._line
+        return [f"{name} {lasts[name]}" if name in lasts else name for name in self.bells] if lasts else self.bells
 
     def serves(self, queue: str) -> bool:
         """Return True if a queue is named, or matches a wildcard."""
-        return queue in self._line or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
+        return queue in self.bells or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
 
     def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
         """Return the queues whose key stock RQ's producers write to. ConfigurationError if a queue's key holds something else."""
@@ -79,16 +75,16 @@ class ServedQueues:
 
     def served(self, queue: str) -> None:
         """Note that a queue was served: the others of its class now go first. With `listed`, only the others of its wildcard do."""
-        named = queue in self._line
-        wildcard = "" if named else next((name for name in self._line if name in self._compiled and fnmatchcase(queue, name)), "")
+        named = queue in self.bells
+        wildcard = "" if named else next((name for name in self.bells if name in self._compiled and fnmatchcase(queue, name)), "")
         if self._listed:
             if wildcard:
                 self._lasts[wildcard] = queue
             return
         self._lasts = {wildcard: queue} if wildcard else {}
-        at = self._line.index(queue) + 1 if named else self._line.index(wildcard) if wildcard else 0
+        at = self.bells.index(queue) + 1 if named else self.bells.index(wildcard) if wildcard else 0
         if at:
-            self._line = self._line[at:] + self._line[:at]
+            self.bells = self.bells[at:] + self.bells[:at]
 
 
 def compiled(wildcard: str) -> list[str]:

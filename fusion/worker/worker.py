@@ -213,7 +213,7 @@ class Worker(Process):
         parts = self.parts
         if parts.recycling.over:
             return
-        committed = self.outbox.committed and self.link.away_since is None
+        committed = (self.outbox.flushed or self.outbox.committed) and self.link.away_since is None
         if why := parts.recycling.tick(now, settled=committed, waits=bool(parts.batched_calls.waits)):
             self.drain(why)
         elif parts.burst.on and parts.burst.is_hopeless():

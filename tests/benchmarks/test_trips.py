@@ -25,4 +25,5 @@ def test_a_call_goes_no_further_than_it_did(call: str, redis_url: str) -> None:
 def test_a_job_in_a_worker(redis_url: str) -> None:
     files, functions, moves = trips.of_worker(redis_url).row()
     print(files, functions, moves)
-    assert 35 < files <= 75 and 140 < functions <= 340 and 180 < moves <= 800
+    # A busy machine makes rounds of the loop more, and each is some 20 moves.
+    assert 25 < files <= 42 and 120 < functions <= 205 and 140 < moves <= 400
