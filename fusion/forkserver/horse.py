@@ -72,7 +72,8 @@ class HorseSettings:
     log_to: Callable[[], object] | None = None
     log_json: Callable[[], object] | None = None
     server_pid = 0
-    private_fds: tuple[int, ...] = ()
+    #: Descriptors of the fork server alone: from each first number up to the second.
+    private_fds: tuple[tuple[int, int], ...] = ()
     #: Runs a job that does nothing; None: no rehearsals.
     rehearsed: Callable[[], object] | None = None
 
@@ -314,8 +315,8 @@ def _settle(settings: HorseSettings) -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     stopping.listen()
     free_children()
-    for private in settings.private_fds:
-        os.close(private)
+    for first, end in settings.private_fds:
+        os.closerange(first, end)
 
 
 def _lift(fd: int, settings: HorseSettings) -> int:

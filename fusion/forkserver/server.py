@@ -28,6 +28,7 @@ from fusion.kernel.linux import Children, become_subreaper, give_back_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from collections.abc import Iterable
     from resource import struct_rusage
     from typing import NoReturn
 
@@ -100,9 +101,8 @@ class ForkServer:
             _set_handler(signum, let_pass)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         self._settings.server_pid = os.getpid()
-        self._settings.private_fds = tuple(
-            fd for fd in (self._control_fd, self._wake_fd, wake_writer, self._children.fd) if fd >= 0
-        )
+        own = (self._control_fd, self._wake_fd, wake_writer, self._children.fd)
+        self._settings.private_fds = _ranges(fd for fd in own if fd >= 0)
         self._control.setblocking(False)
         poll = self._poll = _poll()
         poll.register(self._control_fd, select.POLLIN)
@@ -344,6 +344,17 @@ def _kill_orphan(pid: int) -> None:
         _kill(pid, signal.SIGKILL)
     except OSError:
         pass
+
+
+def _ranges(fds: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the numbers as ranges, each from its first up to its end: one call closes a range."""
+    ranges: list[tuple[int, int]] = []
+    for fd in sorted(fds):
+        if ranges and ranges[-1][1] == fd:
+            ranges[-1] = ranges[-1][0], fd + 1
+        else:
+            ranges.append((fd, fd + 1))
+    return tuple(ranges)
 
 
 def _pipe() -> tuple[int, int]:

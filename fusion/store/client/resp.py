@@ -108,6 +108,8 @@ class NonBlockingReader:
                 break
             self._reader.feed(data)
             read += len(data)
+            if len(data) < _CHUNK and not isinstance(sock, ssl.SSLSocket):  # TLS gives one record at a time
+                break  # that was all, as a rule: whatever comes now makes the socket readable again
         replies = self._replies()
         # With replies in hand the socket stays open: it is readable at once again, and then the end is reported.
         if ended and not replies:
