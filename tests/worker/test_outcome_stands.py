@@ -17,7 +17,7 @@ from tests.kit.hands import events_of
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import WorkerProcess, Workers
 
 TASKS = "tests.jobs.standing."
 ENV = {"FUSION_TASKS": "tests.jobs.standing", "FUSION_TIMEOUT_GRACE": "0.5", "FUSION_NEIGHBOUR_GRACE": "1"}
@@ -29,29 +29,24 @@ OF_EXECUTOR = {
 }
 
 
+def _start(workers: Workers, executor: str, hook: str = "") -> WorkerProcess:
+    env = ENV | ({"FUSION_MIDDLEWARE": f"tests.jobs.standing.{hook}"} if hook else {})
+    return workers.start("c", *OF_EXECUTOR[executor], env=env)
+
+
 def _ends_once(
-    workers: Workers,
-    conn: redis.Redis,
-    seen: Path,
-    executor: str,
-    task: str,
-    status: str,
-    said: str,
-    *,
-    hook: str = "",
-    **options: object,
+    worker: WorkerProcess, conn: redis.Redis, seen: Path, task: str, status: str, said: str, **options: object
 ) -> None:
     job = Queue("c", conn).enqueue_call(TASKS + task, (str(seen),), **options)
-    env = ENV | ({"FUSION_MIDDLEWARE": f"tests.jobs.standing.{hook}"} if hook else {})
-    worker = workers.start("c", *OF_EXECUTOR[executor], env=env)
     eventually(lambda: status_of(conn, job.id) in ("finished", "failed"), 20, why="it has ended")
-    assert (status_of(conn, job.id), len(runs_of(seen, "ran", job.id))) == (status, 1), worker.output
-    assert said in field(conn, job.id, "callback_error")
+    about = f"{task} {options}\n{worker.output}"
+    assert (status_of(conn, job.id), len(runs_of(seen, "ran", job.id))) == (status, 1), about
+    assert said in field(conn, job.id, "callback_error"), about
     assert [event["event"] for event in events_of(conn, job.id)] == [
         "queued",
         "processing",
         "completed" if status == "finished" else "failed",
-    ]
+    ], about
     if status == "finished":
         assert json.loads(field(conn, job.id, "result")) == "done"
     check_conservation(conn, [job.id])
@@ -73,52 +68,34 @@ def test_a_callback_that_blocks_in_c(
 ) -> None:
     """A timeout that was raised in a thread, the task's or the callback's, has its process killed."""
     options = {key: Callback(TASKS + "blocks", limit), "timeout": 1}
-    _ends_once(workers, conn, tmp_path / "seen", executor, task, status, f"{key}: fusion.exceptions.", **options)
+    worker = _start(workers, executor)
+    _ends_once(worker, conn, tmp_path / "seen", task, status, f"{key}: fusion.exceptions.", **options)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("executor", "task"), [("thread", "late"), ("asyncio", "late")])
-def test_a_hook_that_blocks_in_c(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str, task: str) -> None:
+@pytest.mark.parametrize("executor", ["thread", "asyncio"])
+def test_a_hook_that_blocks_in_c(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str) -> None:
     """As one that closes a connection to a database does."""
-    _ends_once(
-        workers, conn, tmp_path / "seen", executor, task, "failed", "middleware: fusion.exceptions.", hook="Blocking", timeout=1
-    )
+    worker = _start(workers, executor, "Blocking")
+    _ends_once(worker, conn, tmp_path / "seen", "late", "failed", "middleware: fusion.exceptions.", timeout=1)
 
 
-@pytest.mark.parametrize(
-    ("executor", "callback"),
-    [
-        ("process", "exits"),
-        long_case("process", "is_killed"),
-        long_case("process", "crashes"),
-        ("pool", "exits"),
-        long_case("pool", "is_killed"),
-        ("thread", "exits"),
-        long_case("thread", "crashes"),
-        ("asyncio", "exits"),
-        long_case("asyncio", "is_killed"),
-    ],
-)
-def test_a_callback_that_ends_its_process(
-    workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str, callback: str
-) -> None:
+@pytest.mark.parametrize("executor", OF_EXECUTOR)
+def test_a_callback_that_ends_its_process(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str) -> None:
+    """In each way, one after the other in one worker. After a failure it is no second one."""
+    worker, seen = _start(workers, executor), tmp_path / "seen"
     task = "awaits" if executor == "asyncio" else "returns"
-    said = "on_success: fusion.exceptions.WorkHorseTerminated: its process "
-    _ends_once(workers, conn, tmp_path / "seen", executor, task, "finished", said, on_success=TASKS + callback)
-
-
-@pytest.mark.parametrize("executor", ["process", long_case("pool"), "thread", long_case("asyncio")])
-def test_a_callback_of_a_failure_that_ends_its_process_is_no_second_failure(
-    workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str
-) -> None:
+    for callback in ("exits", "is_killed", "crashes"):
+        said = "on_success: fusion.exceptions.WorkHorseTerminated: its process "
+        _ends_once(worker, conn, seen, task, "finished", said, on_success=TASKS + callback)
     said = "on_failure: fusion.exceptions.WorkHorseTerminated: its process "
-    _ends_once(workers, conn, tmp_path / "seen", executor, "raises", "failed", said, on_failure=TASKS + "is_killed")
+    _ends_once(worker, conn, seen, "raises", "failed", said, on_failure=TASKS + "is_killed")
 
 
 @pytest.mark.parametrize("executor", ["process", long_case("pool"), "thread", long_case("asyncio")])
 def test_a_hook_that_ends_its_process(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str) -> None:
     said = "middleware: fusion.exceptions.WorkHorseTerminated: its process was killed by SIGKILL"
-    _ends_once(workers, conn, tmp_path / "seen", executor, "returns", "finished", said, hook="Killing")
+    _ends_once(_start(workers, executor, "Killing"), conn, tmp_path / "seen", "returns", "finished", said)
 
 
 @pytest.mark.long
@@ -128,7 +105,7 @@ def test_a_callback_of_one_that_shares_a_call(workers: Workers, conn: redis.Redi
     queue = Queue("c", conn)
     jobs = [queue.enqueue(standing.together, str(seen), on_success=TASKS + "exits") for _ in range(2)]
     jobs.append(queue.enqueue(standing.together, str(seen)))
-    worker = workers.start("c", *OF_EXECUTOR["process"], env=ENV)
+    worker = _start(workers, "process")
     eventually(lambda: {status_of(conn, job.id) for job in jobs} == {"finished"}, 20, why="all have ended")
     assert [len(runs_of(seen, "ran", job.id)) for job in jobs] == [1, 1, 1], worker.output
     assert all("its process exited with code 0" in field(conn, job.id, "callback_error") for job in jobs[:2])
@@ -140,7 +117,7 @@ def test_a_callback_of_one_that_shares_a_call(workers: Workers, conn: redis.Redi
 def test_a_cold_end_amid_a_callback(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str) -> None:
     seen, in_callback = tmp_path / "seen", tmp_path / "seen.callback"
     job = Queue("c", conn).enqueue_call(TASKS + "returns", (str(seen),), on_success=TASKS + "marks_and_blocks")
-    worker = workers.start("c", *OF_EXECUTOR[executor], env=ENV)
+    worker = _start(workers, executor)
     eventually(in_callback.exists, why="its callback runs")
     worker.signal(signal.SIGTERM)
     worker.says("warm shutdown")

@@ -64,13 +64,13 @@ def test_a_loop_that_tells_each_step_is_hardly_slower_and_writes_little(workers:
     assert calls < 25 + 2 * job.result
 
 
-@pytest.mark.parametrize("task", [long.tells_then_dies, long.tells_then_fails])
-def test_what_it_said_last_survives_its_end(workers: Workers, conn: redis.Redis, task: object) -> None:
-    job = Queue("sms").enqueue(task, 7)
+def test_what_it_said_last_survives_its_end(workers: Workers, conn: redis.Redis) -> None:
+    jobs = [Queue("sms").enqueue(task, 7) for task in (long.tells_then_dies, long.tells_then_fails)]
     workers.burst("sms", env=TASKS)
-    job.refresh()
-    assert job.get_status() == "failed"
-    assert job.progress is not None and job.progress.done == 7
+    for job in jobs:
+        job.refresh()
+        assert job.get_status() == "failed"
+        assert job.progress is not None and job.progress.done == 7, job.func_name
 
 
 @pytest.mark.long

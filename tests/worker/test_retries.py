@@ -66,16 +66,22 @@ def test_what_is_known_of_the_error(workers: Workers, conn: redis.Redis) -> None
     assert attempt.start < attempt.end
 
 
-@pytest.mark.parametrize("queue", ["r", "scheduler"])
-def test_a_returned_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, queue: str) -> None:
-    path = tmp_path / "runs"
-    job = Queue(queue).enqueue(retrying.returning, str(path), 5)
-    workers.start(queue, env=ENV)
-    assert job.wait(20) == JobStatus.FINISHED
-    assert (job.result, job.retry_count, job.attempts) == ("run 3", 9, 2)
-    assert [attempt.outcome for attempt in job.attempt_history] == ["retry", "retry"]
-    assert (job.reason, job.error_class) == ("", "")
-    check_conservation(conn, [job.id])
+def test_a_returned_retry_until_it_is_used_up(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """In a queue of any name; one job gets what it asks for, one asks once too often."""
+    jobs = {queue: Queue(queue).enqueue(retrying.returning, str(tmp_path / queue), 5) for queue in ("r", "scheduler")}
+    path = tmp_path / "often"
+    often = Queue("r").enqueue(retrying.returning, str(path), 1)
+    workers.start("r", "scheduler", env=ENV)
+    for queue, job in jobs.items():
+        assert job.wait(20) == JobStatus.FINISHED, queue
+        assert (job.result, job.retry_count, job.attempts) == ("run 3", 9, 2)
+        assert [attempt.outcome for attempt in job.attempt_history] == ["retry", "retry"]
+        assert (job.reason, job.error_class) == ("", "")
+    assert often.wait(20) == JobStatus.FAILED
+    assert len([*lines(path)]) == 2
+    assert "Retry(max=1) after 1 retries" in often.reason
+    assert often.error_class == "fusion.retry.RetryLater"
+    check_conservation(conn, [job.id for job in (*jobs.values(), often)])
 
 
 @pytest.mark.parametrize(
@@ -91,16 +97,6 @@ def test_a_retry_without_a_delay_runs_next(workers: Workers, conn: redis.Redis, 
     began = [Job.fetch(job.id).started_at for job in (first, *others)]
     assert began == sorted(began), "its last run, too, before what stands behind it"
     assert Job.fetch(first.id).attempts == 2
-
-
-def test_a_returned_retry_is_used_up(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    path = tmp_path / "runs"
-    job = Queue("r").enqueue(retrying.returning, str(path), 1)
-    workers.start("r", env=ENV)
-    assert job.wait(20) == JobStatus.FAILED
-    assert len([*lines(path)]) == 2
-    assert "Retry(max=1) after 1 retries" in job.reason
-    assert job.error_class == "fusion.retry.RetryLater"
 
 
 @pytest.mark.long

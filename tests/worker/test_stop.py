@@ -93,20 +93,16 @@ def test_a_clean_up_has_its_time(workers: Workers, conn: redis.Redis, tmp_path: 
 
 
 @alone_in_its_process("what sleeps in C is not reached before the grace")
-@pytest.mark.parametrize(
-    ("task", "status"), [("returns_all_the_same", "finished"), ("fails_of_itself_later", "failed"), ("stops_itself", "failed")]
-)
-def test_a_task_that_ends_of_itself_has_the_last_word(
-    workers: Workers, conn: redis.Redis, tmp_path: Path, task: str, status: str
-) -> None:
+def test_a_task_that_ends_of_itself_has_the_last_word(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     workers.start("t", env={**ENV, "FUSION_TIMEOUT_GRACE": "8"})
-    job, _ = _started(Queue("t", conn), f"stopping.{task}", tmp_path / "seen")
-    if task != "stops_itself":
+    for task, status in (("returns_all_the_same", "finished"), ("fails_of_itself_later", "failed")):
+        job, _ = _started(Queue("t", conn), f"stopping.{task}", tmp_path / task)
         job.stop()
-    _ended(conn, job, status)
-    if task != "stops_itself":
+        _ended(conn, job, status)
         with pytest.raises(InvalidJobOperation, match=f"has ended \\({status}\\)"):
             job.stop()
+    job, _ = _started(Queue("t", conn), "stopping.stops_itself", tmp_path / "stops_itself")
+    _ended(conn, job, "failed")
 
 
 @pytest.mark.long
