@@ -32,7 +32,7 @@ from tools.lua_scope import Scope
 LUA = Path(schema.__file__).parents[1] / "lua"
 BUILT = LUA / "built"
 
-#: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
+#: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS, CHAIN_FIELDS: and of some;
 #: AHEAD, ALONE: what the ids of some executions end in; STORED_RESULT_TTL: what its absence means in a compact record; KEPT_STATES: ended
 #: ones with a set for each queue.
 CONSTANTS: dict[str, str] = {
@@ -45,6 +45,8 @@ CONSTANTS: dict[str, str] = {
         "N_RUN_FIELDS": len(codec.RUN_FIELDS),
         "TIED_FIELDS": codec.TIED_FIELDS,
         "N_TIED_FIELDS": len(codec.TIED_FIELDS),
+        "CHAIN_FIELDS": codec.CHAIN_FIELDS,
+        "N_CHAIN_FIELDS": len(codec.CHAIN_FIELDS),
         "AHEAD": codec.AHEAD,
         "ALONE": codec.ALONE,
         "FIRST_SCHEMA": schema.FIRST,

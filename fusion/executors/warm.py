@@ -189,14 +189,14 @@ class WarmExecutor:
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
         """Queue a job behind another, where there is `prefetch_room`; None if there is none. `send_queued` sends it."""
-        horse = lane_for(claimed, self._lanes(lanes))
+        horse = self._lane_for(claimed, self._lanes(lanes))
         if horse is None and any(self.horses[serial].bulky for serial in self.runs):
             self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next jobs may be as large
         if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
             return None
         run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
         line = [run]
-        if horse.waiting and run.priority > horse.waiting[-1].priority:
+        if horse.waiting and run.priority > horse.waiting[-1].priority and not claimed.predecessor:
             line = sorted([*self.recall_behind(horse), run], key=lambda one: -one.priority)
         placed = 0
         while placed < len(line) and self.append(horse, line[placed]):
@@ -208,6 +208,22 @@ class WarmExecutor:
             return None
         self._send_to(horse)
         return run
+
+    def _lane_for(self, claimed: Claimed, lanes: list[WarmHorse]) -> WarmHorse | None:
+        """Return the busy process in which a job is to wait: with its predecessor, if it has one; None if that is in none of them.
+
+        Otherwise where others of its concurrency key wait, so that they keep their order; else the one with the fewest waiting jobs.
+        """
+        if before := claimed.predecessor:
+            for horse in lanes:
+                if any(run.claimed.execution_id == before for run in (self.runs[horse.serial], *horse.waiting)):
+                    return horse
+            return None
+        if key := claimed.fields.get(b"concurrency_key"):
+            for horse in lanes:
+                if any(run.claimed.fields.get(b"concurrency_key") == key for run in horse.waiting):
+                    return horse
+        return min(lanes, key=lambda one: len(one.waiting), default=None)
 
     def _send_to(self, horse: WarmHorse) -> None:
         """Have the next `send_queued` send the jobs appended to this horse."""
@@ -396,6 +412,8 @@ class WarmExecutor:
                     self._server.tell_deadline(horse, horse.deadline + SLACK)
             elif kind in _LINES:
                 self._listener.frame(run, frame)
+            elif kind == b"skipped":
+                self._skip(horse, run)
             elif kind != b"meta":
                 self._finish(horse, run, frame)
             elif not any(later.get(b"kind") not in (*_LINES, b"idle") for later in frames[at + 1 :]):
@@ -411,6 +429,13 @@ class WarmExecutor:
             self._dismiss(horse)
             self._server.kill(horse, SIGKILL)
         self.give_back(back, "the process it waited for is broken")
+
+    def _skip(self, horse: WarmHorse, run: HorseRun) -> None:
+        """Give back a run that its horse did not begin, as its predecessor did not finish there."""
+        horse.owe(run, -1)
+        self._next(horse, time.monotonic())
+        self.rest(horse)
+        self.give_back([run], "the job before it did not finish")
 
     def _finish(self, horse: WarmHorse, run: HorseRun, frame: dict[bytes, bytes]) -> None:
         """Finish a run with its outcome. The next one in the horse begins, unless the horse is to be replaced."""
@@ -520,18 +545,6 @@ class WarmExecutor:
         self.session.end()
         for horse in horses:
             self._die(horse, None, "the fork server ended")
-
-
-def lane_for(claimed: Claimed, lanes: list[WarmHorse]) -> WarmHorse | None:
-    """Return the busy process in which a job is to wait: where others of its concurrency key wait, so that they keep their order.
-
-    Otherwise the one with the fewest waiting jobs; None if there is no process.
-    """
-    if key := claimed.fields.get(b"concurrency_key"):
-        for horse in lanes:
-            if any(run.claimed.fields.get(b"concurrency_key") == key for run in horse.waiting):
-                return horse
-    return min(lanes, key=lambda one: len(one.waiting), default=None)
 
 
 class LeftoverLog:

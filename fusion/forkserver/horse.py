@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from importlib import import_module
@@ -48,6 +49,8 @@ _OFFER_LIMIT = 0.02
 _MAX_JOB_FRAME = 1 << 28
 #: Milliseconds without a job after which a spare rehearses one. A busy worker's spares get a real job earlier.
 _REHEARSE_AFTER = 30
+#: Executions of keyed jobs that a warm process remembers as finished: more than wait in it at a time.
+_CHAIN = 64
 #: Bytes of one write: a socket with packets takes at most its buffer size at once, and the worker reads packets of this size.
 _PIECE = 64 * 1024
 
@@ -271,11 +274,15 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
     from fusion.forkserver.contamination import Leftovers
 
     leftovers = Leftovers(SAFE_FD)
+    finished: deque[bytes] = deque(maxlen=_CHAIN)
     while (fields := channel.receive()) is not None:
         if b"stored" in fields:  # its job waits for that no more
             continue
         if b"running" in fields:
             channel.send({b"kind": b"idle", b"execution_id": fields[b"running"]})
+            continue
+        if b"follows" in fields and not _may_follow(fields, finished):
+            channel.send({b"kind": b"skipped", b"execution_id": fields[b"execution_id"]})
             continue
         title(*_about(fields))
         # What one job sets in a context variable, decimal's precision say, the next one must not find.
@@ -283,6 +290,8 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
         answer[b"execution_id"] = fields.get(b"execution_id", b"")
         note_struck(answer)
         failpoint("horse.before_outcome")
+        if b"ties" in fields and answer.get(b"kind") == b"finished":
+            finished.append(fields[b"execution_id"])
         left = b"isolated" if fields.get(b"isolate") else b"a soft timeout or stop" if was_struck() else leftovers.found()
         if left:
             answer[b"recycle"] = left
@@ -299,6 +308,12 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
         if "django.db" in sys.modules:
             renew_django_connections()
     return 0
+
+
+def _may_follow(fields: dict[bytes, bytes], finished: deque[bytes]) -> bool:
+    """Return True if a job may run in the slot of its predecessor: that one has finished in this process. So may one without a predecessor."""
+    own, _, before = fields[b"follows"].partition(b" ")
+    return own != fields[b"execution_id"] or before in finished
 
 
 def _settle(settings: HorseSettings) -> None:

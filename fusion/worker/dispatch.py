@@ -48,6 +48,8 @@ class Dispatcher:
         slots, executor = self._slots, self._executor
         # Its slot may have been taken since the turn was sent.
         idle = (self._batched_calls.waits and self._batched_calls.fits(claimed)) or slots.fits(claimed)
+        if claimed.predecessor:
+            idle = False
         if not (idle or slots.may_wait(claimed)):
             self._outcomes.give_back(claimed, "no free process")
             return
@@ -116,7 +118,7 @@ class Dispatcher:
         """A run has not begun: another process takes the job, or it goes back to its queue."""
         if self._batched_calls.returned(run, why):
             return
-        if not (self._slots.fits(run.claimed) and self._executor.start(run.claimed, run.limit)):
+        if run.claimed.predecessor or not (self._slots.fits(run.claimed) and self._executor.start(run.claimed, run.limit)):
             self._slots.release_slot()
             self._outcomes.give_back(run.claimed, why)
 

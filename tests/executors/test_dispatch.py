@@ -43,6 +43,19 @@ def test_a_worker_that_takes_nothing_gives_back_what_it_claimed(stop: Any, ahead
     assert rig.slots.free() == ([], 0)
 
 
+def test_a_job_behind_another_never_starts_elsewhere() -> None:
+    rig = Rig(FakeExecutor(2, depth=2))
+    first = rig.start()
+    behind = claimed(ahead=True)
+    behind.fields[b"follows"] = f"{behind.execution_id} {first.execution_id}".encode()
+    rig.dispatcher.start(behind)
+    assert [run.claimed for run in rig.executor.running] == [first]
+    (run,) = rig.executor.queued
+    rig.dispatcher.returned(run, "no room ahead")
+    assert [run.claimed for run in rig.executor.running] == [first]
+    assert [(commit.job_id, commit.kind) for commit in rig.told()] == [(behind.id, "release")]
+
+
 @pytest.mark.parametrize("stop", [Rig.stop, Rig.be_quiet], ids=["stopping", "quiet"])
 def test_a_worker_quieted_during_a_turn_returns_its_prefetched_jobs(stop: Any) -> None:
     rig = Rig(FakeExecutor(1, depth=2))

@@ -48,6 +48,12 @@ def among(directory: str, key: str, number: int, places: int = 1, seconds: float
     os.close(held)
 
 
+def among_failing(directory: str, key: str, number: int, places: int = 1, seconds: float = 0.0) -> None:
+    """As `among`, and fail at the end, each time."""
+    among(directory, key, number, places, seconds)
+    raise ValueError("this one always fails")
+
+
 def _append(path: Path, line: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, line.encode())

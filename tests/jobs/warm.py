@@ -109,6 +109,11 @@ def nap(seconds: float, seen: str = "", word: str = "ran") -> int:
     return os.getpid()
 
 
+def nap_and_fail(seconds: float, seen: str, word: str) -> None:
+    nap(seconds, seen, word)
+    raise ValueError("this one always fails")
+
+
 def swallow_next(seen: str) -> None:
     """Read what comes next on the socket that only Fusion should use, and end with it."""
     witness(seen, "here")

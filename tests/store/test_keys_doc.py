@@ -252,6 +252,8 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "serializer",
         "wanted",
         "place_in_key",
+        "follows",
+        "followed_by",
         "signature",
         "requeue_nonce",
         "expires_at",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion.store.layout.records import ClaimFilter
+from fusion.store.layout.records import Claimed, ClaimFilter
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.hands import (
@@ -392,6 +392,125 @@ def test_jobs_that_were_claimed_ahead_by_a_dead_worker_keep_their_slots(conn: re
     assert (faults(conn), waiting(conn)) == ([], ["e"])
     assert set(holders(conn)) == set("abcd")
     assert [fields_of(conn, one).get("lost") for one in "ab"] == ["0", "0"], "they had not begun"
+
+
+# -- claiming behind the last job of a key
+
+
+@pytest.fixture
+def chain(conn: redis.Redis, broker: Broker) -> tuple[Hand, list[Claimed]]:
+    """A worker that was given a, and behind it b, c and d; e and f of the key still wait."""
+    give(broker, "q", *"abcdef")
+    hand = Hand(broker, "q")
+    jobs = hand.turn(slots=[0] * 4, ahead=3).jobs
+    assert ids(jobs) == ["a", "b", "c", "d"]
+    return hand, jobs
+
+
+def test_jobs_behind_the_last_one_of_their_key_run_in_its_slot(conn: redis.Redis, chain: tuple[Hand, list[Claimed]]) -> None:
+    hand, (a, b, c, d) = chain
+    assert [job.predecessor for job in (a, b, c, d)] == ["", a.execution_id, b.execution_id, c.execution_id]
+    assert ids(hand.turn(slots=[0] * 4, ahead=3, token=hand.token).jobs) == ["a", "b", "c", "d"]
+    again = hand.turn(slots=[0] * 4, ahead=3, token=hand.token).jobs
+    assert [job.predecessor for job in again] == [job.predecessor for job in (a, b, c, d)]
+    assert (holders(conn), waiting(conn), faults(conn)) == (["a"], ["e", "f"], [])
+    hand.tell(a)
+    assert (holders(conn), faults(conn)) == (["b"], []), "the commit passes the slot on"
+    assert ids(hand.turn(outcome(b), outcome(c), slots=[0] * 2, ahead=1).jobs) == []
+    assert (holders(conn), faults(conn)) == (["d"], [])
+    last = hand.turn(outcome(d), slots=[0] * 3, ahead=2).jobs
+    assert (ids(last), holders(conn), faults(conn)) == (["e", "f"], ["e"], [])
+    hand.turn(*map(outcome, last))
+    assert faults(conn) == [] and not conn.exists("rq:limits:held:k")
+
+
+@pytest.mark.parametrize("kind", ["failed", "retry", "release", "lost", "later", "stopped"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_that_does_not_finish_passes_no_slot_on(
+    conn: redis.Redis, chain: tuple[Hand, list[Claimed]], kind: str, first: bool
+) -> None:
+    """Those behind it come back unbegun, before it or after it, and the order of the key stays."""
+    hand, (a, b, c, d) = chain
+    back = [outcome(job, "release") for job in (b, c, d)]
+    told = outcome(a, kind, delay=60.0 if kind == "later" else 0.0)
+    hand.turn(*([told, *back] if first else [*back, told]))
+    assert faults(conn) == []
+    keeps = kind in ("retry", "release", "lost")
+    assert (holders(conn), waiting(conn)) == ((["a"], [*"bcdef"]) if keeps else (["b"], [*"cdef"]))
+    order = []
+    while jobs := hand.turn(slots=[0, 0], ahead=1).jobs:
+        order += ids(jobs)
+        hand.turn(*map(outcome, jobs))
+        assert faults(conn) == []
+    assert order == (["a"] if keeps else []) + [*"bcdef"]
+
+
+def test_a_dead_workers_chain_frees_its_slot_once(conn: redis.Redis, broker: Broker, chain: tuple[Hand, list[Claimed]]) -> None:
+    hand, jobs = chain
+    hand.tell(jobs[0])
+    expire_lease(conn, "q", "b", "c", "d")
+    may_reap(conn)
+    broker.reap(LEASE, 0)
+    assert (holders(conn), waiting(conn), faults(conn)) == (["b"], ["c", "d", "e", "f"], [])
+    assert ids(Hand(broker, "q", name="B").turn(slots=[0] * 6, ahead=5).jobs) == ["b"], (
+        "what ran before waits for a slot of its own"
+    )
+
+
+def test_a_slot_is_passed_to_no_later_execution_of_the_job_behind(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", *"abcde", limit=2)
+    hand = Hand(broker, "q")
+    a, b, c = hand.turn(slots=[0] * 3, ahead=1).jobs
+    assert (c.id, c.predecessor) == ("c", a.execution_id)
+    hand.turn(outcome(c, "release"), outcome(b))
+    (again,) = Hand(broker, "q", name="B").claim()
+    assert (again.id, again.predecessor, faults(conn)) == ("c", "", [])
+    hand.tell(a)
+    assert (holders(conn), waiting(conn), faults(conn)) == (["c", "d"], ["e"], [])
+
+
+def test_a_better_newcomer_is_next_behind_a_chain(conn: redis.Redis, broker: Broker, chain: tuple[Hand, list[Claimed]]) -> None:
+    hand, jobs = chain
+    give(broker, "q", "urgent", priority=2)
+    assert (holders(conn), faults(conn)) == (["a"], [])
+    assert ids(hand.turn(*map(outcome, jobs), slots=[0] * 2, ahead=1).jobs) == ["urgent", "e"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"rate": "9/1000/9"}, id="its key has a rate"),
+        pytest.param({"ties": "kt", "limit_duration": 60000}, id="its time counts from its start"),
+        pytest.param({"ties": "km"}, id="it shares a call"),
+        pytest.param({"isolate": 1}, id="it runs alone in its process"),
+        pytest.param({"deliveries": 1}, id="it ran before"),
+    ],
+)
+def test_what_does_not_run_in_the_slot_of_another(conn: redis.Redis, broker: Broker, more: dict[str, Any]) -> None:
+    give(broker, "q", "a", *"b")
+    give(broker, "q", "c", **more)
+    assert ids(Hand(broker, "q").turn(slots=[0] * 4, ahead=3).jobs) == (["a"] if "rate" in more else ["a", "b"])
+    assert faults(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        pytest.param([("q", "a", "k", 1), ("q", "b", "k", 1), ("q", "x", "o", 1)], ["a", "b"], id="it came before the other"),
+        pytest.param([("q", "a", "k", 1), ("q", "x", "o", 1), ("q", "b", "k", 1)], ["a"], id="the other came before it"),
+        pytest.param(
+            [("q", "a", "k", 1), ("p", "x", "o", 1), ("q", "b", "k", 1)], ["a", "b"], id="the other is in another queue"
+        ),
+        pytest.param([("q", "a", "k", 2), ("q", "b", "k", 0), ("p", "x", "o", 1)], ["a"], id="the other is of a higher class"),
+    ],
+)
+def test_a_job_that_waits_for_a_process_goes_before_one_that_would_run_in_anothers_slot(
+    conn: redis.Redis, broker: Broker, given: list[tuple[str, str, str, int]], taken: list[str]
+) -> None:
+    for queue, job_id, key, priority in given:
+        give(broker, queue, job_id, key=key, priority=priority)
+    assert ids(Hand(broker, "q", "p").turn(slots=[0] * 3, ahead=2).jobs) == taken
+    assert faults(conn) == []
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import Queue
+from fusion import Queue, Retry
 from fusion.job import Job
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
@@ -97,6 +97,25 @@ def test_order_is_kept(workers: Workers, conn: redis.Redis, tmp_path: Path) -> N
     finished(conn, *jobs)
     order = [line.split()[1] for line in seen.read_text().splitlines()]
     assert order == [job.id for job in jobs]
+
+
+def test_a_job_behind_one_that_fails_waits_for_its_retry(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """It is in the process already, in the slot of the one that fails, and the process goes on at once."""
+    seen = tmp_path / "seen"
+    seasoned(workers, conn, "--horses", "1")
+    keyed: dict[str, Any] = {"concurrency_key": "k", "max_concurrent": 1}
+    queue = Queue("w", conn)
+    datas = [
+        Queue.prepare_data("tests.jobs.warm.nap_and_fail", (0, str(seen), f"f{n}"), retry=Retry(max=1), **keyed)
+        if n % 3 == 0
+        else Queue.prepare_data("tests.jobs.warm.nap", (0, str(seen), f"n{n}"), **keyed)
+        for n in range(60)
+    ]
+    jobs = list(queue.enqueue_many(datas))
+    eventually(lambda: all(status_of(conn, job.id) in ("finished", "failed") for job in jobs), 30)
+    order = [line.split()[0] for line in seen.read_text().splitlines()]
+    assert order == [word for n in range(60) for word in ([f"f{n}"] * 2 if n % 3 == 0 else [f"n{n}"])]
+    assert sum(conn.hexists(f"rq:job:{job.id}", "follows") for job in jobs) > 10, "they were behind each other"
 
 
 def test_jobs_behind_a_long_one_go_to_another_process(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

@@ -43,12 +43,14 @@ RUN_FIELDS = (
     "ties",
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
-TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather", "concurrency_key")
+TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather")
+#: And of a job with a concurrency key that was claimed ahead: the key, and the execution in whose slot it runs.
+CHAIN_FIELDS = ("concurrency_key", "follows")
 #: What the id of an execution ends in if it was claimed ahead, to wait behind running jobs, and if its worker runs nothing beside it.
 AHEAD, ALONE = "a", "s"
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.
 _DIGITS = 20
-_RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS)
+_RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS + CHAIN_FIELDS)
 
 
 def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:

@@ -112,6 +112,14 @@ class Claimed:
         """True if it was claimed to wait behind another."""
         return self.execution_id.endswith(codec.AHEAD)
 
+    @property
+    def predecessor(self) -> str:
+        """The execution whose slot of a concurrency key this one uses: it runs after that one, in the same process. Empty if none."""
+        if not (follows := self.fields.get(b"follows")):
+            return ""
+        own, _, before = codec.text(follows).partition(" ")
+        return before if own == self.execution_id else ""  # it stays in the record of a job that runs again
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -7,9 +7,9 @@
 -- ONCE: keep_gates settle_keys mend_indexes wake_others
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys time count emit ring schedule park limit commit claim wildcards queue_gate turn_gates
--- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
--- Uses: unexpected unrung unsettled wildcards
+-- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
+-- Uses: bound chains count crowded expected fifos freed gates held lacking left listed names opens origin parked
+-- Uses: soonest tail unexpected unrung unsettled wildcards
 -- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,
 --   and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`: 1 = the queues' order is a rank
 -- Sections, one behind the other (fusion/store/write/turn_codec.py writes them); n_...: how many entries each has
@@ -44,9 +44,10 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
   for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
     i = i + 1
     local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
-      TIED_FIELDS)
+      TIED_FIELDS, CHAIN_FIELDS)
     if job[1] == 'started' and job[2] == exec then
-      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS + N_TIED_FIELDS) }
+      local last = 2 + N_RUN_FIELDS + N_TIED_FIELDS + (mark == AHEAD and N_CHAIN_FIELDS or 0)
+      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
     end
   end
   return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', RELEASING),
@@ -300,6 +301,53 @@ local function claim(floor, mark)
   return nil
 end
 
+-- The best job that waits for a slot of a key goes behind the chain's last job. Not if a better job waits in this
+-- worker's queues, nor if anything is special about it, its queue or its key: then it waits for a slot of its own.
+local function claim_behind(chain, floor)
+  local id, score = unpack(redis.call('ZRANGE', queue_up_key(chain.name), 0, 0, 'REV', 'WITHSCORES'))
+  score = tonumber(score)
+  local limit, interval = bounds_of(chain.name)
+  if not score or class_of(score) < floor or interval or redis.call('ZCARD', holders_key(chain.name)) > limit then
+    return nil
+  end
+  local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', job_key(id), 'status', 'origin',
+    'waits_in', 'deliveries', 'isolate', 'ties'))
+  local of
+  for i = 0, count - 1 do
+    local head = head_of(i)
+    if head and (head.class > class_of(score) or names[i] == queue and head.score > score) then return nil end
+    if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
+  end
+  if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
+      or string.find(ties or '', '[dmt]') then
+    return nil
+  end
+  local exec = execution .. (#jobs + 1) .. AHEAD
+  admit(chain.name, id, score, true)
+  local job = take(queue, { id = id, class = class_of(score), score = score }, exec, nil, chain)
+  out[of][#out[of] + 1] = id
+  if not job then return nil end
+  redis.call('HSET', job_key(chain.id), 'followed_by', id .. ' ' .. exec)
+  chain.id, chain.exec = id, exec
+  return job
+end
+
+-- A job for a slot ahead, behind one of the keyed jobs that this call gave, in turns. A chain is in one process: it
+-- gets no more than its share of the slots ahead, nor than may wait in a process (`prefetch.MOST`).
+local MOST_BEHIND = 15
+local function claim_in_chain(floor)
+  local share = math.min(MOST_BEHIND, math.ceil(A_n_ahead / math.max(1, n_slots - A_n_ahead)))
+  while chains[1] do
+    local chain = table.remove(chains, 1)
+    chain.behind = (chain.behind or 0) + 1
+    local ok, job = pcall(claim_behind, chain, floor)
+    if ok and job then
+      if chain.behind < share then chains[#chains + 1] = chain end
+      return job
+    end
+  end
+end
+
 local spare -- the lowest priority of the slots that stay free
 
 local function fill_slots()
@@ -307,7 +355,7 @@ local function fill_slots()
   local ahead_from = begun_from - A_n_ahead
   for i = slots_from, begun_from - 1 do
     local floor, mark = tonumber(ARGV[i]), i >= ahead_from and AHEAD or A_alone == '1' and ALONE or ''
-    local job = claim(floor, mark)
+    local job = claim(floor, mark) or mark == AHEAD and chains[1] and claim_in_chain(floor)
     if not job and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
     if job then
       jobs[#jobs + 1] = job

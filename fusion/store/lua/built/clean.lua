@@ -185,7 +185,7 @@ local instants = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(28, id, key, queue, named) end
 end
@@ -195,16 +195,16 @@ local hooked = {}
 local function audit_limits(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'limits', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 36, found[i], tonumber(found[i + 1]), share) end
+for i = 1, #found, 2 do pcall(rare, 37, found[i], tonumber(found[i + 1]), share) end
 return following
 end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 30, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 62, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 31, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 63, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 49, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -222,7 +222,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(41, id, key, expiry)
+local pinned = tied[key] and rare(42, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -239,7 +239,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(34, id, key, queue, status) end
+if hooked[key] then rare(35, id, key, queue, status) end
 end
 --@include/deps/audit_kin.lua:9
 local ancestors_left = 1000
@@ -247,7 +247,7 @@ local ancestors_left = 1000
 local function audit_batches(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'batches', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 81, found[i], share) end
+for i = 1, #found, 2 do pcall(rare, 82, found[i], share) end
 return following
 end
 --@
@@ -311,7 +311,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 69, id, key)
+pcall(rare, 70, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@
@@ -319,7 +319,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, fail_job }
 end
 return made_0[nth](...)
 end
-if nth <= 88 then
+if nth <= 89 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -469,22 +469,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -493,7 +494,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -522,7 +523,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -533,7 +534,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -563,16 +564,29 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1264,18 +1278,18 @@ end
 end
 end
 --@
-made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
+made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
 end
 return made_1[nth - 6](...)
 end
 end
 --@include/failures/audit_failures.lua:125
 local function audit_failures(cursor, at, newest, grouped)
-rare(88)
-cursor = rare(84, cursor)
+rare(89)
+cursor = rare(85, cursor)
 if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
-newest = rare(85, tonumber(newest) or 0)
-local following, much = rare(87, at)
+newest = rare(86, tonumber(newest) or 0)
+local following, much = rare(88, at)
 return cursor, following, newest, much or newest > 0
 end
 --@clean.lua:11
@@ -1291,9 +1305,9 @@ return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
 end
 --@clean.lua:28
 local function drop(id, status)
-if status == 'failed' then pcall(rare, 66, id, (P .. 'job:' .. id)) end
+if status == 'failed' then pcall(rare, 67, id, (P .. 'job:' .. id)) end
 local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
-if unheard then pcall(rare, 47, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
+if unheard then pcall(rare, 48, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
 redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
 end
 --@clean.lua:35
@@ -1359,7 +1373,7 @@ local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
 if job[1] and not is_rqs(key) then
 redis.call('HSET', key, 'seq', seq, 'priority', class)
 rare(1, job[2], job[3], job[4], job[3] or queue, class)
-rare(31, key)
+rare(32, key)
 on_arrive(id, key, queue)
 elseif redis.call('EXISTS', key) == 0 then
 tally('enqueued', queue, class)
@@ -1388,7 +1402,7 @@ if first then redis.pcall('ZADD', P .. 'leases', 'NX', first, queue) end
 end
 local others = redis.call('EXISTS', (P .. 'queue:' .. queue), (P .. 'fifo:' .. queue), set_of('deferred', queue), set_of('blocked',
 queue), (P .. 'paused:' .. queue))
-if others > 0 then pcall(rare, 73, queue) end
+if others > 0 then pcall(rare, 74, queue) end
 if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'scheduler') then return nil end
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
@@ -1418,7 +1432,7 @@ if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'gro
 return much or not grouped
 end
 --@clean.lua:165
-local ok, trashed = pcall(rare, 77, 100)
+local ok, trashed = pcall(rare, 78, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
@@ -1461,7 +1475,7 @@ return { 0, 0, grouped_all and more and 1 or again }
 end
 cursor, skip, began = '0', 0, now_ms
 pcall(forget_totals)
-pcall(rare, 74)
+pcall(rare, 75)
 end
 pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
@@ -1472,7 +1486,7 @@ tidy_names()
 limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
 if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end
 uniques = uniques or redis.call('EXISTS', P .. 'uniques') == 1 and '0'
-if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(79, uniques)) end
+if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(80, uniques)) end
 batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
 if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
 redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)

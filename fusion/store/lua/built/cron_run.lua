@@ -199,7 +199,7 @@ local gate_texts = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(35, id, key, queue, named) end
 end
@@ -208,10 +208,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 37, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 48, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 57, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 38, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 49, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 58, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -229,7 +229,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(44, id, key, expiry)
+local pinned = tied[key] and rare(45, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -246,7 +246,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(40, id, key, queue, status) end
+if hooked[key] then rare(41, id, key, queue, status) end
 end
 --@include/job/accept.lua:5
 local discarded
@@ -277,7 +277,7 @@ line_up(queue, id, priority, seq)
 end
 --@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 61, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 62, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -311,7 +311,7 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(53, field_of('batch', first, last), id, field_of('batch_as', first, last))
+rare(54, field_of('batch', first, last), id, field_of('batch_as', first, last))
 end
 tally('enqueued', queue, priority, tied[key] and rare(12, key))
 if deferred then
@@ -450,7 +450,7 @@ made_0 = { meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry,
 end
 return made_0[nth](...)
 end
-if nth <= 67 then
+if nth <= 68 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -617,22 +617,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -641,7 +642,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -670,7 +671,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -681,7 +682,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -711,16 +712,29 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1063,7 +1077,7 @@ end
 return later
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, end_replaced, accept_unique }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, end_replaced, accept_unique }
 end
 return made_1[nth - 10](...)
 end
@@ -1078,9 +1092,9 @@ for _, id in ipairs({ last or '', by_hand or '' }) do
 if is_live(id) then return { 'overlap', id } end
 end
 end
-local unique = rare(64, 9, 9 + ARGV[8] - 1)
+local unique = rare(65, 9, 9 + ARGV[8] - 1)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 65, unique, nil, ARGV[5]) end
+if unique then ok, other = pcall(rare, 66, unique, nil, ARGV[5]) end
 if not ok then return error_reply(other) end
 if other and other.way ~= 'replace' then return { 'duplicate', other.owner } end
 local concurrency_key = field_of('concurrency_key', 9, 9 + ARGV[8] - 1)
@@ -1094,7 +1108,7 @@ redis.call('SADD', P .. 'queues', (P .. 'queue:' .. ARGV[5]))
 local last_pair = 9 + ARGV[8] - 1
 local place = rare(18, ARGV[5], ARGV[6], next_seq(), field_of('fair_key', 9, last_pair) or '')
 if unique then
-rare(67, unique, ARGV[5], id, ARGV[6], nil, false, tonumber(ARGV[7]), ARGV[3], place, nil, 9, last_pair)
+rare(68, unique, ARGV[5], id, ARGV[6], nil, false, tonumber(ARGV[7]), ARGV[3], place, nil, 9, last_pair)
 else
 accept(ARGV[5], id, ARGV[6], nil, false, tonumber(ARGV[7]), ARGV[3], place, nil, 9, last_pair)
 end

@@ -208,20 +208,20 @@ local parked = false
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 23, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 37, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 45, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 35, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 24, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
 end
 end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(25, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(26, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 49, id, key) end
-if tied[key] then rare(36, id, key) end
+if status == 'failed' then pcall(rare, 50, id, key) end
+if tied[key] then rare(37, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -240,7 +240,7 @@ end
 local kept
 forget(id, key, status, queue, function()
 if keep ~= '1' then return false end
-local ok, done = pcall(rare, 53, id, key, queue, status == 'deferred', score, failed_ms)
+local ok, done = pcall(rare, 54, id, key, queue, status == 'deferred', score, failed_ms)
 kept = ok and done
 return kept
 end)
@@ -316,7 +316,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry }
 end
 return made_0[nth](...)
 end
-if nth <= 61 then
+if nth <= 62 then
 if not made_1 then
 --@include/job/schedule.lua:14
 local soonest
@@ -410,22 +410,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -434,7 +435,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -463,16 +464,29 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -856,7 +870,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 6](...)
 end
@@ -876,7 +890,7 @@ if status == 'started' then return 'started' end
 if is_foreign(status) and not set and not waits(id, queue) then return status end
 if ties then tied[key] = ties end
 local counters = ties and rare(8, key)
-if set then rare(24, id, key, queue) end
+if set then rare(25, id, key, queue) end
 local kept = throw_away(id, key, status, queue, ARGV[1])
 if not is_terminal(status) then
 rare(1, seq, nil, nil, queue, class)
@@ -887,16 +901,16 @@ emit('deleted', id, queue, log_tag)
 return kept and 'kept' or 'deleted'
 end
 --@delete.lua:36
-local answers, one = {}, rare(60, ARGV[2], remove)
+local answers, one = {}, rare(61, ARGV[2], remove)
 for i = 1, tonumber(ARGV[3]) do
 local ok, answer = pcall(one, ARGV[4 + i - 1])
 if not ok then
 write_tallies()
-rare(61, ARGV[2])
+rare(62, ARGV[2])
 return error_reply(answer)
 end
 answers[i] = answer
 end
 write_tallies()
-rare(61, ARGV[2])
+rare(62, ARGV[2])
 return answers

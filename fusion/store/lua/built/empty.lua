@@ -195,10 +195,10 @@ local parked = false
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 23, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 24, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 39, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 47, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 37, id, key) end
 end
 end
 --@
@@ -268,7 +268,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry }
 end
 return made_0[nth](...)
 end
-if nth <= 50 then
+if nth <= 51 then
 if not made_1 then
 --@include/job/schedule.lua:14
 local soonest
@@ -360,22 +360,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -384,7 +385,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -413,16 +414,29 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -678,7 +692,7 @@ end
 return true
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
 end
 return made_1[nth - 6](...)
 end
@@ -692,9 +706,9 @@ if ties then tied[key] = ties end
 left = left - weight_of(key)
 local counters = ties and rare(8, key)
 on_end(id, key, ARGV[1], 'deleted')
-if ties then rare(37, id, key) end
+if ties then rare(38, id, key) end
 local ok, moved = ARGV[3] == '1', nil
-if ok then ok, moved = pcall(rare, 50, id, key, ARGV[1], deferred) end
+if ok then ok, moved = pcall(rare, 51, id, key, ARGV[1], deferred) end
 if ok and moved then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 kept = kept + 1
@@ -746,7 +760,7 @@ redis.call('ZREM', P .. 'blocked:' .. ARGV[1], id)
 elseif not job[3] then
 alien = alien + 1
 else
-rare(24, id, key, ARGV[1])
+rare(25, id, key, ARGV[1])
 remove(id, key, job[2], job[4], job[5], true, ARGV[1], job[6])
 end
 end
@@ -771,12 +785,12 @@ room = room - weight_of(key)
 end
 struck = redis.call('EXISTS', (P .. 'inbox:' .. ARGV[1])) == 1
 redis.call('LTRIM', (P .. 'queue:' .. ARGV[1]), count, -1)
-rare(26, ARGV[1], count)
+rare(27, ARGV[1], count)
 for i = 1, count do
 local id = inbox[i]
 drop(id)
 --@empty.lua:104
-if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(25, ARGV[1], id) end
+if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(26, ARGV[1], id) end
 end
 return redis.call('EXISTS', (P .. 'queue:' .. ARGV[1]))
 end

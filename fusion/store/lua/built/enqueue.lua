@@ -160,7 +160,7 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(50, id, key, queue, named) end
 end
@@ -195,7 +195,7 @@ line_up(queue, id, priority, seq)
 end
 --@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 86, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 87, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -229,7 +229,7 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(78, field_of('batch', first, last), id, field_of('batch_as', first, last))
+rare(79, field_of('batch', first, last), id, field_of('batch_as', first, last))
 end
 tally('enqueued', queue, priority, tied[key] and rare(25, key))
 if deferred then
@@ -393,10 +393,10 @@ end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 52, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 72, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 82, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 69, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 53, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 73, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 83, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 70, id, key) end
 end
 end
 --@include/job/end_job.lua:10
@@ -412,7 +412,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(63, id, key, expiry)
+local pinned = tied[key] and rare(64, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -429,7 +429,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(55, id, key, queue, status) end
+if hooked[key] then rare(56, id, key, queue, status) end
 end
 --@include/job/end_job.lua:78
 local function discard(id, key, queue, log_tag, tell)
@@ -466,7 +466,7 @@ made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, 
 end
 return made_0[nth](...)
 end
-if nth <= 102 then
+if nth <= 103 then
 if not made_1 then
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -661,22 +661,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -685,7 +686,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -714,7 +715,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -725,7 +726,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -755,16 +756,29 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1347,7 +1361,7 @@ if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
 --@
-made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text }
+made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text }
 end
 return made_1[nth - 20](...)
 end
@@ -1409,7 +1423,7 @@ end
 local function with_met(parents)
 local found, place = {}, {}
 for _, member in ipairs(parents) do
-local sign, id = rare(61, member)
+local sign, id = rare(62, member)
 id = instead[id] or id
 place[id] = place[id] or #found + 1
 found[place[id]] = sign .. id
@@ -1421,19 +1435,19 @@ local waiting, awaited = {}, {}
 local function refuses(id, parents, anew, batch)
 local path
 for _, member in ipairs(parents) do
-local _, one = rare(61, member)
+local _, one = rare(62, member)
 awaited[one] = true
 if one == id then path = { id, id } end
 end
 if not path then
-local around = batch and rare(100, batch, awaited)
+local around = batch and rare(101, batch, awaited)
 if around or anew and (awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then
-path = rare(101, id, parents, waiting, nil, around or nil)
+path = rare(102, id, parents, waiting, nil, around or nil)
 end
 waiting[id] = parents
 end
-if path then return { 'cycle', id, rare(102, path) } end
-local missing = rare(95, parents, seen)
+if path then return { 'cycle', id, rare(103, path) } end
+local missing = rare(96, parents, seen)
 return missing and { 'missing', id, missing }
 end
 --@enqueue.lua:148
@@ -1442,9 +1456,9 @@ local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
 local record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
 local status, nonce = record[1], record[2]
 local resent = status and (nonce or record[5] and id) == sent
-local unique = met and not resent and rare(89, at + 6, at + 5 + n)
+local unique = met and not resent and rare(90, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 90, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 91, unique, brought, ARGV[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = record[4], (P .. 'job:' .. id)
@@ -1462,10 +1476,10 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(91, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(92, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(60, record[7]) and 'coming' or status or 'queued' }
+return { 'duplicate', id, rare(61, record[7]) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, record[6] or record[7] and 'p'
 if not nonce then why, of_before = is_taken(id, of_before) end
@@ -1479,13 +1493,13 @@ if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
 local ties = not tonumber(ARGV[3]) and field_of('ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
 local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
-if parents then parents = rare(94, parents) end
+if parents then parents = rare(95, parents) end
 if parents and instead and instead[1] then parents = with_met(parents) end
 if parents then
 local refused = refuses(id, parents, status or of_before, string.find(ties, 'b', 1, true)
 and not string.find(ties, 'h', 1, true) and field_of('batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(96, parents, seen)
+deferred = deferred or rare(97, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
@@ -1529,7 +1543,7 @@ local name = field_of('concurrency_key', job.first, job.last)
 local broken = name and rare(10, name, ARGV[1])
 if broken then return redis.error_reply(broken) end
 local batch = field_of('batch', job.first, job.last)
-local why = batch and rare(73, batch, field_of('batch_by', job.first, job.last),
+local why = batch and rare(74, batch, field_of('batch_by', job.first, job.last),
 field_of('batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
@@ -1551,10 +1565,10 @@ reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(97, job.id, job.of_before) end
+if job.of_before then rare(98, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(96, job.parents)
-rare(99, job.id, job.parents, place)
+waits = job.held or rare(97, job.parents)
+rare(100, job.id, job.parents, place)
 end
 if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
@@ -1566,7 +1580,7 @@ place = rare(36, ARGV[1], job.priority, place, job.turn)
 end
 local ok, later
 if job.unique then
-ok, later = pcall(rare, 93, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, later = pcall(rare, 94, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end

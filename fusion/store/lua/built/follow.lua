@@ -173,7 +173,7 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(37, id, key, queue, named) end
 end
@@ -182,10 +182,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 52, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 60, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 51, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 61, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 52, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -203,7 +203,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(50, id, key, expiry)
+local pinned = tied[key] and rare(51, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -220,19 +220,19 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(46, id, key, queue, status) end
+if hooked[key] then rare(47, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 52, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:98
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(80, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(81, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -240,12 +240,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(80, queue)
+more = rare(81, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(79, queue)
+more = rare(80, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -260,18 +260,19 @@ local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. '
 local unexpected = {}
 --@include/job/claim.lua:146
 local lacking = ARGV[9] ~= '0' and {}
---@include/job/claim.lua:180
-local function take(queue, head, exec, set)
+--@include/job/claim.lua:182
+local chains = {}
+local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
 if not job or job.err then
-rare(67, id, queue, nil, 'the queue names what is no job')
+rare(68, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(67, id, queue, nil, 'the queue names a job of stock RQ')
+rare(68, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -282,7 +283,7 @@ end
 local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(67, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(68, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -291,23 +292,24 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(4, seq, origin, class, queue, class)
-if set then rare(74, id, key, queue) end
+if set then rare(75, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:216
+--@include/job/claim.lua:219
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(81, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(82, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
-local keyed = ties and string.find(ties, 'k', 1, true)
-if keyed then
-local ok, has = pcall(rare, 39, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(82, id, key, queue, set, log_tag, has) end
+local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+if keyed and not behind then
+local ok, has
+ok, has, name = pcall(rare, 39, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(83, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -329,23 +331,26 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(43, key)
-if seq and origin then rare(77, key, origin, queue) end
-if not seq and rare(76, key, data) then job[8] = 'pickle' end
+rare(44, key)
+if seq and origin then rare(78, key, origin, queue) end
+if not seq and rare(77, key, data) then job[8] = 'pickle' end
 job[6] = queue
 end
 redis.call('PERSIST', key)
-if set then rare(74, id, key, queue) end
+if set then rare(75, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 local last = 4 + 28
+if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
+if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(75, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key")
-for i = 1, 6 do job[4 + 28 + i] = more[i] end
-last = last + 6
+if string.find(ties, 'g', 1, true) then rare(76, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
+local n = 5 + (ahead and 2 or 0)
+for i = 1, n do job[last + i] = more[i] end
+last = last + n
 end
 while not job[last] do last = last - 1 end
 return { queue, id, exec, unpack(job, 5, last) }
@@ -437,9 +442,9 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/limit/limit.lua:320
+--@include/limit/limit.lua:337
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 42, id, key) end
+if tied[key] then pcall(rare, 43, id, key) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -448,7 +453,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 66, id, key)
+pcall(rare, 67, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -465,7 +470,7 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, wake, ring_schedu
 end
 return made_0[nth](...)
 end
-if nth <= 92 then
+if nth <= 93 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -616,22 +621,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -640,7 +646,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -669,7 +675,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -680,7 +686,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:169
+--@include/limit/limit.lua:171
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -691,7 +697,7 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -721,13 +727,13 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:216
+--@include/limit/limit.lua:218
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:225
+--@include/limit/limit.lua:227
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -741,18 +747,18 @@ end
 if has and (ahead or may_start(name)) then
 redis.call('ZADD', held, '+inf', id)
 if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-return true
+return true, not duration and name
 end
 put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
 redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:274
+--@include/limit/limit.lua:276
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -763,12 +769,25 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1293,7 +1312,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 13](...)
 end
@@ -1307,9 +1326,9 @@ local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
 local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
-"takes", "batch", "given", "given_as", "gather", "concurrency_key")
+"takes", "batch", "given", "given_as", "gather")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { ARGV[5], id, exec, unpack(job, 3, 2 + 28 + 6) }
+jobs[#jobs + 1] = { ARGV[5], id, exec, unpack(job, 3, 2 + 28 + 5) }
 end
 end
 return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
@@ -1328,7 +1347,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or redis.call('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
-or rare(89, { [0] = ARGV[5] }, 1)[1] then
+or rare(90, { [0] = ARGV[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1336,7 +1355,7 @@ local n, out, lines, more, at = tonumber(ARGV[8]), {}, {}, 1, 1
 local line = look(ARGV[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(90, 0, false) then
+if not is_alike(head) or gates[0] and not rare(91, 0, false) then
 more = 0
 break
 end
@@ -1348,7 +1367,7 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(91, 0) end
+if gates[0] then rare(92, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1359,7 +1378,7 @@ if out[1] then redis.call('ZREM', ready_key(ARGV[5]), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
 if gates[0] then
 local head = line[at]
-if rare(92, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
+if rare(93, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

@@ -203,7 +203,7 @@ tied = {}
 local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:18
 local steps_left = 80
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(38, id, key, queue, named) end
 end
@@ -212,10 +212,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 60, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 63, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 71, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 61, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -233,7 +233,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(52, id, key, expiry)
+local pinned = tied[key] and rare(53, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -250,7 +250,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(45, id, key, queue, status) end
+if hooked[key] then rare(46, id, key, queue, status) end
 end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
@@ -260,11 +260,11 @@ end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(85, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(86, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 74, id, key) end
-if tied[key] then rare(61, id, key) end
+if status == 'failed' then pcall(rare, 75, id, key) end
+if tied[key] then rare(62, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -277,7 +277,7 @@ local work_left, worked_off = 0, 0
 local function work_off(kind, id)
 if kind == 'u' then
 work_left = work_left - 1
-if rare(48, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
+if rare(49, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
 redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
@@ -292,22 +292,22 @@ local key = (P .. 'job:' .. id)
 local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
 work_left = work_left - 1
 if status and not is_terminal(status) then return true end
-work_left = work_left - rare(58, id, key)
+work_left = work_left - rare(59, id, key)
 while work_left > 0 do
-local count = rare(59, id, not status)
+local count = rare(60, id, not status)
 if not count then
 local score = status and redis.call('ZSCORE', set_of(status, queue), id)
 redis.call('ZREM', P .. 'releasing', 'p ' .. id)
-if score then rare(54, id, key, score) end
+if score then rare(55, id, key, score) end
 return true
 end
 work_left = work_left - count
 end
 return false
 elseif kind == 'a' then
-return rare(86, id)
+return rare(87, id)
 elseif kind == 'g' or kind == 'x' then
-return rare(87, kind, id)
+return rare(88, kind, id)
 end
 return true
 end
@@ -426,7 +426,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 77, id, key)
+pcall(rare, 78, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -460,7 +460,7 @@ if front then enter_line(queue, score_of(queue, priority, seq), id) else line_up
 redis.call('HSET', key, 'status', 'queued', 'ties', ties or '', 'seq', seq, 'enqueued_at', now_iso)
 redis.call('HDEL', key, 'at_front', 'arrival')
 end
-local given = not tonumber(ttl) and rare(81, queue)
+local given = not tonumber(ttl) and rare(82, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
 if ttl then
@@ -489,7 +489,7 @@ for queue, class in pairs(released) do ring(queue, class) end
 end
 --@include/deps/settle_children.lua:6
 local function fail_child(id, key, queue, parent, how)
-rare(78, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
+rare(79, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 --@include/deps/settle_children.lua:11
 local function settle_child(parent, id, score, met, gone, how)
@@ -527,7 +527,7 @@ local met = status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
-if redis.call('EXISTS', children) == 0 then rare(56, id) end
+if redis.call('EXISTS', children) == 0 then rare(57, id) end
 return #found / 2
 end
 --@
@@ -535,7 +535,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, broken_
 end
 return made_0[nth](...)
 end
-if nth <= 88 then
+if nth <= 89 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -683,22 +683,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -707,7 +708,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -736,7 +737,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -747,7 +748,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -777,11 +778,11 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:252
+--@include/limit/limit.lua:254
 local function take_slot_back(name, id, why)
 local queue, log_tag = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'origin', 'log_tag'))
 if redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 0 then return false end
@@ -789,7 +790,7 @@ emit('slot_released', id, queue or '', log_tag, 'limit', name, 'reason', why)
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:261
+--@include/limit/limit.lua:263
 local function look_due(member)
 local name, id, held = string.match(member, '^(%S+) ?(%S*) ?(%S*)$')
 if id == '' then return settle_key(name) end
@@ -800,12 +801,25 @@ elseif held ~= '' and status == 'blocked' and string.sub(set or '', 1, 5) == 'he
 take_slot_back(name, id, 'its task')
 end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1293,7 +1307,7 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, take_slot_back, look_due, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, gate_of, gate_value, timeout_of, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, take_slot_back, look_due, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, gate_of, gate_value, timeout_of, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 16](...)
 end
@@ -1394,9 +1408,9 @@ if not pcall(rare, 41, name) then redis.call('ZADD', P .. 'limits:due', now_ms +
 end
 if others then
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. 'graphs', '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
-rare(49, token)
+rare(50, token)
 end
-rare(88, math.max(5, math.min(math.ceil(left / 4), 20)))
+rare(89, math.max(5, math.min(math.ceil(left / 4), 20)))
 end
 write_tallies()
 rare(13)

@@ -184,23 +184,23 @@ local tied
 tied = {}
 --@include/job/ties.lua:9
 local function weight_of(key) return tied[key] and 4 or 1 end
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(34, id, key, queue, named) end
 end
---@include/limit/limit.lua:326
+--@include/limit/limit.lua:343
 local function on_return(id, key, queue)
-if tied[key] then rare(37, id, key, queue) end
+if tied[key] then rare(38, id, key, queue) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 36, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 46, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 54, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 37, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 47, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 55, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -218,7 +218,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(44, id, key, expiry)
+local pinned = tied[key] and rare(45, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -235,7 +235,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(40, id, key, queue, status) end
+if hooked[key] then rare(41, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -351,7 +351,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 60, id, key)
+pcall(rare, 61, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/history.lua:3
@@ -448,7 +448,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_
 end
 return made_0[nth](...)
 end
-if nth <= 69 then
+if nth <= 70 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -553,22 +553,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -577,7 +578,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -606,7 +607,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -617,7 +618,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -647,20 +648,33 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:297
+--@include/limit/limit.lua:314
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)
@@ -986,7 +1000,7 @@ end
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
 end
 return made_1[nth - 15](...)
 end
@@ -1035,8 +1049,8 @@ end
 --@prune.lua:35
 local function told(found)
 write_tallies()
-rare(68, queues)
-if removed then rare(69, removed) end
+rare(69, queues)
+if removed then rare(70, removed) end
 return { again, unpack(found) }
 end
 --@prune.lua:42

@@ -187,7 +187,7 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(40, id, key, queue, named) end
 end
@@ -196,10 +196,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 61, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 69, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 59, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 60, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -217,7 +217,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(51, id, key, expiry)
+local pinned = tied[key] and rare(52, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -234,7 +234,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(45, id, key, queue, status) end
+if hooked[key] then rare(46, id, key, queue, status) end
 end
 --@include/deps/attach.lua:26
 local function waits_for(sign, status, again)
@@ -244,11 +244,11 @@ end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(81, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(82, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 73, id, key) end
-if tied[key] then rare(60, id, key) end
+if status == 'failed' then pcall(rare, 74, id, key) end
+if tied[key] then rare(61, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -261,7 +261,7 @@ local work_left, worked_off = 0, 0
 local function work_off(kind, id)
 if kind == 'u' then
 work_left = work_left - 1
-if rare(48, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
+if rare(49, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
 redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
@@ -276,22 +276,22 @@ local key = (P .. 'job:' .. id)
 local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
 work_left = work_left - 1
 if status and not is_terminal(status) then return true end
-work_left = work_left - rare(57, id, key)
+work_left = work_left - rare(58, id, key)
 while work_left > 0 do
-local count = rare(58, id, not status)
+local count = rare(59, id, not status)
 if not count then
 local score = status and redis.call('ZSCORE', set_of(status, queue), id)
 redis.call('ZREM', P .. 'releasing', 'p ' .. id)
-if score then rare(53, id, key, score) end
+if score then rare(54, id, key, score) end
 return true
 end
 work_left = work_left - count
 end
 return false
 elseif kind == 'a' then
-return rare(82, id)
+return rare(83, id)
 elseif kind == 'g' or kind == 'x' then
-return rare(83, kind, id)
+return rare(84, kind, id)
 end
 return true
 end
@@ -391,7 +391,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 76, id, key)
+pcall(rare, 77, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -454,7 +454,7 @@ for queue, class in pairs(released) do ring(queue, class) end
 end
 --@include/deps/settle_children.lua:6
 local function fail_child(id, key, queue, parent, how)
-rare(77, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
+rare(78, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 --@include/deps/settle_children.lua:11
 local function settle_child(parent, id, score, met, gone, how)
@@ -492,7 +492,7 @@ local met = status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
-if redis.call('EXISTS', children) == 0 then rare(55, id) end
+if redis.call('EXISTS', children) == 0 then rare(56, id) end
 return #found / 2
 end
 --@
@@ -500,7 +500,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_
 end
 return made_0[nth](...)
 end
-if nth <= 84 then
+if nth <= 85 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -665,22 +665,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -689,7 +690,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -718,7 +719,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -729,7 +730,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -759,16 +760,29 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1236,13 +1250,13 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 15](...)
 end
 end
 --@release.lua:9
-local done = rare(84, tonumber(ARGV[1]))
+local done = rare(85, tonumber(ARGV[1]))
 write_tallies()
 rare(12)
 give_back_numbers()

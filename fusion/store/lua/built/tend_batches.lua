@@ -196,7 +196,7 @@ number), ...)
 end
 --@include/job/schedule.lua:13
 local instants = {}
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(39, id, key, queue, named) end
 end
@@ -207,10 +207,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 50, id, key, status) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, status) end
 if string.find(tied[key], 'b', 1, true) then pcall(rare, 24, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 49, id, key) end
+if string.find(tied[key], '[pc]') then pcall(rare, 50, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -228,7 +228,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(47, id, key, expiry)
+local pinned = tied[key] and rare(48, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -245,7 +245,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(45, id, key, queue, status) end
+if hooked[key] then rare(46, id, key, queue, status) end
 end
 --@include/job/withdraw.lua:9
 local function withdraw(id, key, status, wish)
@@ -264,11 +264,11 @@ if is_foreign(was) and not set and not waits(id, queue) then return was end
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
-rare(51, queue, id)
+rare(52, queue, id)
 end
 rare(7, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
 rare(1, seq, nil, nil, queue, class)
-if set then rare(42, id, key, queue) end
+if set then rare(43, id, key, queue) end
 rare(6, id, expires)
 return status
 end
@@ -390,7 +390,7 @@ made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry, ca
 end
 return made_0[nth](...)
 end
-if nth <= 54 then
+if nth <= 55 then
 if not made_1 then
 --@include/job/schedule.lua:14
 local soonest
@@ -606,22 +606,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -630,7 +631,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -659,7 +660,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -670,7 +671,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -700,16 +701,29 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -834,7 +848,7 @@ if own == batch and graph and redis.call('ZSCORE', P .. 'graphs', graph) then gi
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, do_later, release_later, is_coming, give_up, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, leave_limit, unpark, is_full, accept_delivery, tell_ended, is_parent, pin_while_read, time_from_now, end_for_kin, let_go, strike, has_come, is_opened, give_up_callbacks }
+made_1 = { unique_key, counters_of_key, note_more, write_more, do_later, release_later, is_coming, give_up, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, unpark, is_full, accept_delivery, tell_ended, is_parent, pin_while_read, time_from_now, end_for_kin, let_go, strike, has_come, is_opened, give_up_callbacks }
 end
 return made_1[nth - 7](...)
 end
@@ -863,8 +877,8 @@ remove(batch)
 end
 --@tend_batches.lua:34
 local function abandon(batch, parent)
-if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':members')) == 0 and not rare(53, batch) then
-rare(54, batch)
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':members')) == 0 and not rare(54, batch) then
+rare(55, batch)
 if parent then rare(20, parent, '#' .. batch, 'deleted') end
 return remove(batch)
 end
@@ -877,7 +891,7 @@ local function begin_time(id)
 local key = (P .. 'job:' .. id)
 local status, queue, ttl, func, pin = unpack(redis.call('HMGET', key, 'status', 'origin', 'result_ttl', 'func',
 'pin'))
-local score = rare(48, ttl, func)
+local score = rare(49, ttl, func)
 if pin or status ~= 'finished' or not score then return end
 if redis.call('ZSCORE', set_of(status, queue), id) ~= 'inf' then return end
 redis.call('ZADD', set_of(status, queue), 'XX', score, id)

@@ -167,7 +167,7 @@ tied = {}
 --@include/limit/limit.lua:22
 local unsettled
 local unrung
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(59, id, key, queue, named) end
 end
@@ -178,10 +178,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 64, id, key) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 81, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 89, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 80, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 65, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 82, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 90, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 81, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -199,7 +199,7 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(78, id, key, expiry)
+local pinned = tied[key] and rare(79, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
@@ -216,7 +216,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(74, id, key, queue, status) end
+if hooked[key] then rare(75, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -255,11 +255,11 @@ freed[queue] = true
 if kind == 'limited' and tied[key] then
 pcall(rare, 56, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 100, queue, now_ms + delay)
+pcall(rare, 101, queue, now_ms + delay)
 end
 --@include/job/commit.lua:170
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(79, id, key)
+local dropped = tonumber(job.result_ttl) == 0 and not rare(80, id, key)
 if dropped then rare(25, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
@@ -302,12 +302,12 @@ end
 --@include/job/claim.lua:21
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 81, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 82, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:98
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(113, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(114, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -315,12 +315,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not rare(34, queue) then error(found) end
-more = rare(113, queue)
+more = rare(114, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(112, queue)
+more = rare(113, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -335,18 +335,19 @@ local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. '
 local unexpected = {}
 --@include/job/claim.lua:146
 local lacking = ARGV[15] ~= '0' and {}
---@include/job/claim.lua:180
-local function take(queue, head, exec, set)
+--@include/job/claim.lua:182
+local chains = {}
+local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
 if not job or job.err then
-rare(96, id, queue, nil, 'the queue names what is no job')
+rare(97, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(96, id, queue, nil, 'the queue names a job of stock RQ')
+rare(97, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -357,7 +358,7 @@ end
 local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(96, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(97, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -366,23 +367,24 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(5, seq, origin, class, queue, class)
-if set then rare(69, id, key, queue) end
+if set then rare(70, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:216
+--@include/job/claim.lua:219
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(115, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(116, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
-local keyed = ties and string.find(ties, 'k', 1, true)
-if keyed then
-local ok, has = pcall(rare, 61, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(116, id, key, queue, set, log_tag, has) end
+local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+if keyed and not behind then
+local ok, has
+ok, has, name = pcall(rare, 61, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(117, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -404,23 +406,26 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(5, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(71, key)
-if seq and origin then rare(110, key, origin, queue) end
-if not seq and rare(109, key, data) then job[8] = 'pickle' end
+rare(72, key)
+if seq and origin then rare(111, key, origin, queue) end
+if not seq and rare(110, key, data) then job[8] = 'pickle' end
 job[6] = queue
 end
 redis.call('PERSIST', key)
-if set then rare(69, id, key, queue) end
+if set then rare(70, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 local last = 4 + 28
+if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
+if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(108, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key")
-for i = 1, 6 do job[4 + 28 + i] = more[i] end
-last = last + 6
+if string.find(ties, 'g', 1, true) then rare(109, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
+local n = 5 + (ahead and 2 or 0)
+for i = 1, n do job[last + i] = more[i] end
+last = last + n
 end
 while not job[last] do last = last - 1 end
 return { queue, id, exec, unpack(job, 5, last) }
@@ -525,13 +530,13 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler() end
 end
---@include/limit/limit.lua:320
+--@include/limit/limit.lua:337
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 64, id, key) end
+if tied[key] then pcall(rare, 65, id, key) end
 end
---@include/limit/limit.lua:326
+--@include/limit/limit.lua:343
 local function on_return(id, key, queue)
-if tied[key] then rare(65, id, key, queue) end
+if tied[key] then rare(66, id, key, queue) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -553,7 +558,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 95, id, key)
+pcall(rare, 96, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -683,8 +688,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(66, set) then
-rare(68, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(67, set) then
+rare(69, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -771,7 +776,7 @@ made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wa
 end
 return made_0[nth](...)
 end
-if nth <= 123 then
+if nth <= 124 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -947,22 +952,23 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:91
-local function admit(name, id, score)
+--@include/limit/limit.lua:92
+local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
 rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
-redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:107
+--@include/limit/limit.lua:109
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -971,7 +977,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:116
+--@include/limit/limit.lua:118
 local function settle_key(name)
 if unsettled then
 unsettled[name] = true
@@ -1000,14 +1006,14 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:147
+--@include/limit/limit.lua:149
 local function hold_key_back(key, ms)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
 redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
 redis.call('ZADD', P .. 'limits', now_ms, name)
 end
---@include/limit/limit.lua:156
+--@include/limit/limit.lua:158
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -1018,7 +1024,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:169
+--@include/limit/limit.lua:171
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -1029,7 +1035,7 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:183
+--@include/limit/limit.lua:185
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -1059,13 +1065,13 @@ end
 if changed then settle_key(name) end
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:216
+--@include/limit/limit.lua:218
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:225
+--@include/limit/limit.lua:227
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -1079,18 +1085,18 @@ end
 if has and (ahead or may_start(name)) then
 redis.call('ZADD', held, '+inf', id)
 if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-return true
+return true, not duration and name
 end
 put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
 redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:247
+--@include/limit/limit.lua:249
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:274
+--@include/limit/limit.lua:276
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -1101,16 +1107,29 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:286
-local function leave_limit(id, key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/limit/limit.lua:289
+local function pass_slot_on(name, id, follower)
+local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
+if status ~= 'started' or now ~= exec then return false end
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+return true
+end
+--@include/limit/limit.lua:299
+local function leave_limit(id, key, status)
+local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
 stop_counting(name, id, key)
---@include/limit/limit.lua:291
+if follower then
+redis.call('HDEL', key, 'followed_by')
+if status == 'finished' and pass_slot_on(name, id, follower) then return end
+end
+--@include/limit/limit.lua:308
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:297
+--@include/limit/limit.lua:314
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)
@@ -1745,7 +1764,7 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 30](...)
 end
@@ -1767,29 +1786,30 @@ local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
 i = i + 1
 local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
-"takes", "batch", "given", "given_as", "gather", "concurrency_key")
+"takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + 28 + 6) }
+local last = 2 + 28 + 5 + (mark == "a" and 2 or 0)
+jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(70, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(71, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
---@turn.lua:59
+--@turn.lua:60
 local n_slots = tonumber(ARGV[11])
 local slots_from = 17 + ARGV[10]
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * ARGV[13]
 local lacking_from = sets_from + ARGV[14]
 local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:67
+--@turn.lua:68
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:72
+--@turn.lua:73
 local lines, note = { ARGV[3] }, { 'turn', '' }
---@turn.lua:113
+--@turn.lua:114
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
@@ -1797,22 +1817,22 @@ local n_sources
 local queued, out = {}, {}
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:201
+--@turn.lua:202
 local function take_out(i)
 if not out[i][1] then return end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
 out[i] = {}
 end
---@turn.lua:208
+--@turn.lua:209
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
---@turn.lua:215
+--@turn.lua:216
 elseif stopped then rare(34, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:217
+--@turn.lua:218
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
 if not ok then bad[#bad + 1] = { queue, rare(35, found) } end
 if ok and more then again = 1 end
@@ -1821,12 +1841,12 @@ queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:228
+--@turn.lua:229
 local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed = gates[i] and not rare(119, i, ahead)
+local closed = gates[i] and not rare(120, i, ahead)
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 for _, other in ipairs(not closed and sets_of[i] or NONE) do
@@ -1838,17 +1858,17 @@ if head and head.class >= floor and (not class or head.class > class) then best,
 end
 return best, of
 end
---@turn.lua:246
+--@turn.lua:247
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(123, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(124, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
---@turn.lua:257
+--@turn.lua:258
 local work, expired = 0, 0
---@turn.lua:260
+--@turn.lua:261
 local function claim(floor, mark)
 while work < 100 do
 local i, of = best_queue(floor, mark == "a")
@@ -1872,7 +1892,7 @@ else
 line.at = line.at + 1
 end
 if job then
-if gates[of] then rare(121, of) end
+if gates[of] then rare(122, of) end
 if ARGV[9] == '0' then start = of + 1 end
 return job
 end
@@ -1881,7 +1901,7 @@ if expired_now and not head.aside and not set_at[i] then
 expired = expired + 1
 if expired == 5 then
 take_out(i)
-rare(114, queue)
+rare(115, queue)
 queued[i] = nil
 head_of(i)
 end
@@ -1891,12 +1911,54 @@ end
 again = 1
 return nil
 end
---@turn.lua:303
+--@turn.lua:306
+local function claim_behind(chain, floor)
+local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
+score = tonumber(score)
+local limit, interval = rare(48, chain.name)
+if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
+return nil
+end
+local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'status', 'origin',
+'waits_in', 'deliveries', 'isolate', 'ties'))
+local of
+for i = 0, count - 1 do
+local head = head_of(i)
+if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and head.score > score) then return nil end
+if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
+end
+if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
+or string.find(ties or '', '[dmt]') then
+return nil
+end
+local exec = execution .. (#jobs + 1) .. "a"
+rare(53, chain.name, id, score, true)
+local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
+out[of][#out[of] + 1] = id
+if not job then return nil end
+redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
+chain.id, chain.exec = id, exec
+return job
+end
+--@turn.lua:338
+local function claim_in_chain(floor)
+local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
+while chains[1] do
+local chain = table.remove(chains, 1)
+chain.behind = (chain.behind or 0) + 1
+local ok, job = pcall(claim_behind, chain, floor)
+if ok and job then
+if chain.behind < share then chains[#chains + 1] = chain end
+return job
+end
+end
+end
+--@turn.lua:351
 local spare
---@turn.lua:404
+--@turn.lua:452
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
---@turn.lua:75
+--@turn.lua:76
 do
 local done, at, counts = {}, outcomes_from, false
 finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
@@ -1932,15 +1994,15 @@ for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
 if done[1] then write_tallies() end
 end
---@turn.lua:391
+--@turn.lua:439
 do
---@turn.lua:121
+--@turn.lua:122
 do
 if n_slots > 0 and ARGV[8] == '0' then
 for i = 17, slots_from - 1 do
 if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
 for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
-rare(117, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+rare(118, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
@@ -1952,7 +2014,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:157
+--@turn.lua:158
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. (ARGV[i]))
@@ -1960,7 +2022,7 @@ local job = redis.pcall('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 end
---@turn.lua:139
+--@turn.lua:140
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -1977,9 +2039,9 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:395
+--@turn.lua:443
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
---@turn.lua:166
+--@turn.lua:167
 do
 local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
 for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
@@ -1999,7 +2061,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(118, names, count) end
+if gated and count > 0 then bad = rare(119, names, count) end
 for i = 0, count - 1 do
 out[i] = {}
 if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
@@ -2014,13 +2076,13 @@ n_sources = n_sources + 1
 end
 end
 end
---@turn.lua:305
+--@turn.lua:353
 do
 unsettled = {}
 local ahead_from = begun_from - ARGV[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(ARGV[i]), i >= ahead_from and "a" or ARGV[7] == '1' and "s" or ''
-local job = claim(floor, mark)
+local job = claim(floor, mark) or mark == "a" and chains[1] and claim_in_chain(floor)
 if not job and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if job then
 jobs[#jobs + 1] = job
@@ -2030,7 +2092,7 @@ break
 end
 end
 end
---@turn.lua:321
+--@turn.lua:369
 do
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
@@ -2044,21 +2106,21 @@ end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
 end
---@turn.lua:335
+--@turn.lua:383
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 104, queue) end
+for queue in pairs(freed) do pcall(rare, 105, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(122, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+if rare(123, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
---@turn.lua:350
+--@turn.lua:398
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2068,12 +2130,12 @@ for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 55, name) end
 end
---@turn.lua:361
+--@turn.lua:409
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(120, i) then
+if crowded and head and gates[i] and rare(121, i) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2085,14 +2147,14 @@ end
 end
 end
 end
---@turn.lua:402
+--@turn.lua:450
 end
---@turn.lua:409
+--@turn.lua:457
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:379
+--@turn.lua:427
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -2101,15 +2163,15 @@ if bound[i] and queued[i] == nil then rare(7, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(67, set_at[i], head.class) end
+if head then rare(68, set_at[i], head.class) end
 end
 end
---@turn.lua:414
+--@turn.lua:462
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = next_due(due_limits or soonest)
 end
---@turn.lua:419
+--@turn.lua:467
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2124,6 +2186,6 @@ end
 redis.call('HSET', KEYS[1], unpack(note))
 give_back_numbers()
 write_tallies()
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(70, ARGV[6]) or {}
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(71, ARGV[6]) or {}
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
 due and math.max(0, due - now_ms) or -1, waits, opens }

@@ -3,7 +3,7 @@
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit states unique
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside take_given
 -- Uses: fifos hooked tied
--- Exports: held lacking unexpected
+-- Exports: chains held lacking unexpected
 
 -- A step of a chain (`g` among its ties) is given what its parent returned: a claim copies it, once, into the step's
 -- own record. The parent is there: it is not forgotten before its children have ended.
@@ -176,8 +176,11 @@ end
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
 -- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes. KEYED for a
 -- job that has a slot of its key, or shares a call with others, and is not claimed ahead: it stays.
+-- `behind`: a chain whose last job it is to follow. It has no slot: it runs in that job's slot, after it, in the same
+-- process, and only if that job finishes there. The commit of that job gives it the slot (`pass_slot_on`).
 local KEYED = 'keyed'
-local function take(queue, head, exec, set)
+local chains = {} -- by key: the last job that this call gave: name of the key, its id and execution
+local function take(queue, head, exec, set, behind)
   local id = head.id
   local key = job_key(id)
   local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
@@ -220,9 +223,10 @@ local function take(queue, head, exec, set)
   end
   local ahead = ties and mark_of(exec) == AHEAD
   if ahead and string.find(ties, 'm', 1, true) then return KEYED end
-  local keyed = ties and string.find(ties, 'k', 1, true)
-  if keyed then
-    local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag, ahead)
+  local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+  if keyed and not behind then
+    local ok, has
+    ok, has, name = pcall(take_slot, id, key, queue, head.score, log_tag, ahead)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
     if has == nil then return KEYED end
     if not has then
@@ -257,11 +261,14 @@ local function take(queue, head, exec, set)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
+  if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
+  if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
   if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
     if string.find(ties, 'g', 1, true) then take_given(key) end
-    local more = redis.call('HMGET', key, TIED_FIELDS)
-    for i = 1, N_TIED_FIELDS do job[4 + N_RUN_FIELDS + i] = more[i] end
-    last = last + N_TIED_FIELDS
+    local more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
+    local n = N_TIED_FIELDS + (ahead and N_CHAIN_FIELDS or 0)
+    for i = 1, n do job[last + i] = more[i] end
+    last = last + n
   end
   while not job[last] do last = last - 1 end
   return { queue, id, exec, unpack(job, 5, last) }

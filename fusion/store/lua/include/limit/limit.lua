@@ -7,7 +7,7 @@
 -- INCLUDE: keys time rate emit ring score schedule ties turns
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
--- RARER: keep_for_worker place_in_key has_spare_slots
+-- RARER: keep_for_worker place_in_key has_spare_slots pass_slot_on
 -- Uses: soonest tied
 -- Exports: steps_left unrung unsettled
 local LATER_MS, DISCARD = 30000, 'discard'
@@ -88,18 +88,20 @@ local function put_in_line(name, id, key, queue, score, log_tag)
 end
 
 -- The best that waits gets a slot, and its place in its queue.
-local function admit(name, id, score)
+-- `behind`: it shares the slot of the job before it, see `take`.
+local function admit(name, id, score, behind)
   local key = job_key(id)
   local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
       'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
   if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', queue_up_key(name), id) end
   enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
-  redis.call('ZADD', holders_key(name), score, id)
+  if not behind then redis.call('ZADD', holders_key(name), score, id) end
   redis.call('HSET', key, 'status', 'queued')
   redis.call('HDEL', key, 'waits_in')
   redis.call('ZREM', P .. 'blocked:' .. queue, id)
   redis.call('ZREM', queue_up_key(name), id)
   emit('queued', id, queue, log_tag, 'reason', 'admitted')
+  if behind then return end
   if unrung then unrung[queue] = true else ring(queue, class_of(score)) end
 end
 
@@ -221,7 +223,7 @@ end
 
 -- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
 -- none, or its key's rate has no token: then it is blocked for its key. `ahead`: it is to wait behind others; nil if it
--- must not, and nothing has changed.
+-- must not, and nothing has changed. Second: the key, if its slots count nothing but jobs that run.
 local function take_slot(id, key, queue, score, log_tag, ahead)
   local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
   if not name then return true end
@@ -235,7 +237,7 @@ local function take_slot(id, key, queue, score, log_tag, ahead)
   if has and (ahead or may_start(name)) then
     redis.call('ZADD', held, '+inf', id)
     if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-    return true
+    return true, not duration and name
   end
   put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
   redis.call('ZREM', held, id)
@@ -282,11 +284,26 @@ local function keep_for_worker(id, key, score)
   return true
 end
 
--- It ends, or waits for something else: whoever is next gets the slot.
-local function leave_limit(id, key)
-  local name = redis.call('HGET', key, 'concurrency_key')
+-- A job has finished, and the one behind it has begun in the same process: it has the slot from now on. `follower`: its
+-- id and execution.
+local function pass_slot_on(name, id, follower)
+  local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
+  local status, now = unpack(redis.call('HMGET', job_key(next_id or ''), 'status', 'execution_id'))
+  if status ~= 'started' or now ~= exec then return false end
+  redis.call('ZADD', holders_key(name), '+inf', next_id)
+  redis.call('ZREM', holders_key(name), id)
+  return true
+end
+
+-- It ends, or waits for something else: whoever is next gets the slot. `status`: of one that ends, what it is now.
+local function leave_limit(id, key, status)
+  local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
   if not name then return end
   stop_counting(name, id, key)
+  if follower then
+    redis.call('HDEL', key, 'followed_by')
+    if status == 'finished' and pass_slot_on(name, id, follower) then return end
+  end
   -- it stands in one of the two at most
   local stood = redis.call('ZREM', holders_key(name), id) == 1 or redis.call('ZREM', queue_up_key(name), id) == 1
   if stood then settle_key(name) end
