@@ -96,7 +96,8 @@ def transactions(path: Path) -> Iterator[list[list[bytes]]]:
 class Life:
     """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order; `error`: why the last did.
     `wish`: of people, while it runs; `cursor`: where another run would go on; `parents`: ids, with a sign in front for those that need not finish;
-    `batch`: of which it is a member, or, with `batch_as`, which it follows; `suspect`: it may have taken down what it shared with others."""
+    `batch`: of which it is a member, or, with `batch_as`, which it follows; `suspect`: it may have taken down what it shared with others;
+    `promised`: the call that brings it has not come to its end; `dropped`: that call was given up, and nobody was told that it is accepted."""
 
     status: str = ""
     holder: str = ""
@@ -108,6 +109,8 @@ class Life:
     batch: str = ""
     batch_as: str = ""
     suspect: bool = False
+    promised: bool = False
+    dropped: bool = False
     lost: int = 0
     places: set[str] = field(default_factory=set)
     ends: list[tuple[str, str]] = field(default_factory=list)
@@ -220,12 +223,15 @@ class History:
                 life.parents = tuple(json.loads(fields[b"parents"]))
             if b"cursor" in fields:
                 life.cursor, life.lost = int(fields[b"cursor"]), 0  # it got somewhere
+            life.promised = life.promised or b"graph" in fields
             if b"status" in fields:
                 self._step(job_id, life, fields)
                 self.behind.note(job_id)
             life.lost = int(fields.get(b"lost", life.lost) or 0)
             life.wish = fields.get(b"cancel", life.wish)
             life.suspect = fields.get(b"suspect", "1" if life.suspect else "") == "1"
+        elif verb == b"HDEL" and b"graph" in rest:
+            life.promised = False
         elif verb == b"HDEL" and (b"cancel" in rest or b"suspect" in rest):
             life.wish = "" if b"cancel" in rest else life.wish
             life.suspect = life.suspect and b"suspect" not in rest
@@ -251,8 +257,12 @@ class History:
     def _forget(self, job_id: str) -> str:
         life = self.jobs.get(job_id, Life())
         self._live -= life.status != "" and life.status not in _ENDED
-        life.status = ""
-        self.wrong.append(f"{job_id}: deleted")
+        if life.promised and life.status == "deferred":
+            life.dropped = True
+            life.steps.append("deferred -> given up with the call that brought it")
+        else:
+            self.wrong.append(f"{job_id}: deleted")
+        life.status, life.promised = "", False
         return job_id
 
     # -- the rules
@@ -260,6 +270,7 @@ class History:
     def _step(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
         was, status = life.status, fields[b"status"]
         execution = fields.get(b"execution_id", "")
+        life.dropped = False
         life.steps.append(f"{was or '-'} -> {status} {execution} {fields.get(b'reason', '')}".rstrip())
         if status not in _LEGAL.get(was, ()):
             self.wrong.append(f"{job_id}: went from {was or 'nowhere'} to {status}")
@@ -337,7 +348,7 @@ class History:
     def _settle(self, touched: set[str]) -> None:
         for job_id in touched:
             life = self.jobs[job_id]
-            if life.places != {life.status}:
+            if life.places != ({life.status} if not life.dropped else set()):
                 self.wrong.append(
                     f"{job_id}: after transaction {self.transactions} its hash says {life.status or 'nothing'}, "
                     f"and it is in {sorted(life.places) or 'no set'}"

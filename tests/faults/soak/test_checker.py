@@ -182,6 +182,18 @@ def test_slots_of_a_key_are_followed(writes: list[Command], wrong: str, tmp_path
     assert bool(found) == bool(wrong)
 
 
+@pytest.mark.parametrize("promised", [True, False])
+@pytest.mark.parametrize("status", ["deferred", "queued"])
+def test_only_a_job_of_a_call_that_never_ended_may_be_deleted(promised: bool, status: str, tmp_path: Path) -> None:
+    """The fleet gives such a call up after a minute. Its producer, who waited longer, sends it again."""
+    place = f"rq:{status}:rush" if status == "deferred" else "rq:queue:rush"
+    graph: list[Command] = [("HSET", "rq:job:g", "graph", "1")] if promised else []
+    came: list[Command] = [("ZADD", place, "1", "g"), ("HSET", "rq:job:g", "status", status), *graph]
+    went: list[Command] = [("ZREM", place, "g"), ("UNLINK", "rq:job:g")]
+    history = read(tmp_path, came, went, came)
+    assert bool(history.wrong) == (not (promised and status == "deferred")), history.wrong
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_an_end_that_is_not_counted_is_noticed(counted: bool, tmp_path: Path) -> None:
     came: list[Command] = [("HINCRBY", "rq:totals:rush", "enqueued:1", "1")]
