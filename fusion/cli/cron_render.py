@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.tables import table
+from fusion.cli.tables import table, table_of
 from fusion.cli.times import told
 from fusion.cron.entry import Entry
 from fusion.cron.state import GONE as GONE
@@ -15,10 +15,11 @@ from fusion.cron.state import EntryState as EntryState
 from fusion.cron.state import LastJob as LastJob
 from fusion.cron.state import instant, local, newest
 from fusion.cron.state import ticks as ticks
+from fusion.views.cron import CronEntryListedView
 
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
-    from fusion.store.read.cron_inspector import TickDecision
+    from fusion.store.read.cron_inspector import EntryInfo, TickDecision
 
 _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "red"}
 # -- list
@@ -26,25 +27,30 @@ _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "
 
 def listing(views: Sequence[EntryState], jobs: Mapping[str, LastJob], program: str) -> list[str]:
     """Return `cron list` as lines."""
-    header = ("ID", "WHEN", "NEXT", "LAST", "JOB", "QUEUE", "DECLARED BY", "STATE", "ENQUEUED", "MISSED", "OVERLAPPED")
-    rows = []
-    for view in views:
-        info, plan = view.info, view.entry.plan if view.entry else None
-        job = newest(info, jobs)
-        rows.append(
-            [
-                info.id,
-                plan.text if plan else "-",
-                f"{local(plan, view.next)} {distance(view.next - view.now)}" if plan and view.next is not None else "-",
-                "-" if view.last is None else distance(view.last - view.now),
-                f"{job.id.removeprefix(f'cron-{info.id}-')} {job.status}" if job else "-",
-                view.entry.queue if view.entry else "-",
-                view.declared_by,
-                styled(view.state, fg=_COLOURS.get(view.state)),
-                *map(str, (info.enqueued, info.missed, info.overlapped)),
-            ]
-        )
-    return [*table(header, rows, (8, 9, 10)), *_remarks(views, program)]
+    entries, by_id = [CronEntryListedView.of(view, jobs) for view in views], {view.info.id: view for view in views}
+
+    def cell(told: Callable[[EntryState], str]) -> Callable[[CronEntryListedView], str]:
+        return lambda one: told(by_id[one.id])
+
+    cells: dict[str, Callable[[CronEntryListedView], str]] = {
+        "next": cell(_next),
+        "last": cell(lambda view: "-" if view.last is None else distance(view.last - view.now)),
+        "last_job": cell(lambda view: _job(view.info, newest(view.info, jobs))),
+        "app": cell(lambda view: view.declared_by),
+        "state": lambda one: styled(one.state, fg=_COLOURS.get(one.state)),
+    }
+    order = ("id", "when", "next", "last", "last_job", "queue", "app", "state")
+    return [*table_of(CronEntryListedView, entries, order=order, cells=cells), *_remarks(views, program)]
+
+
+def _next(view: EntryState) -> str:
+    if view.entry is None or view.next is None:
+        return "-"
+    return f"{local(view.entry.plan, view.next)} {distance(view.next - view.now)}"
+
+
+def _job(info: EntryInfo, job: LastJob | None) -> str:
+    return f"{job.id.removeprefix(f'cron-{info.id}-')} {job.status}" if job else "-"
 
 
 def _remarks(views: Iterable[EntryState], program: str) -> list[str]:

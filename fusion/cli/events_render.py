@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.cli.tables import table
+from fusion.cli.tables import table_of
 from fusion.cli.times import here
 from fusion.events.wording import message_of
 from fusion.kernel.redaction import printable
 from fusion.kernel.timeutil import now
 from fusion.views.events import EventsSnapshot as EventsSnapshot
-from fusion.views.events import sink_state
+from fusion.views.events import SinkView
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,8 +38,8 @@ def text(snapshot: EventsSnapshot, program: str) -> str:
     if not alive:
         lines.append("No relay runs" + (f"; start one: {program} relay" if snapshot.sinks or snapshot.configured else ""))
     if snapshot.sinks:
-        head = ["SINK", "BEHIND", "OLDEST", "DELIVERED", "PARKED", "DROPPED", "STATE"]
-        lines += ["", *table(head, [_row(sink) for sink in snapshot.sinks], right=(1, 2, 3, 4, 5))]
+        order = ("name", "behind", "oldest_seconds", "delivered", "parked", "dropped", "state")
+        lines += ["", *table_of(SinkView, [SinkView.of(sink) for sink in snapshot.sinks], order=order, cells=_SINK)]
     else:
         lines.append("No sink has been served yet")
     missing = [name for name in snapshot.configured if name not in {sink.name for sink in snapshot.sinks}]
@@ -50,26 +51,25 @@ def text(snapshot: EventsSnapshot, program: str) -> str:
     return "\n".join(lines)
 
 
-def _row(sink: SinkInfo) -> list[str]:
-    return [
-        printable(sink.name),
-        f"{sink.behind:,}",
-        seconds(sink.oldest) if sink.behind else "",
-        f"{sink.delivered:,}",
-        styled(f"{sink.parked:,}", fg="yellow") if sink.parked else "0",
-        styled(f"{sink.dropped:,}", fg="red") if sink.dropped else "0",
-        _state(sink),
-    ]
+_SINK: dict[str, Callable[[SinkView], str]] = {
+    "name": lambda sink: printable(sink.name),
+    "behind": lambda sink: f"{sink.behind:,}",
+    "oldest_seconds": lambda sink: seconds(sink.oldest_seconds) if sink.behind else "",
+    "delivered": lambda sink: f"{sink.delivered:,}",
+    "parked": lambda sink: styled(f"{sink.parked:,}", fg="yellow") if sink.parked else "0",
+    "dropped": lambda sink: styled(f"{sink.dropped:,}", fg="red") if sink.dropped else "0",
+    "state": lambda sink: _state(sink),
+}
 
 
-def _state(sink: SinkInfo) -> str:
-    state = sink_state(sink)
-    if state == "unserved":
-        return styled("no relay" + ("" if sink.served is None else f" for {seconds(sink.served)}"), fg="yellow")
-    if state == "delivering":
+def _state(sink: SinkView) -> str:
+    if sink.state == "unserved":
+        since = sink.served_seconds_ago
+        return styled("no relay" + ("" if since is None else f" for {seconds(since)}"), fg="yellow")
+    if sink.state == "delivering":
         return styled("ok", fg="green")
     assert sink.failing_since is not None
-    breaker = ", breaker open" if state == "open" else ""
+    breaker = ", breaker open" if sink.state == "open" else ""
     return styled(f"failing for {seconds(_age(sink.failing_since))}{breaker}", fg="red")
 
 

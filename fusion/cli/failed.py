@@ -10,26 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli import bounds, bulk, names
-from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
-from fusion.cli.tables import folded, table
+from fusion.cli.tables import folded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
-from fusion.kernel.redaction import cut
 from fusion.kernel.timeutil import now, parse_seconds
 from fusion.status import FOREIGN, why_not
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fusion.jobs.failures import FailedFilter, FailureGroup
+    from fusion.jobs.failures import FailedFilter
 
 SCHEMA = 1
-#: Most characters of a message in the table.
-_MESSAGE = 80
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -108,14 +103,12 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
 
         every = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
         shown, total = every[:limit], sum(one.count for one in every)
+        from fusion.cli.failures_render import rows_of_jobs
         from fusion.views.base import to_json
         from fusion.views.failure import CountedFailuresView
 
-        documents, lines, left = (
-            [to_json(CountedFailuresView.counted(one)) for one in shown],
-            _lines(shown),
-            len(every) - len(shown),
-        )
+        groups = [CountedFailuresView.counted(one) for one in shown]
+        documents, lines, left = [to_json(one) for one in groups], rows_of_jobs(groups, now()), len(every) - len(shown)
     if not documents and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     held = [one for one in cli.inspector.blocked() if one.kind == "held"]
@@ -182,28 +175,6 @@ def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
         echo_json(FailureView.whole(found, at, jobs))
     else:
         echo("\n".join(page_of(found, jobs, at)))
-
-
-def _lines(groups: list[FailureGroup]) -> list[str]:
-    header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE")
-    rows = [
-        [
-            f"{group.count}" + (f" ({group.quarantined} quarantined)" if group.quarantined else ""),
-            group.error_class.removeprefix("builtins."),
-            group.error_frame or "-",
-            _ago(group.first_seen),
-            _ago(group.last_seen),
-            ", ".join(f"{queue} {count}" for queue, count in group.queues.items()),
-            group.example,
-            cut(group.message, _MESSAGE),
-        ]
-        for group in groups
-    ]
-    return table(header, rows)
-
-
-def _ago(moment: datetime | None) -> str:
-    return "-" if moment is None else f"{seconds((now() - moment).total_seconds())} ago"
 
 
 # -- quarantine

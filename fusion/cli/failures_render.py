@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fusion.cli.context import prog, seconds
 from fusion.cli.stats_render import sparkline
-from fusion.cli.tables import room, table
+from fusion.cli.tables import room, table_of
 from fusion.cli.times import told
 from fusion.kernel.redaction import cut
+from fusion.views.failure import CountedFailuresView, FailureGroupView
 
 if TYPE_CHECKING:
     from fusion.store.read.failure_inspector import GroupInfo
@@ -26,36 +27,30 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 def rows_of(groups: Sequence[GroupInfo], now: datetime) -> list[str]:
     """Return a line for each group: with fixed columns for programs, on a terminal with as many as fit."""
-    limit = room()
+    limit, views = room(), [FailureGroupView.of(one, now) for one in groups]
     if limit is None:
-        header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE")
-        return table(
-            header,
-            [[_count(one), *_what(one), ago(one.first_seen, now), ago(one.last_seen, now), *_whose(one)] for one in groups],
-        )
-    hour = [str(one.within(timedelta(hours=1), now)) for one in groups]
-    day = [str(one.within(timedelta(days=1), now)) for one in groups]
+        return rows_of_jobs(views, now)
+    short: dict[str, Callable[[CountedFailuresView], str]] = {
+        "error_class": _last_name if limit < _NARROW else _error,
+        "first_seen": lambda one: ago(one.first_seen, now).removesuffix(" ago"),
+        "last_seen": lambda one: ago(one.last_seen, now).removesuffix(" ago"),
+    }
     if limit < _WIDE:
-        narrow = ("GROUP", "COUNT", "1H", "24H", "LAST", "ERROR", "WHERE")
-        lines = [
-            [one.id, str(one.count), hour[i], day[i], _when(one, now)[1], _short(one, limit), _what(one)[1]]
-            for i, one in enumerate(groups)
-        ]
-        return table(narrow, lines, (1, 2, 3))
-    wide = ("GROUP", "COUNT", "1H", "24H", "BY HOUR", "FIRST", "LAST", "ERROR", "WHERE", "QUEUES", "EXAMPLE", "MESSAGE")
-    return table(
-        wide,
-        [
-            [one.id, _count(one), hour[i], day[i], _bars(one.hours(now)), *_when(one, now), *_what(one), *_whose(one)]
-            for i, one in enumerate(groups)
-        ],
-        (2, 3),
-    )
+        order: Sequence[str] = ("id", "count", "last_hour", "last_day", "last_seen", "error_class", "error_frame")
+        return table_of(FailureGroupView, views, order=order, only=True, cells={**short, "error_frame": _where})
+    cells = _CELLS | short | {"hours": lambda one: f"|{sparkline(one.hours)}|"}
+    order = ("id", "count", "last_hour", "last_day", "hours", *_ABOUT)
+    return table_of(FailureGroupView, views, order=order, cells=cells, left=("count",))
+
+
+def rows_of_jobs(groups: Sequence[CountedFailuresView], now: datetime) -> list[str]:
+    """Return a line for each group, with the columns for programs."""
+    return table_of(CountedFailuresView, groups, now, order=("count", *_ABOUT), cells=_CELLS, left=("count",))
 
 
 def page_of(group: GroupInfo, jobs: Sequence[str], now: datetime) -> list[str]:
     """Return the lines of one group: its message, when it failed, its newest jobs, and what can be done about it."""
-    error, where = _what(group)
+    error, where = _error(group), _where(group)
     hour, day = [0] * 60, group.within(timedelta(days=1), now)
     for minute, count in group.minutes.items():
         back = int((now - minute).total_seconds() // 60)
@@ -91,28 +86,28 @@ def _advice(group: GroupInfo) -> list[str]:
     ]
 
 
-def _count(one: GroupInfo) -> str:
+def _count(one: GroupInfo | CountedFailuresView) -> str:
     return f"{one.count}" + (f" ({one.quarantined} quarantined)" if one.quarantined else "")
 
 
-def _what(one: GroupInfo) -> list[str]:
-    return [one.error_class.removeprefix("builtins."), one.error_frame or one.frame or "-"]
+def _error(one: GroupInfo | CountedFailuresView) -> str:
+    return one.error_class.removeprefix("builtins.")
 
 
-def _short(one: GroupInfo, limit: int) -> str:
-    """Return the error and its place; the class by its last name if there is little room."""
-    return one.error_class.rpartition(".")[2] if limit < _NARROW else _what(one)[0]
+def _last_name(one: CountedFailuresView) -> str:
+    return one.error_class.rpartition(".")[2]
 
 
-def _when(one: GroupInfo, now: datetime) -> list[str]:
-    """Return the times without the word `ago`, to save room."""
-    return [ago(one.first_seen, now).removesuffix(" ago"), ago(one.last_seen, now).removesuffix(" ago")]
+def _where(one: GroupInfo | CountedFailuresView) -> str:
+    return one.error_frame or getattr(one, "frame", None) or "-"
 
 
-def _whose(one: GroupInfo) -> list[str]:
-    queues = ", ".join(f"{queue} {count}" for queue, count in sorted(one.queues.items()))
-    return [queues, one.example, cut(one.message, _MESSAGE)]
-
-
-def _bars(hours: Sequence[int]) -> str:
-    return f"|{sparkline(hours)}|"
+#: The columns of both kinds of groups, and their cells.
+_ABOUT = ("error_class", "error_frame", "first_seen", "last_seen", "queues", "example", "message")
+_CELLS: dict[str, Callable[[CountedFailuresView], str]] = {
+    "count": _count,
+    "error_class": _error,
+    "error_frame": _where,
+    "queues": lambda one: ", ".join(f"{queue} {count}" for queue, count in sorted(one.queues.items())),
+    "message": lambda one: cut(one.message, _MESSAGE),
+}

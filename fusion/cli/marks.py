@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.views.base import age as age
 
 #: Seconds of the oldest job's wait from which it is yellow, and from which it is red.
 OLD, VERY_OLD = 300.0, 1800.0
@@ -25,3 +27,18 @@ def rate(value: float | None) -> str:
 def alarming(value: float | None, text: str | None = None) -> str:
     """Return a number that should be 0, coloured if it is not."""
     return styled(rate(value) if text is None else text, "red" if value else None)
+
+
+def _moving(name: str, told: Callable[[float | None], str]) -> Callable[[Any], str]:
+    return lambda queue: told(getattr(queue.per_minute, name, None))
+
+
+#: Cells of the tables of queues. Jobs in a LIST queue's inbox get the default priority when a worker takes them over.
+QUEUE: dict[str, Callable[[Any], str]] = {
+    "by_priority.moderate": lambda queue: str(queue.by_priority.moderate + queue.inbox),
+    "oldest_age": lambda queue: aged(queue.oldest_age),
+    "active_count": lambda queue: f"{queue.active_count}" + (f"/{most}" if (most := queue.max_concurrent) is not None else ""),
+    "per_minute.came": _moving("came", rate),
+    "per_minute.went": _moving("went", rate),
+    "per_minute.failed": _moving("failed", alarming),
+}

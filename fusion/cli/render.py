@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fusion.cli import bounds, marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.tables import folded, room, table, table_of
+from fusion.cli.tables import folded, room, table_of
 from fusion.kernel.program import WRITTEN
 from fusion.views.worker import UNLOADED, WorkerView, state_of
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fusion.store.read.limit_inspector import LimitInfo
     from fusion.store.read.queue_inspector import Flow
     from fusion.views.fleet import SnapshotView
+    from fusion.views.queue import QueueListedView, QueueView
     from fusion.views.scheduler import SchedulerView
 
 SCHEMA = 1
@@ -34,10 +35,11 @@ _NONE = "\u2013"
 _ANY = 1_000_000
 #: Most queues that a line of advice names; most functions with a line of advice each.
 _NAMED = 5
-#: Terminal columns below which the table of queues is shortened; most jobs of workers that run several.
-_WIDE = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED", "FAILED/M", "IN/M", "OUT/M")
-_SHORT = ("QUEUE", "HIGH", "MOD", "LOW", "ALL", "OLDEST", "RUN", "DONE", "DEF", "FAIL/M", "IN/M", "OUT/M")
+#: Terminal columns below which the table of queues has short headings; most jobs of workers that run several.
 _NARROW, _LISTED = 120, 20
+#: The columns of the table of queues that come first.
+_QUEUE = ["name", "by_priority.high", "by_priority.moderate", "by_priority.low", "queued_count", "oldest_age", "active_count"]
+_QUEUE += ["finished_count", "deferred_count", "per_minute.failed"]
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red", UNLOADED: "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
@@ -113,19 +115,22 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = WRITTEN) 
 def _queues(snapshot: Snapshot) -> list[str]:
     if not snapshot.queues:
         return []
-    header = _WIDE if (columns := room()) is None or columns >= _NARROW else _SHORT
-    rows = []
-    for queue in snapshot.queues:
-        oldest = marks.age(snapshot.at, queue.oldest)
-        # Jobs in a LIST queue's inbox get the default priority when a worker takes them over.
-        counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
-        gate = queue.bounds
-        rest = (queue.started if gate.limit is None else f"{queue.started}/{gate.limit}", queue.finished, queue.deferred)
-        flow = snapshot.flows.get(queue.name)
-        moving = ("-", "-", "-") if flow is None else (marks.alarming(flow.failed), marks.rate(flow.came), marks.rate(flow.went))
-        name = f"{queue.name} (paused)" if queue.paused else f"{queue.name} (rate-limited)" if gate.closed else queue.name
-        rows.append([name, *map(str, counts), marks.aged(oldest), *map(str, rest), *moving])
-    return table(header, rows, range(1, len(header)))
+    from fusion.views.queue import QueueListedView
+
+    cells = marks.QUEUE | {"name": _name}
+    short = (columns := room()) is not None and columns < _NARROW
+    return table_of(QueueListedView, _listed(snapshot), order=_QUEUE, without=("queue_length",), cells=cells, short=short)
+
+
+def _listed(snapshot: Snapshot) -> list[QueueListedView]:
+    from fusion.views.queue import QueueListedView, flow_of
+
+    flows, at = snapshot.flows, snapshot.at
+    return [QueueListedView.of(one, at, per_minute=flow_of(flows.get(one.name))) for one in snapshot.queues or ()]
+
+
+def _name(one: QueueView) -> str:
+    return f"{one.name} (paused)" if one.paused else f"{one.name} (rate-limited)" if one.rate_limited else one.name
 
 
 def _workers(snapshot: Snapshot) -> list[str]:
@@ -137,7 +142,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
         "heartbeat_age": _beat,
     }
     workers = [WorkerView.of(worker, snapshot.at) for worker in snapshot.workers]
-    return table_of(WorkerView, workers, order=("name", "state", "current_job"), cells=cells)
+    return table_of(WorkerView, workers, order=("name", "state", "current_job"), without=("jobs",), cells=cells)
 
 
 def _beat(one: WorkerView | SchedulerView) -> str:
@@ -152,7 +157,8 @@ def _running(snapshot: Snapshot) -> list[str]:
 
     jobs = [RunningJobView.of(job, snapshot.at) for job in snapshot.running[:_LISTED]]
     left = len(snapshot.running) - len(jobs)
-    lines = table_of(RunningJobView, jobs, order=("worker",), cells={"function": lambda one: one.function or "?"})
+    cells: dict[str, Callable[[RunningJobView], str]] = {"function": lambda one: one.function or "?"}
+    lines = table_of(RunningJobView, jobs, order=("worker",), without=("progress_percent", "attempt"), cells=cells)
     return [*lines, *([f"... and {left} more"] if left else [])]
 
 
@@ -312,7 +318,7 @@ def view(snapshot: Snapshot) -> SnapshotView:
     from fusion.views.finding import VerdictView
     from fusion.views.fleet import BlockedView, CallbackCountsView, CallbackErrorsView, CronCountsView, SnapshotView
     from fusion.views.limit import KeyView
-    from fusion.views.queue import KeylessView, QueueListedView, flow_of
+    from fusion.views.queue import KeylessView
     from fusion.views.scheduler import SchedulerView
     from fusion.views.worker import WorkerView
 
@@ -332,9 +338,7 @@ def view(snapshot: Snapshot) -> SnapshotView:
         held=sum(one.count for one in snapshot.blocked if one.kind == "held"),
         sinks=None if snapshot.sinks is None else [SinkView.of(one) for one in snapshot.sinks],
         callbacks=CallbackCountsView.of(snapshot.callbacks) if snapshot.callbacks else None,
-        queues=None
-        if queues is None
-        else [QueueListedView.of(one, at, per_minute=flow_of(snapshot.flows.get(one.name))) for one in queues],
+        queues=None if queues is None else _listed(snapshot),
         workers=None if snapshot.workers is None else [WorkerView.of(one, at) for one in snapshot.workers],
         schedulers=None if snapshot.schedulers is None else [SchedulerView.of(one, at) for one in snapshot.schedulers],
         cron=None if cron is None else CronCountsView(entries=cron.entries, paused=cron.paused, errors=cron.errors),

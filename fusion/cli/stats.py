@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,10 @@ from fusion.cli.output import echo
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.kernel.timeutil import parse_seconds
+
+if TYPE_CHECKING:
+    from fusion.views.limit import KeyStatsView
+    from fusion.views.queue import FunctionStatsView, QueueStatsView
 
 _EXAMPLE = (
     "run_worker.py stats\n  run_worker.py stats sms --since 6h --watch\n  run_worker.py stats --function tasks.sms.sendSMS --json"
@@ -47,19 +51,21 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
         names.check(queue)
 
     found = gather(cli, queue, key, function, span, whole=not as_json)
-    if as_json:
-        echo(json.dumps({"schema": 1, **found}))
-    else:
-        from fusion.cli import stats_render
+    from fusion.views.base import to_json
 
-        echo(stats_render.text(found))
+    document = {"queues": to_json(found)} if isinstance(found, list) else to_json(found)
+    if as_json:
+        echo(json.dumps({"schema": 1, **document}))
+        return
+    from fusion.cli import stats_render
+
+    echo(stats_render.listing(found) if isinstance(found, list) else stats_render.text(document))
 
 
 def gather(
     cli: Cli, queue: str | None, key: str | None, function: str | None, since: float, *, whole: bool = False
-) -> dict[str, Any]:
-    """Read all data, in the form of the JSON output. `whole`: with steps without activity. A usage error for an unknown name."""
-    from fusion.views.base import to_json
+) -> QueueStatsView | KeyStatsView | FunctionStatsView | list[QueueStatsView]:
+    """Read all data. `whole`: with steps without activity. A usage error for an unknown name."""
     from fusion.views.queue import FunctionStatsView, QueueStatsView, history_of, seconds_of
 
     inspector = cli.onlooker
@@ -70,28 +76,26 @@ def gather(
             raise click.UsageError(f"nothing was seen of {function!r}; {_some(known, 'functions')}")
         steps = inspector.history("function", function, since)
         history = history_of(steps, whole=whole)
-        return cast(dict[str, Any], to_json(FunctionStatsView(function=function, history=history, seconds=seconds_of(steps))))
+        return FunctionStatsView(function=function, history=history, seconds=seconds_of(steps))
     existing = inspector.queue_names()
     if queue is None:
-        return {"queues": [to_json(QueueStatsView.of_stats(inspector.stats(name))) for name in existing]}
+        return [QueueStatsView.of_stats(inspector.stats(name)) for name in existing]
     if queue not in existing:
         raise click.UsageError(f"no job was ever enqueued to {queue!r}; `{prog()} info` shows all queues")
     steps = inspector.history("queue", queue, since)
-    return cast(dict[str, Any], to_json(QueueStatsView.of_stats(inspector.stats(queue), steps, whole=whole)))
+    return QueueStatsView.of_stats(inspector.stats(queue), steps, whole=whole)
 
 
-def _key(cli: Cli, key: str) -> dict[str, Any]:
+def _key(cli: Cli, key: str) -> KeyStatsView:
     from fusion.store.access import limit_inspector_of
+    from fusion.views.limit import KeyStatsView
 
     found = limit_inspector_of(cli.looking).stats(key)
     if found is None:
         raise click.UsageError(
             f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` lists all keys"
         )
-    from fusion.views.base import to_json
-    from fusion.views.limit import KeyStatsView
-
-    return cast(dict[str, Any], to_json(KeyStatsView.of_stats(found)))
+    return KeyStatsView.of_stats(found)
 
 
 def _some(known: list[str], what: str) -> str:

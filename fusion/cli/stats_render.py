@@ -6,27 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fusion.cli.output import shown
+from fusion.cli.tables import table, table_of
 from fusion.cli.times import told
 from fusion.kernel.timeutil import from_iso
 from fusion.store.read.totals import WENT_OUT
+from fusion.views.queue import QueueStatsView
 
 _BARS = " ▁▂▃▄▅▆▇█"
 #: Columns of a sparkline.
 _WIDTH = 60
 
 
+def listing(queues: Sequence[QueueStatsView]) -> str:
+    """Return a line for each queue."""
+    if not queues:
+        return "no job was ever enqueued"
+    order = ("name", "queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")
+    return "\n".join(table_of(QueueStatsView, queues, order=order, only=True))
+
+
 def text(found: Mapping[str, Any]) -> str:
-    """Return the document of `stats` as text for people."""
-    if "queues" in found:
-        rows: list[tuple[str, ...]] = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
-        rows += [
-            (
-                shown(q["name"]),
-                *(str(q[name]) for name in ("queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")),
-            )
-            for q in found["queues"]
-        ]
-        return "\n".join(_table(rows)) if found["queues"] else "no job was ever enqueued"
+    """Return the document of a queue, a key or a function as text for people."""
     titles = {"name": "queue", "key": "key", "function": "function"}
     lines = [" ".join(f"{title} {shown(found[what])}" for what, title in titles.items() if what in found)]
     if "active_count" in found:
@@ -72,11 +72,12 @@ def _lines_of_history(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _seconds(seconds: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("", "wait p50", "p95", "p99", "run p50", "p95", "p99")]
+    head = ("", "wait p50", "p95", "p99", "run p50", "p95", "p99")
+    rows = []
     for priority, times in seconds.items():
         cells = [_time(times.get(what, {}).get(share)) for what in ("wait", "run") for share in ("p50", "p95", "p99")]
         rows.append((priority.upper(), *cells))
-    return [f"  {line}" for line in _table(rows)] if len(rows) > 1 else []
+    return [f"  {line}" for line in table(head, rows, range(1, len(head)), within=None)] if rows else []
 
 
 def _time(seconds: float | None) -> str:
@@ -85,13 +86,3 @@ def _time(seconds: float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

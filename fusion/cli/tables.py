@@ -14,7 +14,7 @@ import click
 from fusion.cli.context import seconds
 from fusion.cli.output import shown
 from fusion.cli.times import told
-from fusion.views.base import ABSENT, Shown, View
+from fusion.views.base import ABSENT, Shown, View, columns
 
 _View = TypeVar("_View", bound=View)
 
@@ -76,26 +76,37 @@ def table_of(
     at: datetime | None = None,
     *,
     order: Sequence[str] = (),
+    only: bool = False,
+    without: Iterable[str] = (),
     cells: Mapping[str, Callable[[_View], str]] | None = None,
     left: Iterable[str] = (),
     right: Iterable[str] = (),
+    short: bool = False,
+    within: int | None = -1,
 ) -> list[str]:
     """Return a table of views: the fields that declare a `column`. Those named in `order` come first, the others in the order of the class.
 
-    A cell follows from the value and the field's unit; `cells` has functions that make others. Numbers are aligned right, except those in
-    `left`; so are those in `right`. With `at`, now, moments are shown as `5 min ago`.
+    `only`: no others. `without`: fields that are left out. A field of a view in the view is named like `by_priority.high`. A cell follows
+    from the value and the field's unit; `cells` has functions that make others. Numbers are aligned right, except those in `left`; so are
+    those in `right`. With `at`, now, moments are shown as `5 min ago`. `short`: with short headings. `within`: the width of the table.
     """
-    made, to_the_left, to_the_right = cells or {}, set(left), set(right)
-    fields = [one for one in kind.FIELDS if one.column is not None and one.holds != "stored"]
-    fields.sort(key=lambda one: order.index(one.attribute) if one.attribute in order else len(order))
+    made, to_the_left, to_the_right, out = cells or {}, set(left), set(right), set(without)
+    fields = [(name, one) for name, one in columns(kind) if name not in out and (not only or name in order)]
+    fields.sort(key=lambda field: order.index(field[0]) if field[0] in order else len(order))
 
-    def cell(of: _View, one: Shown) -> str:
-        return made[one.attribute](of) if one.attribute in made else _cell(getattr(of, one.attribute), one.unit, at)
+    def cell(of: _View, name: str, one: Shown) -> str:
+        return made[name](of) if name in made else _cell(_value(of, name), one.unit, at)
 
-    aligned = [
-        i for i, one in enumerate(fields) if one.attribute in to_the_right or (one.is_number and one.attribute not in to_the_left)
-    ]
-    return table([one.column or "" for one in fields], [[cell(of, one) for one in fields] for of in views], aligned)
+    aligned = [i for i, (name, one) in enumerate(fields) if name in to_the_right or (one.is_number and name not in to_the_left)]
+    heads = [(short and one.short) or one.column or "" for _, one in fields]
+    return table(heads, [[cell(of, name, one) for name, one in fields] for of in views], aligned, within=within)
+
+
+def _value(of: Any, name: str) -> Any:
+    """Return the value of a field, or of a field of a view in it; None if there is no such view."""
+    for attribute in name.split("."):
+        of = None if of is None or of is ABSENT else getattr(of, attribute)
+    return of
 
 
 def _cell(value: Any, unit: str, at: datetime | None) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fusion.cli import marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.tables import cut, table
+from fusion.cli.tables import cut, table_of
 from fusion.cli.times import told
 from fusion.kernel.timeutil import to_iso
-from fusion.views.base import to_json
+from fusion.views.base import age, to_json
 from fusion.views.job import LastFailedView, RunningJobView
-from fusion.views.queue import QueueStatsView
-from fusion.views.worker import UNLOADED, WorkerView, state_of
+from fusion.views.queue import FlowView, QueueListedView, QueueStatsView
+from fusion.views.worker import UNLOADED, WorkerView
 
 if TYPE_CHECKING:
     from fusion.jobs.moment import FailedJob, RunningJob
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: The share of its timeout from which a running job is coloured.
 _LONG = 0.8
+#: The columns of the tables of queues, workers and running jobs.
+_QUEUE = ["name", "by_priority.high", "by_priority.moderate", "by_priority.low", "oldest_age", "active_count"]
+_QUEUE += ["per_minute.came", "per_minute.went", "per_minute.failed"]
+_WORKER = ("name", "state", "jobs", "queues", "heartbeat_age", "successful_jobs", "failed_jobs")
+_JOB = ("seconds", "queue", "function", "id", "progress_percent", "attempt", "worker")
 _WORSE = {"dead": "red", UNLOADED: "red", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow"}
 
 
@@ -89,7 +94,7 @@ def _first(block: list[str], lines: int) -> list[str]:
 
 def _head(reading: Reading, width: int | None) -> list[str]:
     totals, queues = reading.totals, reading.queues
-    oldest = max((age for queue in queues if (age := marks.age(reading.at, queue.oldest)) is not None), default=None)
+    oldest = max((waited for queue in queues if (waited := age(reading.at, queue.oldest)) is not None), default=None)
     rates = reading.rates.values()
     parts = [
         f"{sum(queue.count for queue in queues)} waiting (oldest {marks.aged(oldest)})",
@@ -116,12 +121,21 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def _queues(reading: Reading, width: int | None) -> list[str]:
     if not reading.queues:
         return ["No job was ever enqueued"]
-    header = ("QUEUE", "HIGH", "MOD", "LOW", "OLDEST", "RUN", "IN", "OUT", "FAILED")
-    none = Rate()
-    rows = [_queue(queue, reading.rates.get(queue.name, none), reading.at) for queue in _busiest(reading.queues)]
-    lines = table(header, rows, range(1, len(header)), within=width)
+    cells = marks.QUEUE | {"name": _name}
+    listed = [_listed(queue, reading) for queue in _busiest(reading.queues)]
+    lines = table_of(QueueListedView, listed, order=_QUEUE, only=True, cells=cells, short=True, within=width)
     left = reading.queue_count - len(reading.queues)
     return [*lines, f"{left} more queues; name those that matter"] if left else lines
+
+
+def _listed(queue: QueueInfo, reading: Reading) -> QueueListedView:
+    rate = reading.rates.get(queue.name)
+    return QueueListedView.of(queue, reading.at, per_minute=None if rate is None else FlowView(**asdict(rate)))
+
+
+def _name(queue: QueueListedView) -> str:
+    colour = "yellow" if queue.paused else "red" if queue.problem else None
+    return styled(shown(f"{queue.name} (paused)" if queue.paused else queue.name), colour)
 
 
 def _busiest(queues: Sequence[QueueInfo]) -> list[QueueInfo]:
@@ -129,38 +143,18 @@ def _busiest(queues: Sequence[QueueInfo]) -> list[QueueInfo]:
     return sorted(queues, key=lambda queue: (not (queue.count or queue.started or queue.blocked), queue.name))
 
 
-def _queue(queue: QueueInfo, rate: Rate, at: datetime) -> list[str]:
-    name = f"{queue.name} (paused)" if queue.paused else queue.name
-    return [
-        styled(shown(name), "yellow" if queue.paused else "red" if queue.error else None),
-        *map(str, (queue.high, queue.moderate + queue.inbox, queue.low)),
-        marks.aged(marks.age(at, queue.oldest)),
-        str(queue.started) if queue.bounds.limit is None else f"{queue.started}/{queue.bounds.limit}",
-        marks.rate(rate.came),
-        marks.rate(rate.went),
-        marks.alarming(rate.failed),
-    ]
-
-
 def _workers(reading: Reading, width: int | None) -> list[str]:
     if not reading.workers:
         return [styled("No worker is alive: nothing runs", "yellow")]
-    rows = []
-    for worker in sorted(reading.workers, key=lambda one: (one.alive, not one.jobs, one.name)):
-        state = state_of(worker)
-        rows.append(
-            [
-                worker.name,
-                styled(state, _WORSE.get(state)),
-                str(len(worker.jobs)),
-                ",".join(worker.queues),
-                f"{seconds(worker.silent)}",
-                str(worker.successful_jobs),
-                marks.alarming(worker.failed_jobs),
-            ]
-        )
-    header = ("WORKER", "STATE", "JOBS", "QUEUES", "BEAT", "DONE", "FAILED")
-    lines = table(header, rows, (2, 4, 5, 6), within=width)
+    cells: dict[str, Callable[[WorkerView], str]] = {
+        "state": lambda one: styled(one.state, _WORSE.get(one.state)),
+        "jobs": lambda one: str(len(one.jobs)),
+        "queues": lambda one: ",".join(one.queues),
+        "failed_jobs": lambda one: marks.alarming(one.failed_jobs),
+    }
+    workers = sorted(reading.workers, key=lambda one: (one.alive, not one.jobs, one.name))
+    views = [WorkerView.of(one, reading.at) for one in workers]
+    lines = table_of(WorkerView, views, order=_WORKER, only=True, cells=cells, right=("jobs",), short=True, within=width)
     left = reading.worker_count - len(reading.workers)
     return [*lines, f"{left} more in the list of workers"] if left > 0 else lines
 
@@ -168,22 +162,20 @@ def _workers(reading: Reading, width: int | None) -> list[str]:
 def _jobs(reading: Reading, width: int | None) -> list[str]:
     if not reading.jobs:
         return []
-    rows = []
-    for job in reading.jobs:
-        age = marks.age(reading.at, job.started_at)
-        rows.append(
-            [
-                styled("-" if age is None else seconds(age), "red" if job.share(reading.at) >= _LONG else None),
-                job.queue,
-                job.function or "?",
-                job.id,
-                "-" if job.done is None else f"{job.done:.0f} %",
-                str(job.attempt) if job.attempt > 1 else "-",
-                job.worker,
-            ]
-        )
-    header = ("RUNS", "QUEUE", "FUNCTION", "JOB", "DONE", "TRY", "WORKER")
-    return table(header, rows, (0, 4, 5), within=width)
+    cells: dict[str, Callable[[RunningJobView], str]] = {
+        "seconds": _runs,
+        "function": lambda one: one.function or "?",
+        "attempt": lambda one: str(one.attempt + 1) if one.attempt else "-",
+    }
+    jobs = [RunningJobView.of(job, reading.at) for job in reading.jobs]
+    return table_of(RunningJobView, jobs, order=_JOB, only=True, cells=cells, short=True, within=width)
+
+
+def _runs(job: RunningJobView) -> str:
+    if job.seconds is None:
+        return "-"
+    long = job.timeout is not None and 0 < job.timeout * _LONG <= job.seconds
+    return styled(seconds(job.seconds), "red" if long else None)
 
 
 def _failed(reading: Reading, width: int | None) -> list[str]:
@@ -191,18 +183,12 @@ def _failed(reading: Reading, width: int | None) -> list[str]:
         return ["reading what failed last"]
     if not reading.failed:
         return ["No failed jobs"]
-    rows = [
-        [
-            "-" if (age := marks.age(reading.at, job.at)) is None else f"{seconds(age)} ago",
-            job.queue,
-            styled(shown(job.error.removeprefix("builtins.")), None if job.quarantined else "red"),
-            job.frame or "-",
-            job.function or "?",
-            job.id,
-        ]
-        for job in reading.failed
-    ]
-    return table(("FAILED", "QUEUE", "ERROR", "WHERE", "FUNCTION", "JOB"), rows, (0,), within=width)
+    cells: dict[str, Callable[[LastFailedView], str]] = {
+        "error": lambda one: styled(shown(one.error.removeprefix("builtins.")), None if one.quarantined else "red"),
+        "function": lambda one: one.function or "?",
+    }
+    jobs = [LastFailedView.of(job) for job in reading.failed]
+    return table_of(LastFailedView, jobs, reading.at, cells=cells, right=("at",), within=width)
 
 
 def document(reading: Reading) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Shown:
 
     `how`: masks the value. `scopes`: the scopes that see details, or see a masked field unmasked; empty: all. `record`: the field of the
     stored record that it shows unchanged, if any. `column`: its heading in the table of the command line; None: it has no column there.
+    `short`: the heading where there is little room, if it is another one.
     """
 
     attribute: str
@@ -69,6 +70,7 @@ class Shown:
     optional: bool
     record: str
     column: str | None = None
+    short: str = ""
     is_number: bool = False
 
 
@@ -92,10 +94,17 @@ class View:
 
 
 def public(
-    meaning: str, *, unit: str = "", name: str = "", default: Any = MISSING, record: str = "", column: str | None = None
+    meaning: str,
+    *,
+    unit: str = "",
+    name: str = "",
+    default: Any = MISSING,
+    record: str = "",
+    column: str | None = None,
+    short: str = "",
 ) -> Any:
     """Declare a field for everyone who may see the thing: an id, a name, a state, a time, a count. With `default=ABSENT` it may be missing."""
-    return _declared("public", meaning, unit, name, default=default, record=record, column=column)
+    return _declared("public", meaning, unit, name, default=default, record=record, column=column, short=short)
 
 
 def masked(
@@ -142,6 +151,7 @@ def _declared(
     default: Any = MISSING,
     record: str = "",
     column: str | None = None,
+    short: str = "",
 ) -> Any:
     if not meaning.endswith("."):
         raise TypeError(f"{meaning!r}: say what the field means, in a sentence")
@@ -154,6 +164,7 @@ def _declared(
         "scopes": frozenset(scopes),
         "record": record,
         "column": column,
+        "short": short,
     }
     return field(default=default, metadata={_KEY: facts | {"optional": default is ABSENT}})
 
@@ -281,6 +292,24 @@ def within(kind: Any) -> Iterator[type[View]]:
     hints = get_type_hints(kind)
     for one in kind.FIELDS:
         yield from within(hints[one.attribute])
+
+
+def columns(kind: type[View]) -> Iterator[tuple[str, Shown]]:
+    """Yield the fields of a view that declare a column, and those of a view in it: `by_priority.high`."""
+    hints = get_type_hints(kind)
+    for one in kind.FIELDS:
+        if one.holds == "stored":
+            continue
+        if one.column is not None:
+            yield one.attribute, one
+        elif inner := _view_in(hints[one.attribute]):
+            yield from ((f"{one.attribute}.{name}", shown) for name, shown in columns(inner))
+
+
+def _view_in(kind: Any) -> type[View] | None:
+    """Return the view that a field of this type holds; None if it holds something else or a list."""
+    kinds = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+    return next((one for one in kinds if get_origin(one) is None and isinstance(one, type) and issubclass(one, View)), None)
 
 
 def age(at: datetime, moment: datetime | None) -> float | None:

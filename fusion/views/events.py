@@ -53,13 +53,13 @@ class StreamView(View):
 class SinkView(View):
     """A sink of events."""
 
-    name: str = public("Its name.")
-    state: State = public("`open`: its breaker is open; `unserved`: no relay delivers to it.")
-    behind: int = public("Events that it has not received yet.")
-    oldest_seconds: float = public("How long ago the first of these happened.", unit="seconds")
-    delivered: int = public("Events that it received.")
-    parked: int = public("Events that it refused for good.")
-    dropped: int = public("Events that it will never receive.")
+    name: str = public("Its name.", column="SINK")
+    state: State = public("`open`: its breaker is open; `unserved`: no relay delivers to it.", column="STATE")
+    behind: int = public("Events that it has not received yet.", column="BEHIND")
+    oldest_seconds: float = public("How long ago the first of these happened.", unit="seconds", column="OLDEST")
+    delivered: int = public("Events that it received.", column="DELIVERED")
+    parked: int = public("Events that it refused for good.", column="PARKED")
+    dropped: int = public("Events that it will never receive.", column="DROPPED")
     failing_since: datetime | None = public("Since when deliveries to it fail.")
     failures: int = public("Deliveries that failed in a row.")
     breaker_open: bool = public("Whether deliveries to it pause after errors.")

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class CountedFailuresView(View):
     """Jobs that failed with one class of error at one place, counted from the jobs themselves."""
 
-    error_class: str = public("The class of the error.")
-    message: str = public("The message of the last error, masked.")
-    error_frame: str | None = public("Where the last one was raised: module, function and line.")
-    count: int = public("How many are failed now.")
+    error_class: str = public("The class of the error.", column="ERROR")
+    message: str = public("The message of the last error, masked.", column="MESSAGE")
+    error_frame: str | None = public("Where the last one was raised: module, function and line.", column="WHERE")
+    count: int = public("How many are failed now.", column="COUNT")
     quarantined: int = public("Of these, jobs that were set aside.")
-    first_seen: datetime | None = public("When the first one failed.")
-    last_seen: datetime | None = public("When the last one failed.")
-    queues: dict[str, int] = public("How many came from each queue; the 20 with the most.")
-    example: str | None = public("The last of them that still exists.")
+    first_seen: datetime | None = public("When the first one failed.", column="FIRST")
+    last_seen: datetime | None = public("When the last one failed.", column="LAST")
+    queues: dict[str, int] = public("How many came from each queue; the 20 with the most.", column="QUEUES")
+    example: str | None = public("The last of them that still exists.", column="EXAMPLE")
 
     @classmethod
     def counted(cls, group: FailureGroup) -> Self:
@@ -48,12 +48,12 @@ class CountedFailuresView(View):
 class FailureGroupView(CountedFailuresView):
     """A failure group as Redis keeps it."""
 
-    id: str = public("Its id.")
+    id: str = public("Its id.", column="GROUP")
     frame: str | None = public("Where they were raised: module and function.")
     total: int = public("How many ever failed in this way.")
-    last_hour: int = public("How many failed in the last hour.")
-    last_day: int = public("How many failed in the last 24 hours.")
-    hours: list[int] = public("How many failed in each of the last 24 hours, the last one at the end.")
+    last_hour: int = public("How many failed in the last hour.", column="1H")
+    last_day: int = public("How many failed in the last 24 hours.", column="24H")
+    hours: list[int] = public("How many failed in each of the last 24 hours, the last one at the end.", column="BY HOUR")
     trend: list[int] = public("The same for each quarter of an hour.")
 
     @classmethod

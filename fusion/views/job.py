@@ -92,12 +92,12 @@ class RunningJobView(View):
     id: str = public("Its id.", column="JOB")
     queue: str = public("Its queue.", column="QUEUE")
     function: str = public("The function that it calls.", column="FUNCTION")
-    worker: str = public("The worker that runs it.", column="ON WORKER")
+    worker: str = public("The worker that runs it.", column="ON WORKER", short="WORKER")
     started_at: datetime | None = public("When it started.")
     seconds: float | None = public("How long it has run.", unit="seconds", column="RUNS")
     timeout: float | None = public("How long it may run.", unit="seconds")
-    progress_percent: float | None = public("How far it says it is.", unit="percent")
-    attempt: int = public("Runs that failed before.")
+    progress_percent: float | None = public("How far it says it is.", unit="percent", column="DONE")
+    attempt: int = public("Runs that failed before.", column="TRY")
 
     @classmethod
     def of(cls, job: RunningJob, at: datetime) -> Self:
@@ -119,16 +119,26 @@ class RunningJobView(View):
 class LastFailedView(View):
     """A job that failed not long ago."""
 
-    id: str = public("Its id.")
-    queue: str = public("Its queue.")
-    function: str = public("The function that it called.")
-    error: str = public("The class of its error.")
-    at: datetime | None = public("When it failed.")
+    at: datetime | None = public("When it failed.", column="FAILED")
+    queue: str = public("Its queue.", column="QUEUE")
+    error: str = public("The class of its error.", column="ERROR")
+    error_frame: str | None = public("Where it was raised: module, function and line.", column="WHERE")
+    function: str = public("The function that it called.", column="FUNCTION")
+    id: str = public("Its id.", column="JOB")
+    quarantined: bool = public("Whether it was set aside.")
 
     @classmethod
     def of(cls, job: FailedJob) -> Self:
         """Make the view of a failed job."""
-        return cls(id=job.id, queue=job.queue, function=job.function, error=job.error, at=job.at)
+        return cls(
+            at=job.at,
+            queue=job.queue,
+            error=job.error,
+            error_frame=job.frame or None,
+            function=job.function,
+            id=job.id,
+            quarantined=job.quarantined,
+        )
 
 
 @view

@@ -40,18 +40,18 @@ class PauseView(View):
 class FlowView(View):
     """The throughput of a queue, in jobs a minute."""
 
-    came: float = public("Jobs that came in.", unit="jobs a minute")
-    went: float = public("Jobs that ended in any way.", unit="jobs a minute")
-    failed: float = public("Of these, jobs that failed.", unit="jobs a minute")
+    came: float = public("Jobs that came in.", unit="jobs a minute", column="IN/M")
+    went: float = public("Jobs that ended in any way.", unit="jobs a minute", column="OUT/M")
+    failed: float = public("Of these, jobs that failed.", unit="jobs a minute", column="FAILED/M", short="FAIL/M")
 
 
 @part
 class CountsView(View):
     """Waiting jobs of each class of priority."""
 
-    high: int = public("Priority 2 and above.")
-    moderate: int = public("Priority 1.")
-    low: int = public("Priority 0.")
+    high: int = public("Priority 2 and above.", column="HIGH")
+    moderate: int = public("Priority 1.", column="MODERATE", short="MOD")
+    low: int = public("Priority 0.", column="LOW")
 
 
 @part
@@ -67,18 +67,18 @@ class OldestView(View):
 class QueueView(View):
     """A queue at one moment."""
 
-    name: str = public("Its name.")
-    queue_length: int = public("Jobs that wait in it, blocked ones included.")
-    queued_count: int = public("Of these, jobs that only wait for their turn.")
+    name: str = public("Its name.", column="QUEUE")
+    queue_length: int = public("Jobs that wait in it, blocked ones included.", column="WAITING")
+    queued_count: int = public("Of these, jobs that only wait for their turn.", column="TOTAL", short="ALL")
     blocked_count: int = public("Of these, jobs that wait for something else: a slot of their key, a worker that can run them.")
-    active_count: int = public("Jobs that run.")
+    active_count: int = public("Jobs that run.", column="STARTED", short="RUN")
     by_priority: CountsView = public("Jobs that wait for their turn, by class of priority; without those in the inbox.")
     inbox: int = public("Jobs in its LIST that no worker has read yet.")
     oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
-    oldest_age: float | None = public("How long that job has waited.", unit="seconds")
+    oldest_age: float | None = public("How long that job has waited.", unit="seconds", column="OLDEST")
     oldest_by_priority: OldestView = public("The same for each class of priority.")
-    finished_count: int = public("Finished jobs that are kept.")
-    deferred_count: int = public("Jobs that wait for other jobs.")
+    finished_count: int = public("Finished jobs that are kept.", column="FINISHED", short="DONE")
+    deferred_count: int = public("Jobs that wait for other jobs.", column="DEFERRED", short="DEF")
     canceled_count: int = public("Canceled jobs that are kept.")
     stopped_count: int = public("Stopped jobs that are kept.")
     rq_count: int | None = public("Jobs of stock RQ in a LIST of the same key; null if there is no such LIST.")
@@ -151,10 +151,10 @@ class QueueListedView(QueueView):
 class TotalsView(View):
     """Lifetime counters."""
 
-    total_enqueued: int = public("Jobs that came in, ever.")
+    total_enqueued: int = public("Jobs that came in, ever.", column="ENQUEUED")
     total_requeued: int = public("Ended jobs that were put back, ever.")
-    total_completed: int = public("Jobs that finished, ever.")
-    total_failed: int = public("Jobs that failed, ever.")
+    total_completed: int = public("Jobs that finished, ever.", column="COMPLETED")
+    total_failed: int = public("Jobs that failed, ever.", column="FAILED")
     total_expired: int = public("Jobs that expired before they started, ever.")
     total_discarded: int = public("Jobs that were dropped, ever.")
     total_canceled: int = public("Jobs that were canceled, ever.")
