@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, cast
 
 from fusion.callbacks import shown_url
+from fusion.kernel.redaction import masked_text
 from fusion.views.base import ABSENT, View, masked, public, view
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class CallbackView(View):
     queue: str = public("The queue of that job.")
     job_status: str = public("How that job ended.", column="ENDED")
     tries: int = public("How often it was tried.", column="TRIES")
-    answer: str | None = public("The result of the last try.", column="LAST ANSWER")
+    answer: str | None = masked("The result of the last try.", masked_text, column="LAST ANSWER")
     created_at: datetime | None = public("When the job ended.", column="ACCEPTED")
     ended_at: datetime | None = public("When the delivery ended.")
     next_at: datetime | None = public("When it is tried next.", column="NEXT TRY")
