@@ -24,7 +24,7 @@ _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error
 
 @dataclass(frozen=True, slots=True)
 class FailedFilter:
-    """Which failed jobs to select; None: any. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
+    """A selection of failed jobs. A field that is None selects all. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as
     `_callbacks`, are left out unless `queue` names one.
 
     `error`: the class, dotted or by its last name, or one of its bases, so that `ConnectionError` means all of its kind. `older_than`,

@@ -196,7 +196,8 @@ def test_lost_counts_up_to_the_cap(broker: Broker, conn: redis.Redis, hand: Hand
     found = fields_of(conn, "pill")
     assert found["status"] == "failed"
     assert "poison pill" in found["reason"]
-    assert found["exc_info"].startswith("fusion.exceptions.JobLost: SIGKILL")
+    assert found["exc_info"].startswith("fusion.exceptions.JobLost: SIGKILL (lost ")
+    assert found["exc_info"].endswith(" [FUS-152]")
     assert check_conservation(conn, ["pill"]) == {"pill": "failed"}
     put(broker, "q", "next")
     assert drain(hand) == ["next"]
@@ -216,7 +217,16 @@ def test_on_lost_fail(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", on_lost="fail")
     hand.tell(hand.take(), "lost", reason="SIGKILL")
     assert status_of(conn, "a") == "failed"
-    assert fields_of(conn, "a")["reason"] == 'SIGKILL (on_lost="fail")'
+    assert fields_of(conn, "a")["reason"] == 'SIGKILL (on_lost="fail") [FUS-152]'
+
+
+def test_the_line_of_a_lost_job_ends_in_one_code(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    """Codes of errors that it quotes are left out, as in Python."""
+    put(broker, "q", "a", on_lost="fail")
+    hand.tell(hand.take(), "lost", reason="app.Gone: its process is gone [FUS-153]")
+    assert fields_of(conn, "a")["exc_info"] == (
+        'fusion.exceptions.JobLost: app.Gone: its process is gone (on_lost="fail") [FUS-152]'
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

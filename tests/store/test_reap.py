@@ -221,7 +221,7 @@ def test_only_the_incarnation_that_was_seen_dying_is_buried(broker: Broker, conn
     assert status_of(conn, "a") == "started"
     assert conn.exists("rq:worker:host.1")
     assert broker.prune(LEASE, "host.1", incarnation=hand.incarnation, reason="ProcessExitError: gone") == [("host.1", 1)]
-    assert fields_of(conn, "a")["reason"] == 'ProcessExitError: gone (on_lost="fail")'
+    assert fields_of(conn, "a")["reason"] == 'ProcessExitError: gone (on_lost="fail") [FUS-152]'
     assert not conn.exists("rq:worker:host.1")
 
 

@@ -34,7 +34,7 @@ class Searched:
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a page begins: the stage, the place in it, how many were examined there, what was cut before, and ids that were shown out of
+    """The beginning of a page: the stage, the place in it, how many were examined there, what was cut before, and ids that were shown out of
     turn."""
 
     stage: str = ""
@@ -44,7 +44,7 @@ class Cursor:
     shown: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """The cursor as text, as a client sends it back."""
+        """Return the cursor as text, as a client sends it back."""
         place = self.place and [repr(self.place[0]), self.place[1].decode("latin-1")]
         cut = [[one.state, one.looked, one.total] for one in self.cut]
         raw = json.dumps([1, self.stage, place, self.looked, cut, self.shown], separators=(",", ":")).encode()

@@ -125,7 +125,7 @@ class SearchInspector(JobRows):
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Where a page ended: behind this place of its last stage (None for the stage's beginning), and how many of the stage had been examined."""
+    """The end of a page: behind this place of its last stage (None for the stage's beginning), and how many of the stage had been examined."""
 
     place: Place | None
     looked: int

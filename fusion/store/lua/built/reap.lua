@@ -437,8 +437,8 @@ if job.cancel then
 return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
 unpack(more))
 elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
-local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
-or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
+local why = string.gsub(reason, ' %[FUS%-%d%d%d%]', '') .. (job.on_lost == 'fail' and ' (on_lost="fail")'
+or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)') .. ' [FUS-152]'
 redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect')
 return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
 worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
