@@ -68,10 +68,10 @@ def pack(codes: set[int], modules: Iterable[str]) -> None:
     `codes`: ids of the code of functions; `modules`: all functions of these modules belong to them, too.
     """
     gc.collect()
-    names = set(modules)
+    spaces = {id(vars(sys.modules[name])) for name in modules if name in sys.modules}
     gaps = fill_gaps()
     for function in gc.get_objects():
-        if type(function) is FunctionType and (id(function.__code__) in codes or function.__module__ in names):
+        if type(function) is FunctionType and (id(function.__code__) in codes or id(function.__globals__) in spaces):
             _old.append(function.__code__)
             function.__code__ = _copy(function.__code__)
     gaps.clear()
