@@ -23,6 +23,7 @@ from fusion.enqueue import template
 from fusion.enqueue.call import called
 from fusion.enqueue.sending import QueueSteps
 from fusion.enqueue.template import Template, templates_of
+from fusion.exceptions import OptionError
 from fusion.kernel import failpoints
 from fusion.middleware import Enqueueing, ProducerMiddleware, register, unregister
 from fusion.settings import Settings, use_settings
@@ -416,6 +417,18 @@ def test_an_async_call_that_is_awaited_elsewhere(conn: redis.Redis, general: lis
     ids = [*asyncio.run(some()), asyncio.run(awaited(bound.enqueue(basic.noop)))]
     assert len(set(ids)) == Queue("sms", conn).count == 4
     assert len(general) == 2
+
+
+@pytest.mark.parametrize(("given", "like"), [({"priority": 1}, {"priority": True}), ({"ttl": 60}, {"ttl": "x"})], ids=str)
+def test_what_is_equal_and_not_the_same(conn: redis.Redis, given: dict[str, Any], like: dict[str, Any]) -> None:
+    queue = Queue("sms", conn)
+    for _ in range(2):
+        queue.enqueue(basic.noop, **given)
+    with pytest.raises(OptionError, match=next(iter(like))):
+        queue.enqueue(basic.noop, **like)
+    with pytest.raises(OptionError, match=next(iter(like))):
+        queue.options(**like).enqueue(basic.noop)
+    assert queue.count == 2
 
 
 def test_one_of_a_kind_is_not_enqueued_twice(conn: redis.Redis) -> None:

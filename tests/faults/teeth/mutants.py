@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).with_name("mistakes")
 #: In the order of the page.
 SUBJECTS = (
     "core", "promises", "queues", "queries", "totals", "hands", "limits", "kin", "batches", "hooks", "bulk", "failures", "long", "crowds",
-    "arguments", "calls", "stops", "sheets", "trash", "outbox", "unique", "sites", "web", "inprocess", "shipped",
+    "arguments", "calls", "templates", "stops", "sheets", "trash", "outbox", "unique", "sites", "web", "inprocess", "shipped",
 )  # fmt: skip
 
 
