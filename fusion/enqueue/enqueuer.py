@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 from fusion.enqueue.build import JobData
 from fusion.enqueue.call import QueueDefaults, Terms, called_with, check_arguments, options_of, prepared, timed
 from fusion.enqueue.template import Check, Key, key_of
+from fusion.settings import Settings, get_settings
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -27,7 +28,7 @@ class Sends(Protocol[Sent_co]):
         self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
     ) -> Sent_co | None: ...
 
-    def _generally(self, f: Any, given: Key | None, built: tuple[JobData, Terms]) -> Sent_co: ...
+    def _generally(self, f: Any, given: Key | None, settings: Settings, built: tuple[JobData, Terms]) -> Sent_co: ...
 
 
 class Enqueuer(Generic[Sent]):
@@ -61,7 +62,8 @@ class Enqueuer(Generic[Sent]):
         sent = self._queue._by_template(f, args, kwargs, self._key, check_arguments)
         if sent is None:
             check_arguments(f, kwargs)
-            sent = self._queue._generally(f, self._key, called_with(f, args, kwargs, self._options, self._own))
+            settings = get_settings()
+            sent = self._queue._generally(f, self._key, settings, called_with(f, args, kwargs, self._options, self._own))
         return sent
 
     @overload

@@ -228,7 +228,9 @@ class QueueSteps:
         """Enqueue the call of `enqueue(f, *args, **kwargs)`."""
         given, rest = parted(kwargs)
         sent = self._by_template(f, args, rest, given, check_keywords)
-        return self._generally(f, given, called(f, args, kwargs, self._defaults)) if sent is None else sent
+        if sent is not None:
+            return sent
+        return self._generally(f, given, get_settings(), called(f, args, kwargs, self._defaults))
 
     def _call_apart(
         self,
@@ -241,8 +243,10 @@ class QueueSteps:
         """Enqueue the call of `enqueue_call(f, args, kwargs, timeout=timeout, **options)`."""
         given, args, kwargs = key_of(timeout, options), tuple(args or ()), dict(kwargs or {})
         sent = self._by_template(f, args, kwargs, given)
+        if sent is not None:
+            return sent
         built = called_apart
-        return self._generally(f, given, built(f, args, kwargs, timeout, options, self._defaults)) if sent is None else sent
+        return self._generally(f, given, get_settings(), built(f, args, kwargs, timeout, options, self._defaults))
 
     def _delayer(
         self, f: Func, timeout: float | str | None, options: Mapping[str, Any]
@@ -252,7 +256,9 @@ class QueueSteps:
 
         def delay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             sent = self._by_template(f, args, kwargs, given, check)
-            return self._generally(f, given, delayed(f, args, kwargs, timeout, options)) if sent is None else sent
+            if sent is not None:
+                return sent
+            return self._generally(f, given, get_settings(), delayed(f, args, kwargs, timeout, options))
 
         return delay
 
@@ -268,17 +274,19 @@ class QueueSteps:
         encoded = None if template is None else template.encoded(f, args, kwargs, check)
         return None if template is None or encoded is None else self._quickly(template, connection, *encoded)
 
-    def _generally(self, f: Func, given: Key | None, built: tuple[JobData, Terms]) -> Any:
-        """Enqueue a call the general way."""
-        return self._run(self._first(f, given, *built))
+    def _generally(self, f: Func, given: Key | None, settings: Settings, built: tuple[JobData, Terms]) -> Any:
+        """Enqueue a call the general way. `settings`: those by which it was built, as another thread may have changed them since."""
+        return self._run(self._first(f, given, settings, *built))
 
     # -- steps
 
-    def _first(self, f: Func, given: Key | None, data: JobData, terms: Terms) -> Steps[Job]:
+    def _first(self, f: Func, given: Key | None, settings: Settings, data: JobData, terms: Terms) -> Steps[Job]:
         """Enqueue one job, and keep a template for more like it."""
         job = yield from self._one(data, terms)
         if given is not None and (type(f) is FunctionType or type(f) is str):
-            templates_of(self.connection).learn((self.name, self._own, f, given), data, terms, self._store()[0])
+            templates = templates_of(self.connection)
+            if templates.settings is settings:
+                templates.learn((self.name, self._own, f, given), data, terms, self._store()[0])
         return job
 
     def _anew(self, template: Template, job_id: str, data: bytes, error: Exception | None = None) -> Steps[Job]:

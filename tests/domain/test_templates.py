@@ -272,6 +272,21 @@ def test_after_a_change_of_the_settings(conn: redis.Redis, redis_url: str, gener
         queue.enqueue(basic.noop, secrets.token_hex(11_000))
 
 
+def test_settings_that_change_amid_the_first_call(conn: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another thread: what was built by the old ones is no template under the new ones."""
+    ordinary = QueueSteps._one
+
+    def one(self: QueueSteps, data: Any, terms: Any) -> Any:
+        use_settings(Settings.load(redis_url=redis_url, job_timeout=44))
+        return ordinary(self, data, terms)
+
+    queue = Queue("sms", conn)
+    with monkeypatch.context() as amid:
+        amid.setattr(QueueSteps, "_one", one)
+        queue.enqueue(basic.noop)
+    assert [Job.fetch(queue.enqueue(basic.noop).id, conn).timeout for _ in range(3)] == [44] * 3
+
+
 def test_signed_jobs_are_signed_by_the_key_of_their_time(conn: redis.Redis, redis_url: str, general: list[str]) -> None:
     queue, signers = Queue("sms", conn), []
     queue.enqueue(basic.noop)
