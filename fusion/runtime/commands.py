@@ -46,12 +46,22 @@ class Commands:
     `wanted` returns the worker's channel. It changes when the worker registers under another name: then call `renew`. `fleet`: the channel
     of all workers.
     `on_subscribed` is called when a subscription begins: commands published before were missed.
+    `on_duty` is called with what comes on the channel `duties`: what a script found that some process ran for the whole fleet.
     """
 
     def __init__(
-        self, connect: Callable[[], Redis], wanted: Callable[[], str], fleet: str, on_subscribed: Callable[[], None] | None = None
+        self,
+        connect: Callable[[], Redis],
+        wanted: Callable[[], str],
+        fleet: str,
+        on_subscribed: Callable[[], None] | None = None,
+        *,
+        duties: str = "",
+        on_duty: Callable[[str], None] | None = None,
     ) -> None:
-        self._connect, self._wanted, self._fleet, self._on_subscribed = connect, wanted, fleet, on_subscribed
+        self._connect, self._wanted, self._on_subscribed = connect, wanted, on_subscribed
+        self._shared = [fleet, duties] if duties else [fleet]
+        self._duties, self._on_duty = duties.encode(), on_duty
         self._subscribed = ""
         #: The connection; None while there is none.
         self.channel: NonBlockingReader | None = None
@@ -89,7 +99,7 @@ class Commands:
             if self.channel is None:
                 self.channel = NonBlockingReader.of(self._connect())
                 self._heard_at, self._asked_at = now, None
-            self.channel.send("SUBSCRIBE", wanted, self._fleet)
+            self.channel.send("SUBSCRIBE", wanted, *self._shared)
             self._subscribed = wanted
             self._set_time()
         except (RedisError, OSError):
@@ -113,7 +123,14 @@ class Commands:
                 self._backoff.reset()
         if self._on_subscribed is not None and any(_is_subscription(reply) for reply in replies):
             self._on_subscribed()
-        return [command for reply in replies if (command := _command(reply))]
+        return [command for reply in replies if not self._is_duty(reply) and (command := _command(reply))]
+
+    def _is_duty(self, reply: object) -> bool:
+        """Pass on what a duty found."""
+        if not self._on_duty or not isinstance(reply, list) or len(reply) != 3 or reply[:2] != [b"message", self._duties]:
+            return False
+        self._on_duty(reply[2].decode(errors="replace"))
+        return True
 
     def close(self) -> None:
         """Drop the subscription. The next one follows at once, or after a pause if several broke in a row."""

@@ -10,6 +10,7 @@ from math import inf
 from redis import Redis
 from redis.exceptions import RedisError
 
+from fusion.kernel.failpoints import failpoint
 from fusion.runtime.context import ProcessContext
 from fusion.runtime.free_slots import ANY
 from fusion.runtime.redis_link import RedisAway
@@ -164,6 +165,7 @@ class Doorbells:
 
     def _note(self, for_any: bool, rang: str | bool | None) -> None:
         if isinstance(rang, str):
+            failpoint("doorbell.token")
             self.rung.append((for_any, rang))
             self._on_rung()
 

@@ -3,14 +3,19 @@
 Recover jobs of dead workers, move due jobs, release jobs that waited for others, end expired jobs, clean, record how much waits, and resume
 bulk operations.
 
-No leader is needed for any of it.
+No leader is needed for any of it: each process plans all of it. A script that has done its work publishes that, with the next instants that it
+found; each process that receives it (`Maintenance.heard`) plans the same a moment later than the one that did it. So one process does it for all.
+If that one stops, whenever it does, the next one comes a moment after it should have.
 """
 
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from os import getpid
 from socket import gethostname
 from typing import TYPE_CHECKING
@@ -26,7 +31,7 @@ from fusion.store.write.broker import Broker
 if TYPE_CHECKING:
     from fusion.operations.carrier import Carrier
 
-#: Seconds between two searches for due and expired jobs, and so the longest delay until one is noticed.
+#: Most seconds between two searches for due and expired jobs, and so the longest delay until one is noticed.
 _PROMOTE_INTERVAL = 1.0
 #: Seconds between two records of how much waits in each queue.
 _SAMPLE_INTERVAL = 10.0
@@ -38,6 +43,12 @@ _PAGE = 200
 _BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
 _ROUNDS = 5
+#: The part of an interval after which a process that did the work does it again; and one that heard of it: from, to.
+_OWN, _OTHERS = 0.97, (0.975, 0.995)
+#: Seconds after a known instant at which those act that only heard of it: from, to. Nobody else did, then.
+_LATER = (0.005, 0.03)
+#: Fewest seconds between two searches for due jobs, unless some are left.
+_LEAST = 0.01
 
 
 class Maintenance:
@@ -64,18 +75,54 @@ class Maintenance:
         self._carrier: Carrier | None = None
         self._parts = 0
         self._reap_at = self._clean_at = self._promote_at = self._sample_at = self._carry_at = 0.0
-        self._expire_at = self._release_at = self._tend_at = float("inf")
+        self._expire_at = self._release_at = self._tend_at = inf
+        #: Duties that this process has done and not yet heard of.
+        self._echoes: set[str] = set()
         #: When the first of them is due.
         self.next_at = 0.0
 
     def due(self, at: float) -> None:
-        """Have due jobs moved at this monotonic time at the latest."""
-        self._promote_at = min(self._promote_at, at)
-        self.next_at = min(self.next_at, at)
+        """Have due jobs moved at this monotonic time, or a moment later if that is planned."""
+        if at + _LATER[1] < self._promote_at:
+            self._promote_at = at
+            self.next_at = min(self.next_at, at)
+
+    def heard(self, text: str) -> None:
+        """Plan a duty anew, as some process has just done it. `text`: its name, and milliseconds to what it found; -1 for nothing."""
+        try:
+            what, *found = text.split()
+            if what in self._echoes:
+                self._echoes.remove(what)
+            else:
+                self._heard(what, [int(word) for word in found], time.monotonic())
+        except ValueError:  # of another version
+            return
+        self._set_next()
+
+    def _heard(self, what: str, found: list[int], now: float) -> None:
+        part, later = random.uniform(*_OTHERS), now + random.uniform(*_LATER)
+        if what == "promote":
+            due, self._expire_at, self._tend_at = (later + ms / 1000 if ms >= 0 else inf for ms in found)
+            self._promote_at = min(due, now + _PROMOTE_INTERVAL * part)
+        elif what == "expire":
+            (ms,) = found
+            self._expire_at = later + ms / 1000 if ms >= 0 else inf
+        elif what == "tend":
+            (ms,) = found
+            self._tend_at = later + ms / 1000 if ms >= 0 else inf
+        elif what == "recover":
+            age, operations = found
+            self._reap_at = now - age / 1000 + self._reap_every * part
+            if self._carrier is None:
+                self._carry_at = later if operations else now + _LOOK_INTERVAL
+        elif what == "sample":
+            self._sample_at = now + _SAMPLE_INTERVAL * part
+        elif what == "clean":
+            self._clean_at = now + self._clean_every * part
 
     def releases(self) -> None:
         """Have jobs released soon: some no longer wait for others."""
-        if self._release_at == float("inf"):  # else the last search set the time
+        if self._release_at == inf:  # else the last search set the time
             self._release_at = self.next_at = 0.0
 
     def tick(self, now: float) -> None:
@@ -86,32 +133,35 @@ class Maintenance:
         try:
             self._link.attempt(partial(self._run, now), look=True)
         finally:
-            self.next_at = min(
-                *(self._reap_at, self._clean_at, self._promote_at, self._expire_at),
-                *(self._release_at, self._tend_at, self._sample_at, self._carry_at),
-            )
+            self._set_next()
+
+    def _set_next(self) -> None:
+        self.next_at = min(
+            *(self._reap_at, self._clean_at, self._promote_at, self._expire_at),
+            *(self._release_at, self._tend_at, self._sample_at, self._carry_at),
+        )
 
     def _run(self, now: float) -> None:
         if now >= self._reap_at:
-            self._reap_at = now + self._reap_every
+            self._reap_at = now + self._reap_every * _OWN
             self._do("recovering what the dead held", self._recover)
         if now >= self._promote_at:
-            self._promote_at = now + _PROMOTE_INTERVAL
+            self._promote_at = now + _PROMOTE_INTERVAL * _OWN
             self._do("moving due jobs to their queues", partial(self._promote, now))
         if now >= self._release_at:
-            self._release_at = float("inf")
+            self._release_at = inf
             self._do("releasing jobs that waited for others", partial(self._release, now))
         if now >= self._expire_at:
-            self._expire_at = float("inf")  # the next search for due jobs tells
+            self._expire_at = inf  # the next search for due jobs tells
             self._do("ending what has expired", partial(self._expire, now))
         if now >= self._tend_at:
-            self._tend_at = float("inf")  # as above
+            self._tend_at = inf  # as above
             self._do("seeing to batches", partial(self._tend, now))
         if now >= self._clean_at:
-            self._clean_at = now + self._clean_every
+            self._clean_at = now + self._clean_every * _OWN
             self._do("cleaning", partial(self._clean, now))
         if now >= self._sample_at:
-            self._sample_at = now + _SAMPLE_INTERVAL
+            self._sample_at = now + _SAMPLE_INTERVAL * _OWN
             self._do("noting how much waits", partial(self._sample, now))
         if now >= self._carry_at:
             self._carry_at = now + _LOOK_INTERVAL
@@ -133,13 +183,14 @@ class Maintenance:
     def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
             _, next_in, over_in, batch_in = self._broker.promote()
-            self._expire_at, self._tend_at = (float("inf") if wait is None else now + wait for wait in (over_in, batch_in))
+            self._expire_at, self._tend_at = (inf if wait is None else now + wait for wait in (over_in, batch_in))
             if next_in is None or next_in > 0:
+                self._echoes.add("promote")
                 break
         else:
             self._promote_at = now
-        if next_in is not None:
-            self.due(now + next_in)
+        if next_in:
+            self._promote_at = min(self._promote_at, now + max(next_in, _LEAST))
 
     def _release(self, now: float) -> None:
         for _ in range(_ROUNDS):
@@ -153,6 +204,7 @@ class Maintenance:
         for _ in range(_ROUNDS):
             _, next_in = self._broker.expire()
             if next_in is None or next_in > 0:
+                self._echoes.add("expire")
                 break
         if next_in is not None:
             self._expire_at = now + next_in
@@ -161,6 +213,7 @@ class Maintenance:
         for _ in range(_ROUNDS):
             _, next_in = self._broker.tend_batches()
             if next_in is None or next_in > 0:
+                self._echoes.add("tend")
                 break
         if next_in is not None:
             self._tend_at = now + next_in

@@ -48,7 +48,12 @@ class CommandHandler:
         self._set_quiet, self._drain, self._loop, self._log = set_quiet, drain, process.loop, process.log
         keys = process.broker.keys
         self.commands = Commands(
-            process.connect_blocking, lambda: keys.pubsub(consumer.name), keys.pubsub("_fleet"), self._on_subscribed
+            process.connect_blocking,
+            lambda: keys.pubsub(consumer.name),
+            keys.pubsub("_fleet"),
+            self._on_subscribed,
+            duties=process.broker.duties,
+            on_duty=consumer.maintenance.heard,
         )
         consumer.membership.on_renamed = self.commands.renew
         #: The connection that the loop watches.

@@ -1,8 +1,9 @@
-"""Round trips and connections of producers and busy workers."""
+"""Round trips and connections of producers, of busy workers and of idle ones."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.async_queue import AsyncQueue
+from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.jobs import basic
 from tests.kit.monitor import Monitor
@@ -93,3 +95,25 @@ def test_round_trips_of_a_busy_worker(
     assert total <= JOBS * per_job + figures.BURST + figures.DUTIES_PER_SECOND * looks * LOOK
     assert total >= JOBS * 0.01, "they did run here"
     assert connections_made(conn) - before == figures.WORKER_CONNECTIONS + figures.NEW_CONNECTIONS
+
+
+@pytest.mark.long
+@process_per_job("all do the same")
+def test_idle_workers_share_what_is_done_for_the_fleet(workers: Workers, conn: redis.Redis, monitor: Monitor) -> None:
+    count, window = 8, 12.0
+    for _ in range(count):
+        workers.start("sms", ready=False)
+    eventually(lambda: conn.scard("rq:workers") == count, timeout=120)
+    channel = Broker(conn).duties
+    eventually(lambda: conn.pubsub_numsub(channel)[0][1] == count, timeout=60, why="all listen")
+    eventually(lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) == count, 60, why="all wait")
+    time.sleep(3.0)  # what they do at their start is done
+    monitor.commands()
+    began = time.monotonic()
+    time.sleep(window)  # not a wait for anything: the window of the measurement
+    sent, seconds = Counter(monitor.commands()), time.monotonic() - began
+    scripts, total = sent["EVALSHA"], sum(sent.values()) - 1
+    print(f"{scripts / seconds / count:.2f} scripts and {total / seconds / count:.2f} commands a worker and second, {dict(sent)}")
+    assert scripts <= figures.IDLE_SCRIPTS * seconds * count + figures.BURST
+    assert total <= figures.IDLE_COMMANDS * seconds * count + figures.BURST
+    assert sent["EVALSHA"] >= seconds, "each second somebody looks what is due"

@@ -293,6 +293,10 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         """The channel of commands to a worker."""
         return f"{self.prefix}pubsub:{worker}"
 
+    def duties(self, database: int) -> str:
+        """The channel that tells which work for the whole fleet is done. All databases of a server share their channels."""
+        return f"{self.prefix}pubsub:_duties:{database}"
+
     @property
     def workers(self) -> str:
         return f"{self.prefix}workers"

@@ -1,10 +1,10 @@
 -- clean: forget jobs whose time in a terminal set is over or which are too many, names of queues that have long been
 --   empty, and give old producers' entries a place; a bounded number of jobs and of names at a time.
 -- KEYS: queues clean idle
--- ARGV: limit names interval_ms
+-- ARGV: limit names interval_ms duties
 -- FLAGS: allow-oom
 -- INCLUDE: keys mark time score turns callbacks count limit audit kin audit_kin trash audit_unique audit_batches
--- INCLUDE: failures audit_failures
+-- INCLUDE: failures audit_failures tell
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -222,4 +222,6 @@ batches = batches or redis.call('EXISTS', BATCHES) == 1 and '0'
 if batches then redis.call('HSET', K_clean, 'batches', audit_batches(batches)) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
-return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again }
+local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again
+if more == 0 then tell(A_duties, 'clean') end
+return { removed, adopted, more }

@@ -1,8 +1,8 @@
 -- expire: waiting jobs whose ttl is over end, a bounded number at a time, whether or not anybody serves their queues.
 -- KEYS: expiring
--- ARGV: limit
+-- ARGV: limit duties
 -- FLAGS: allow-oom
--- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties states
+-- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties states tell
 -- Uses: expected hooked tied
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired
@@ -52,4 +52,6 @@ end
 give_back_numbers()
 write_tallies()
 local first = redis.call('ZRANGE', K_expiring, 0, 0, 'WITHSCORES')
-return { ended, first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1 }
+local next_in = first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1
+if next_in ~= 0 then tell(A_duties, 'expire', next_in) end
+return { ended, next_in }

@@ -1,8 +1,9 @@
 -- promote: scheduled jobs that are due go to their queues, concurrency keys of which something is due are settled, and
 --   jobs that waited for others are released, a bounded number at a time.
 -- KEYS: scheduled
--- ARGV: limit
+-- ARGV: limit duties
 -- INCLUDE: keys time score count emit ring turns schedule ties limit sound end_job undefer release_some releasing
+-- INCLUDE: tell
 -- Uses: steps_left tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1, the same of batches}
@@ -124,4 +125,9 @@ local expiry = redis.pcall('ZRANGE', EXPIRING, 0, 0, 'WITHSCORES')
 local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
 local batch = others and redis.pcall('ZRANGE', BATCHES_DUE, 0, 0, 'WITHSCORES') or {}
 local tends = batch[1] and math.max(0, math.ceil(tonumber(batch[2]) - now_ms)) or -1
-return { moved, first and math.max(0, first - now_ms) or -1, expires, tends }
+local due_in = first and math.max(0, first - now_ms) or -1
+-- With work left, all others look, too.
+if due_in ~= 0 and not (others and redis.call('EXISTS', P .. 'releasing') == 1) then
+  tell(A_duties, 'promote', due_in, expires, tends)
+end
+return { moved, due_in, expires, tends }

@@ -1,8 +1,8 @@
 -- prune: remove workers that are dead and give their jobs back, a bounded number at a time.
 -- KEYS: workers
--- ARGV: name incarnation reason lease_ms limit
+-- ARGV: name incarnation reason lease_ms limit duties
 -- FLAGS: allow-oom
--- INCLUDE: keys time count settle life queue_gate portion
+-- INCLUDE: keys time count settle life queue_gate portion tell
 -- Returns: {1 if there is more to give back at once, else 0; name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled stopped
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
@@ -64,5 +64,11 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
     found[#found + 1] = name
     found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end
+end
+-- `reap` went before: really, or not long ago. With work left, all others do both, too.
+local last, more = unpack(redis.call('HMGET', REAP, 'last', 'more'))
+if again == 0 and #found < 2 * A_limit and last and more ~= '1' then
+  local running = redis.pcall('ZCOUNT', OPERATIONS, '+inf', '+inf')
+  tell(A_duties, 'recover', now_ms - last, type(running) == 'number' and running or 0)
 end
 return told(found)

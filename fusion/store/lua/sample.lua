@@ -1,9 +1,9 @@
 -- sample: write down how many jobs wait in each queue, by class, for how long the oldest of each has, and how many came
 --   and went in the last minute; a bounded number of queues at a time.
 -- KEYS: queues sample names
--- ARGV: interval_ms limit most
+-- ARGV: interval_ms limit most duties
 -- FLAGS: allow-oom
--- INCLUDE: keys time series
+-- INCLUDE: keys time series tell
 -- Returns: 1 if there are more queues to look at, else 0
 -- On the axis of the history of waits: a figure that only ended jobs make falls silent when a queue is stuck. Of a step
 -- the most that was seen is kept, so a resend changes nothing. However many call it: one pass an interval, each call
@@ -97,4 +97,5 @@ for _, key in ipairs(keys) do
     keep(SERIES_TIERS[2], queue, (this_minute - this_minute % 60) / 60, figures)
   end
 end
+if cursor == '0' then tell(A_duties, 'sample') end
 return cursor == '0' and 0 or 1

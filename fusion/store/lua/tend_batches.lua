@@ -3,9 +3,9 @@
 --   the times of members begin whose results nobody waits for any more, and one that ended long ago is forgotten; a
 --   bounded number at a time.
 -- KEYS: batches due
--- ARGV: limit
+-- ARGV: limit duties
 -- FLAGS: allow-oom
--- INCLUDE: keys time count batch cancel_members promised kin
+-- INCLUDE: keys time count batch cancel_members promised kin tell
 -- Returns: {looked at, ms to the next or -1}
 -- Events: canceled
 local left, PUT_OFF = tonumber(A_limit), 30000 -- jobs; ms until one that can't be seen to (a broken key) is tried again
@@ -97,4 +97,6 @@ for _, batch in ipairs(redis.call('ZRANGEBYSCORE', K_due, '-inf', now_ms, 'LIMIT
 end
 write_tallies()
 local first = redis.call('ZRANGE', K_due, 0, 0, 'WITHSCORES')[2]
-return { looked, first and math.max(0, math.ceil(tonumber(first) - now_ms)) or -1 }
+local next_in = first and math.max(0, math.ceil(tonumber(first) - now_ms)) or -1
+if next_in ~= 0 then tell(A_duties, 'tend', next_in) end
+return { looked, next_in }

@@ -72,6 +72,11 @@ class ScriptHost:
         """A host with the constants that the settings name."""
         return cls(connection, FleetConstants.of(settings))
 
+    @property
+    def duties(self) -> str:
+        """The channel on which scripts tell that they have done work for the whole fleet."""
+        return self.keys.duties(int(self.connection.connection_pool.connection_kwargs.get("db") or 0))
+
     def check_writer(self) -> None:
         """For changes that are no script. SchemaMismatch if this process is too old for the data."""
         found: Any = self.connection.hgetall(self.keys.schema)

@@ -56,5 +56,5 @@ class BatchBroker(ScriptHost):
         """Process what is due for batches, at most `limit` batches or jobs. Returns how many batches were processed, and the seconds until
         the next is due (None if none is)."""
         keys = {"batches": self.keys.batches, "due": self.keys.batches_due}
-        looked, next_ms = self._script("tend_batches")(keys, {"limit": limit})
+        looked, next_ms = self._script("tend_batches")(keys, {"limit": limit, "duties": self.duties})
         return int(looked), None if next_ms < 0 else next_ms / 1000

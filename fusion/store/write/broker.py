@@ -103,7 +103,14 @@ class Broker(OperationBroker, OutboxBroker, BatchBroker, CallbackBroker, WorkerB
     ) -> list[tuple[str, int]]:
         """Remove dead workers; returns (name, jobs given back). With `name`, remove that one at once, dead or not, unless its `incarnation`
         is another. One round trip for each portion of what they held."""
-        args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": to_ms(lease), "limit": limit}
+        args = {
+            "name": name,
+            "incarnation": incarnation,
+            "reason": reason,
+            "lease_ms": to_ms(lease),
+            "limit": limit,
+            "duties": self.duties,
+        }
         removed, again = dict[str, int](), 1
         while again:
             again, *flat = self._script("prune")({"workers": self.keys.workers}, args)
@@ -114,7 +121,7 @@ class Broker(OperationBroker, OutboxBroker, BatchBroker, CallbackBroker, WorkerB
     def promote(self, limit: int = 80) -> tuple[int, float | None, float | None, float | None]:
         """Move due jobs to their queues, up to `limit`, or a quarter as many if they are related to others. Returns how many; the seconds to
         the next due one; to the next waiting job whose ttl expires; and to the next batch that needs processing (each None if there is none)."""
-        moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
+        moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit, "duties": self.duties})
         due, over, batch = map(to_seconds, next_ms)
         return int(moved), due, over, batch
 
@@ -127,11 +134,12 @@ class Broker(OperationBroker, OutboxBroker, BatchBroker, CallbackBroker, WorkerB
     def expire(self, limit: int = 80) -> tuple[int, float | None]:
         """End waiting jobs whose ttl has expired, at most as many as `promote` moves. Returns how many, and the seconds to the next one (None
         if there is none)."""
-        ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit})
+        ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit, "duties": self.duties})
         return int(ended), to_seconds(next_ms)
 
     def clean(self, limit: int = 200, names: int = 50, interval: float = 0) -> bool:
         """Delete jobs whose time in a terminal set is over, or which exceed its cap, and names of queues long empty; True if there are more.
         A pass over all names begins when the last one, by any process, began `interval` seconds ago."""
         keys = {"queues": self.keys.queues, "clean": self.keys.clean, "idle": self.keys.queues_idle}
-        return bool(self._script("clean")(keys, {"limit": limit, "names": names, "interval_ms": to_ms(interval)})[2])
+        args = {"limit": limit, "names": names, "interval_ms": to_ms(interval), "duties": self.duties}
+        return bool(self._script("clean")(keys, args)[2])

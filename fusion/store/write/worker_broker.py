@@ -145,4 +145,5 @@ class WorkerBroker(ScriptHost):
         """Record for up to `limit` queues how many jobs wait, and how long the oldest has waited; True if there are more queues. A pass
         begins when the last one began `interval` seconds ago."""
         keys = {"queues": self.keys.queues, "sample": self.keys.sample, "names": self.keys.history_names("queue")}
-        return bool(self._script("sample")(keys, {"interval_ms": to_ms(interval), "limit": limit, "most": MOST_NAMES}))
+        args = {"interval_ms": to_ms(interval), "limit": limit, "most": MOST_NAMES, "duties": self.duties}
+        return bool(self._script("sample")(keys, args))

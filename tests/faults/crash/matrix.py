@@ -64,6 +64,7 @@ _FORK_SERVER = ("server", *VICTIMS)
 POINTS = (
     *_around("register", victims=_NO_HORSE_YET),
     *_around("turn", 1, 2, 3),
+    Point("doorbell.token", drive="bell"),
     Point("turn.sent", drive="bell"),
     Point("claim.after_reply", drive="bell"),
     Point("claim.after_reply"),

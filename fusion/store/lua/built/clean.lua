@@ -1,5 +1,5 @@
 -- KEYS: queues clean idle
--- ARGV: limit names interval_ms
+-- ARGV: limit names interval_ms duties
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
@@ -1292,6 +1292,10 @@ newest = rare(86, tonumber(newest) or 0)
 local following, much = rare(88, at)
 return cursor, following, newest, much or newest > 0
 end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
 --@clean.lua:11
 local left, removed, adopted = tonumber(ARGV[1]), 0, 0
 --@clean.lua:15
@@ -1491,4 +1495,6 @@ batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
 if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
 redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
-return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again }
+local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again
+if more == 0 then tell(ARGV[4], 'clean') end
+return { removed, adopted, more }

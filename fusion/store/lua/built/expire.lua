@@ -1,5 +1,5 @@
 -- KEYS: expiring
--- ARGV: limit
+-- ARGV: limit duties
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
@@ -730,6 +730,10 @@ end
 return made_1[nth - 5](...)
 end
 end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
 --@expire.lua:10
 local ended, PUT_OFF = 0, 30000
 --@expire.lua:12
@@ -776,4 +780,6 @@ end
 give_back_numbers()
 write_tallies()
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-return { ended, first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1 }
+local next_in = first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1
+if next_in ~= 0 then tell(ARGV[2], 'expire', next_in) end
+return { ended, next_in }

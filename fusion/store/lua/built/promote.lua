@@ -1,5 +1,5 @@
 -- KEYS: scheduled
--- ARGV: limit
+-- ARGV: limit duties
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
@@ -1312,9 +1312,13 @@ end
 return made_1[nth - 16](...)
 end
 end
---@promote.lua:16
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
+--@promote.lua:17
 local moved, rung, PUT_OFF = 0, {}, 30
---@promote.lua:18
+--@promote.lua:19
 local function move(id, job)
 local key = (P .. 'job:' .. id)
 local status, queue, priority, seq, log_tag, front, _, ties, fair_key = unpack(job, 1, 9)
@@ -1350,9 +1354,9 @@ moved = moved + 1
 end
 redis.call('ZREM', KEYS[1], id)
 end
---@promote.lua:54
+--@promote.lua:55
 local limit, upto = tonumber(ARGV[1]), string.format('(%.17g', (now_ms + 1) / 1000)
---@promote.lua:57
+--@promote.lua:58
 local function read(from)
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)
 local count, due = #found / 2, {}
@@ -1377,7 +1381,7 @@ end
 end
 return due, more
 end
---@promote.lua:82
+--@promote.lua:83
 local due, more = read('-inf')
 if not due[1] and more then
 local rank = now_us % redis.call('ZCOUNT', KEYS[1], '-inf', upto)
@@ -1398,7 +1402,7 @@ local id = due[i].id
 if not pcall(move, id, due[i].job) then redis.call('ZADD', KEYS[1], now_s + PUT_OFF, id) end
 left = left - weight_of((P .. 'job:' .. id))
 end
---@promote.lua:103
+--@promote.lua:104
 local others = redis.call('EXISTS', P .. 'limits:due', P .. 'releasing', P .. 'graphs', P .. 'batches:due') > 0
 steps_left = math.max(20, math.min(left, 80))
 for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', P .. 'limits:due', '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
@@ -1423,4 +1427,9 @@ local expiry = redis.pcall('ZRANGE', P .. 'expiring', 0, 0, 'WITHSCORES')
 local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
 local batch = others and redis.pcall('ZRANGE', P .. 'batches:due', 0, 0, 'WITHSCORES') or {}
 local tends = batch[1] and math.max(0, math.ceil(tonumber(batch[2]) - now_ms)) or -1
-return { moved, first and math.max(0, first - now_ms) or -1, expires, tends }
+local due_in = first and math.max(0, first - now_ms) or -1
+--@promote.lua:130
+if due_in ~= 0 and not (others and redis.call('EXISTS', P .. 'releasing') == 1) then
+tell(ARGV[2], 'promote', due_in, expires, tends)
+end
+return { moved, due_in, expires, tends }

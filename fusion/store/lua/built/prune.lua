@@ -1,5 +1,5 @@
 -- KEYS: workers
--- ARGV: name incarnation reason lease_ms limit
+-- ARGV: name incarnation reason lease_ms limit duties
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
@@ -1023,6 +1023,10 @@ end
 end
 return redis.call('EXISTS', list) == 0
 end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
 --@prune.lua:12
 local recovered, again, queues, removed = 0, 0, {}, nil
 --@prune.lua:14
@@ -1077,5 +1081,11 @@ local name = (string.sub(key, #P + 8))
 found[#found + 1] = name
 found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
 end
+end
+--@prune.lua:69
+local last, more = unpack(redis.call('HMGET', P .. 'reap', 'last', 'more'))
+if again == 0 and #found < 2 * ARGV[5] and last and more ~= '1' then
+local running = redis.pcall('ZCOUNT', P .. 'operations', '+inf', '+inf')
+tell(ARGV[6], 'recover', now_ms - last, type(running) == 'number' and running or 0)
 end
 return told(found)

@@ -1,5 +1,5 @@
 -- KEYS: queues sample names
--- ARGV: interval_ms limit most
+-- ARGV: interval_ms limit most duties
 -- FLAGS: allow-oom
 --@include/lib/keys.lua:88
 local fifos = { scheduler = true }
@@ -67,6 +67,10 @@ if redis.call('ZCARD', known_names) >= tonumber(most) then return '(other)' end
 end
 if not known or now_ms - known > 3600000 then redis.call('ZADD', known_names, now_ms, name) end
 return name
+end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
 end
 --@sample.lua:11
 local CLASSES = { { '0', '(1' }, { '1', '(2' }, { '2', '+inf' } }
@@ -152,4 +156,5 @@ keep(SERIES_TIERS[1], queue, this_minute, figures)
 keep(SERIES_TIERS[2], queue, (this_minute - this_minute % 60) / 60, figures)
 end
 end
+if cursor == '0' then tell(ARGV[4], 'sample') end
 return cursor == '0' and 0 or 1

@@ -1,5 +1,5 @@
 -- KEYS: batches due
--- ARGV: limit
+-- ARGV: limit duties
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
@@ -853,6 +853,10 @@ end
 return made_1[nth - 7](...)
 end
 end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
 --@tend_batches.lua:11
 local left, PUT_OFF = tonumber(ARGV[1]), 30000
 --@tend_batches.lua:13
@@ -941,4 +945,6 @@ end
 end
 write_tallies()
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-return { looked, first and math.max(0, math.ceil(tonumber(first) - now_ms)) or -1 }
+local next_in = first and math.max(0, math.ceil(tonumber(first) - now_ms)) or -1
+if next_in ~= 0 then tell(ARGV[2], 'tend', next_in) end
+return { looked, next_in }
