@@ -11,7 +11,7 @@ from fusion.cli.output import styled
 
 if TYPE_CHECKING:
     from fusion.doctor.verdict import Verdict
-    from fusion.store.layout.pauses import Pause
+    from fusion.store.layout.pauses import QueuePause
     from fusion.store.read.blocked import BlockedJobs
     from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.event_inspector import SinkInfo
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fusion.store.read.limit_inspector import LimitInfo
 
 
-def was_paused(pause: Pause, at: datetime) -> str:
+def was_paused(pause: QueuePause, at: datetime) -> str:
     """Return the rest of a sentence about a pause that is over; empty if nothing is known about it."""
     told = _told("for", pause, at)
     return f"; it was paused{told}" if told else ""
@@ -113,7 +113,7 @@ def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, prog
     return lines
 
 
-def _told(word: str, pause: Pause, at: datetime) -> str:
+def _told(word: str, pause: QueuePause, at: datetime) -> str:
     """Return the pause in words, like ` since 3 min by deploy@web1: the provider is down`."""
     time = "" if pause.since is None else f" {word} {seconds((at - pause.since).total_seconds())}"
     return time + (f" by {pause.by}" if pause.by else "") + (f": {pause.reason}" if pause.reason else "")

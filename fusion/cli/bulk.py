@@ -21,7 +21,7 @@ from fusion.cli.tables import table
 
 if TYPE_CHECKING:
     from fusion.operations.impact import Impact
-    from fusion.operations.plan import Plan
+    from fusion.operations.plan import OperationPlan
     from fusion.operations.record import Operation
 
 SCHEMA = 1
@@ -71,11 +71,11 @@ def operate(
     """Show what the operation would change, ask for confirmation, start it and run it."""
     from fusion.operations import desk
     from fusion.operations.impact import measure
-    from fusion.operations.plan import Plan
+    from fusion.operations.plan import OperationPlan
     from fusion.store.access import search_inspector_of
 
     try:
-        plan = Plan.of(action, query, reason=reason, priority=priority, purge=purge)
+        plan = OperationPlan.of(action, query, reason=reason, priority=priority, purge=purge)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     impact = measure(search_inspector_of(cli.connection), plan)
@@ -222,7 +222,7 @@ def reasons(found: Operation) -> list[str]:
     return lines
 
 
-def _tell_what_would_be(plan: Plan, impact: Impact, as_json: bool, err: bool = False) -> None:
+def _tell_what_would_be(plan: OperationPlan, impact: Impact, as_json: bool, err: bool = False) -> None:
     if as_json:
         from fusion.views.operation import OperationPlannedView
 

@@ -22,7 +22,7 @@ from fusion.exceptions import InvalidQuery
 
 if TYPE_CHECKING:
     from fusion.store.query.grammar import Query
-    from fusion.store.read.search_inspector import Page, SearchInspector
+    from fusion.store.read.search_inspector import FoundPage, SearchInspector
     from fusion.views.job import FoundJobView, JobsView
 
 SCHEMA = 1
@@ -98,7 +98,7 @@ def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids
             _show(cli, query, page, limit)
 
 
-def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
+def _page(search: SearchInspector, query: Query, limit: int, after: str) -> FoundPage:
     """Return a page of this length, however many jobs must be read for it."""
     from dataclasses import replace
 
@@ -119,7 +119,7 @@ def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page
     return found
 
 
-def _asked(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
+def _asked(search: SearchInspector, query: Query, limit: int, after: str) -> FoundPage:
     try:
         return search.page(query, limit=limit, after=after)
     except InvalidQuery as error:
@@ -137,7 +137,7 @@ def _count(search: SearchInspector, query: Query, as_json: bool) -> None:
 # -- for programs
 
 
-def _view(query: Query, page: Page) -> JobsView:
+def _view(query: Query, page: FoundPage) -> JobsView:
     from fusion.store.read.search_inspector import in_words
     from fusion.views.job import FoundJobView, JobsView
 
@@ -173,7 +173,7 @@ def _written(search: SearchInspector, query: Query, limit: int | None, after: st
         echo(f"Note: {note}{_FURTHER}", err=True)
 
 
-def _pages(search: SearchInspector, query: Query, limit: int | None, after: str) -> Iterator[Page]:
+def _pages(search: SearchInspector, query: Query, limit: int | None, after: str) -> Iterator[FoundPage]:
     left = limit
     while True:
         page = _asked(search, query, min(_PAGE, left or _PAGE), after)
@@ -200,7 +200,7 @@ def _line(cells: list[Any]) -> str:
 _FURTHER = "; name states, queues or a time to search further, or use --count, which reads all"
 
 
-def _show(cli: Cli, query: Query, page: Page, limit: int | None) -> None:
+def _show(cli: Cli, query: Query, page: FoundPage, limit: int | None) -> None:
     from fusion.store.read.search_inspector import in_words
 
     at = cli.inspector.now()
@@ -232,7 +232,7 @@ def _typed(text: str) -> str:
     return shlex.quote(text) if text else ""
 
 
-def _nothing(cli: Cli, query: Query, page: Page, note: str) -> None:
+def _nothing(cli: Cli, query: Query, page: FoundPage, note: str) -> None:
     cli.tell_broken()
     if queues := query.values("queue"):
         tell_unknown(cli, [name for name in queues if not name.startswith("_") and name != "failed"])

@@ -101,7 +101,7 @@ def alternate_screen() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Keys:
+class TypedKeys:
     """Typed keys, one by one. Ctrl-C and Ctrl-Z work as usual; a change of the window's size counts as a key without a name."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Keys:
         return typed.decode("ascii", "ignore")
 
     @contextmanager
-    def raw(self) -> Iterator[Keys]:
+    def raw(self) -> Iterator[TypedKeys]:
         """Read keys one by one without echo. The terminal is restored at the end, and while the program is stopped."""
         handlers = {
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),

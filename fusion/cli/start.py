@@ -15,7 +15,7 @@ from fusion.cli.hints import command
 from fusion.cli.relay import relay
 from fusion.cli.scheduler import scheduler
 from fusion.cli.setting_flags import given_settings, own_flags, setting_flags
-from fusion.cli.worker import WorkerPlan, pid_file, prepare, worker
+from fusion.cli.worker import WorkerFlags, pid_file, prepare, worker
 from fusion.kernel import titles
 from fusion.kernel.importing import task_modules
 from fusion.runtime.child_process import Kind
@@ -90,7 +90,7 @@ def start(
     sys.exit(code)
 
 
-def _by_executor(plan: WorkerPlan, own: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+def _by_executor(plan: WorkerFlags, own: Collection[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield a name and the flags for the workers of each executor, without the supervisor's `own` flags."""
     context = click.get_current_context()
     for kind, queues in plan.by_executor.items():

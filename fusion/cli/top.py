@@ -21,7 +21,7 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.tables import room
 from fusion.cli.times import utc_option
-from fusion.cli.top_render import Rate, Reading
+from fusion.cli.top_render import Reading, Throughput
 
 if TYPE_CHECKING:
     from fusion.store.read.totals import Counters
@@ -39,7 +39,7 @@ class Rates:
     def __init__(self) -> None:
         self._past: deque[tuple[float, Mapping[str, Counters]]] = deque()
 
-    def note(self, counters: Mapping[str, Counters], at: float) -> dict[str, Rate]:
+    def note(self, counters: Mapping[str, Counters], at: float) -> dict[str, Throughput]:
         """Add a reading, and return the rates up to it."""
         while len(self._past) > 1 and self._past[1][0] <= at - _SPAN:
             self._past.popleft()
@@ -51,13 +51,13 @@ class Rates:
         return {name: _rate(counters[name], first[1][name], factor) for name in counters.keys() & first[1].keys()}
 
 
-def _rate(new: Counters, old: Counters, factor: float) -> Rate:
+def _rate(new: Counters, old: Counters, factor: float) -> Throughput:
     from fusion.store.read.totals import CAME_IN, WENT_OUT
 
     def grown(*counted: str) -> float:
         return max(0.0, factor * sum(new.totals[name] - old.totals[name] for name in counted))
 
-    return Rate(grown(*CAME_IN[:2]), grown(*WENT_OUT), grown("failed"))
+    return Throughput(grown(*CAME_IN[:2]), grown(*WENT_OUT), grown("failed"))
 
 
 @command(example="run_worker.py top\n  run_worker.py top 'sms*' -i 0.5\n  run_worker.py top --count 2")
@@ -164,7 +164,7 @@ class _Look:
 def _watch(read: Callable[[bool], Reading], interval: float, count: int | None) -> None:
     reading = read(False)  # an error of the first reading is reported like that of any command
     state = _State(interval)
-    with screen.alternate_screen(), screen.Keys().raw() as keys:
+    with screen.alternate_screen(), screen.TypedKeys().raw() as keys:
         look: _Look | None = None
         due, shown = time.monotonic() + interval, 1
         while True:

@@ -35,7 +35,7 @@ _WORSE = {"dead": "red", UNLOADED: "red", "suspended": "yellow", "quiet": "yello
 
 
 @dataclass(frozen=True)
-class Rate:
+class Throughput:
     """Jobs per minute of a queue; None before there are two readings."""
 
     came: float | None = None
@@ -57,7 +57,7 @@ class Reading:
     jobs: tuple[RunningJob, ...]
     held: int
     counters: Mapping[str, Counters]
-    rates: Mapping[str, Rate]
+    rates: Mapping[str, Throughput]
     failed: tuple[FailedJob, ...] | None = None
     broken: tuple[str, ...] = ()
 

@@ -45,7 +45,7 @@ _PROBATION: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class WorkerPlan:
+class WorkerFlags:
     """A worker as its flags describe it. `job_lines`: log the description of each job. `probation`: run only jobs that must run alone.
     `by_executor`: its queues by executor; with more than one, `start` makes workers for each."""
 
@@ -136,15 +136,15 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     sys.exit(code)
 
 
-def _reloading(cli: Cli, plan: WorkerPlan) -> int:
+def _reloading(cli: Cli, plan: WorkerFlags) -> int:
     """Run this command line in a child, again whenever the code changes; return the exit code of the last run."""
     from fusion.runtime.signals import Signals
     from fusion.supervisor.reloader import Reloader
-    from fusion.supervisor.sources import Sources
+    from fusion.supervisor.sources import WatchedFiles
 
     hand_on_url(cli.url)
     context = click.get_current_context()
-    sources = Sources(plan.settings.tasks, context.params["path"], cli.config_files())
+    sources = WatchedFiles(plan.settings.tasks, context.params["path"], cli.config_files())
     Signals.ends_process = True
     titles.show("starts a worker afresh when code changes")
     command = [*program(), "worker", *as_typed(context, context.command, _NOT_FOR_RELOADED)]
@@ -167,7 +167,7 @@ def _probation() -> list[str]:
     return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, without)]
 
 
-def prepare(cli: Cli, embedded: bool, more: Mapping[str, Any] | None = None, **given: Any) -> WorkerPlan:
+def prepare(cli: Cli, embedded: bool, more: Mapping[str, Any] | None = None, **given: Any) -> WorkerFlags:
     """Prepare a worker, or a supervisor of workers: check flags, start the built-in Redis, set up logging. `more`: further settings than those of
     a worker's flags."""
     level = level_of(cli, given)
@@ -191,7 +191,7 @@ def plan_worker(
     probation: bool,
     more: Mapping[str, Any] | None = None,
     **given: Any,
-) -> WorkerPlan:
+) -> WorkerFlags:
     """Check and return settings and queues. Usage errors name the flag, configuration errors the module or variable."""
     flags = {**given_settings(WORKER, given), **(more or {})}
     for name in flags["adopt_rq"] or ():
@@ -223,7 +223,7 @@ def plan_worker(
         executors.check_interpreter(by_executor)
     else:
         settings = replace(settings, **_PROBATION)
-    return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation, by_executor)
+    return WorkerFlags(settings, served, burst, not disable_job_desc_logging, not no_relay, probation, by_executor)
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:

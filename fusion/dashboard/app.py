@@ -11,7 +11,7 @@ from redis import Redis
 from fusion.dashboard.access import Sessions, cookie_of, set_cookie
 from fusion.dashboard.calls import Calls
 from fusion.dashboard.frame import Frame
-from fusion.dashboard.page import Action, Again, Page, Said, View, said_cookie, said_of
+from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said, said_cookie, said_of
 from fusion.dashboard.pages import ALL
 from fusion.dashboard.static_files import accepts_gzip, serve
 from fusion.settings import get_settings
@@ -71,7 +71,7 @@ class DashboardApp(App):
             *(
                 Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=not one.fleet, slashes=_slashes(one))
                 for one in ALL
-                if isinstance(one, Action)
+                if isinstance(one, PageAction)
             ),
         ]
         if self._sessions is not None:
@@ -106,7 +106,7 @@ class DashboardApp(App):
 
     def _shown(self, page: Page) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:
-            view = View(request, self._calls, self._read_only)
+            view = PageRequest(request, self._calls, self._read_only)
             if not view.may(page.scope):  # actions always change something
                 raise _read_only()
             raw = cookie_of(request, _SAID)
@@ -122,9 +122,9 @@ class DashboardApp(App):
 
         return show
 
-    def _done(self, action: Action) -> Callable[[Request], Response]:
+    def _done(self, action: PageAction) -> Callable[[Request], Response]:
         def do(request: Request) -> Response:
-            view = View(request, self._calls, self._read_only)
+            view = PageRequest(request, self._calls, self._read_only)
             if self._read_only:
                 raise _read_only()
             try:
@@ -159,7 +159,7 @@ class DashboardApp(App):
             self.check_change(request)
             if request.path == "/logout":
                 return Response(303, b"", {"Location": f"{request.prefix}/login", "Set-Cookie": self._sessions.close(request)})
-            cookie = self._sessions.open(request, View(request, self._calls).field("token"))
+            cookie = self._sessions.open(request, PageRequest(request, self._calls).field("token"))
             return Response(303, b"", {"Location": f"{request.prefix}/", "Set-Cookie": cookie})
         except Exception as error:
             told = self._failed(error)
@@ -169,7 +169,7 @@ class DashboardApp(App):
             return Response(told.status, body, {"Content-Type": _HTML, **told.headers})
 
 
-def _slashes(of: Page | Action) -> bool:
+def _slashes(of: Page | PageAction) -> bool:
     """Return True for paths with a queue's name: queues of other programs may have a `/` in their names."""
     return of.path.startswith("/queues/{name}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fusion.dashboard.page import Said, View
+from fusion.dashboard.page import PageRequest, Said
 from fusion.web.exchange import HttpError
 
 #: Most rows of one form.
@@ -13,7 +13,7 @@ MOST = 200
 TOLD = 3
 
 
-def chosen(view: View) -> list[str]:
+def chosen(view: PageRequest) -> list[str]:
     """Return the fields `id` of the form: the checked rows, or the one whose button was pressed. With the field `all`, return the fields `shown`."""
     return list(dict.fromkeys(view.form.get("shown" if view.field("all") else "id", [])))[:MOST]
 

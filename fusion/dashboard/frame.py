@@ -19,7 +19,7 @@ from fusion.views.base import described
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from fusion.dashboard.page import Page, Said, View
+    from fusion.dashboard.page import Page, PageRequest, Said
 
 
 @cache
@@ -51,7 +51,7 @@ class Frame:
         self._nav = [page for page in pages if page.nav]
         self._links, self._sessions = tuple(links), sessions
 
-    def render(self, view: View, page: Page, context: Mapping[str, Any], said: Said | None = None) -> bytes:
+    def render(self, view: PageRequest, page: Page, context: Mapping[str, Any], said: Said | None = None) -> bytes:
         """Return the page; for a refresh by its script, only the content."""
         here = quote(view.request.path) + (f"?{view.request.query}" if view.request.query else "")
         part = view.request.header("hx-request") == "true"

@@ -32,7 +32,7 @@ class Page:
     path: str
     template: str
     title: str
-    load: Callable[[View], Mapping[str, Any]]
+    load: Callable[[PageRequest], Mapping[str, Any]]
     nav: str = ""
     scope: str = "read"
     fleet: bool = False
@@ -41,12 +41,12 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class PageAction:
     """The action of a form. `act` calls the API and returns a message. The message is shown at the top of the next page, which is the page of the
     form unless `Said` names another."""
 
     path: str
-    act: Callable[[View], str | Said | Again]
+    act: Callable[[PageRequest], str | Said | Again]
     scope: str = "operate"
     fleet: bool = False
 
@@ -69,7 +69,7 @@ class Again:
     said: Said
 
 
-class View:
+class PageRequest:
     """The input of a page or an action: the viewer's request, and the API with the viewer's rights."""
 
     def __init__(self, request: Request, calls: Calls, read_only: bool = False) -> None:

@@ -16,7 +16,7 @@ DELAYS = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TryResult:
     """The consequence of a try: `delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more callbacks; `given_up`.
 
     `reason`: why it was not delivered, for display.
@@ -29,7 +29,7 @@ class Verdict:
 
 def verdict(
     result: Answer | DeliveryFailed | DeliveryRefused, tries: int, uniform: Callable[[float, float], float] = random.uniform
-) -> Verdict:
+) -> TryResult:
     """Decide after the `tries`-th try (the first is 1).
 
     - 2xx: delivered. 410: gone. Refused by Fusion, or the last try: given up.
@@ -37,17 +37,17 @@ def verdict(
     - A Retry-After counts if it is longer than the schedule's delay, up to 24 h. Up to a quarter of jitter is added to either.
     """
     if isinstance(result, DeliveryRefused):
-        return Verdict("given_up", reason=str(result))
+        return TryResult("given_up", reason=str(result))
     if isinstance(result, Answer):
         if 200 <= result.status < 300:
-            return Verdict("delivered")
+            return TryResult("delivered")
         reason = f"status {result.status}{' (redirects are not followed)' if 300 <= result.status < 400 else ''}"
         if result.status == 410:
-            return Verdict("gone", reason=reason)
+            return TryResult("gone", reason=reason)
     else:
         reason = result.text()
     if tries >= len(DELAYS):
-        return Verdict("given_up", reason=f"{reason}; {tries} tries")
+        return TryResult("given_up", reason=f"{reason}; {tries} tries")
     asked = min(result.retry_after or 0.0, MAX_RETRY_AFTER)
     delay = max(float(DELAYS[max(0, tries)]), asked)
-    return Verdict("again", delay * uniform(1.0, 1.0 + defaults.RETRY_JITTER), reason)
+    return TryResult("again", delay * uniform(1.0, 1.0 + defaults.RETRY_JITTER), reason)

@@ -16,7 +16,7 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True)
-class Owner:
+class PlanOwner:
     """A plan in one process. Its text form is `name/place/pid.started.number`."""
 
     name: str
@@ -32,14 +32,14 @@ class Owner:
         return f"{self.name}/{self.place}/{self.pid}.{self.started}.{self.number}"
 
     @classmethod
-    def here(cls, name: str) -> Owner:
+    def here(cls, name: str) -> PlanOwner:
         """Return a new owner in this process. ValueError if the name is invalid."""
         if not re.fullmatch(_NAME, name):
             raise ValueError(f"owner is {name!r}; use 1 to 100 of the characters A-Z a-z 0-9 _ . -")
         return cls(name, _place(), os.getpid(), _started(os.getpid()) or 0, next(_numbers))
 
     @classmethod
-    def read(cls, text: str) -> Owner | None:
+    def read(cls, text: str) -> PlanOwner | None:
         """Parse an owner; None if the text has another form."""
         match = _TEXT.fullmatch(text)
         return cls(match[1], match[2], int(match[3]), int(match[4]), int(match[5])) if match else None

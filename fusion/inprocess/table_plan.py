@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from fusion.inprocess.job import ReadyJob
-from fusion.inprocess.owner import Owner, host_name
+from fusion.inprocess.owner import PlanOwner, host_name
 
 log = logging.getLogger("fusion.inprocess")
 
@@ -157,15 +157,15 @@ class TablePlan:
     # -- internals
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> PlanOwner:
         """The owner that this plan writes into claimed rows; a forked process gets another one."""
         pid = os.getpid()
         if pid not in self._owners:  # if several threads get here, the first one's owner counts
             self._owners.setdefault(pid, self._own())
         return self._owners[pid]
 
-    def _own(self) -> Owner:
-        return Owner.here(self._settings.owner or host_name())
+    def _own(self) -> PlanOwner:
+        return PlanOwner.here(self._settings.owner or host_name())
 
     def _perform(self, row_id: Any, name: str, payload: str | None, attempts: int) -> Any:
         result = self._function(Row(row_id, name, None if payload is None else json.loads(payload), attempts))
@@ -194,7 +194,7 @@ class TablePlan:
                 log.warning("%d rows of %s are Pending again: they ran for over %g s", cursor.rowcount, table, stale_after)
 
     def _is_gone(self, text: str) -> bool:
-        owner, own = Owner.read(text), self.owner
+        owner, own = PlanOwner.read(text), self.owner
         if owner is None:
             return False
         if owner.place == own.place:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fusion.exceptions import NoSuchJobError
 from fusion.jobs.failures import function_of
 from fusion.jobs.fields import JobFields
-from fusion.jobs.timeline import Step, timeline
+from fusion.jobs.timeline import TimelineStep, timeline
 from fusion.jobs.visible import QUEUES, seen
 from fusion.jobs.waiting import Wait, is_seen, waits
 from fusion.kernel.scope import EVERYTHING, Scope
@@ -72,7 +72,7 @@ class Sheet(JobFields):
         return "seq" not in row and "raw_id" not in row and ("success_callback_name" in row or self.facts.queue.ahead is None)
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TimelineStep]:
         return timeline(self.facts, self.attempt_history)
 
     @property

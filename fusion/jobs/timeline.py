@@ -39,7 +39,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """A state that the job entered. `seconds`: how long it stayed; None for a final state. `why`: what led to it, in words that may quote an
     error; `cause`: the same as one of Fusion's own words. `told`: it comes from an event."""
 
@@ -52,7 +52,7 @@ class Step:
     told: bool = False
 
 
-def timeline(facts: JobFacts, attempts: Sequence[Attempt]) -> list[Step]:
+def timeline(facts: JobFacts, attempts: Sequence[Attempt]) -> list[TimelineStep]:
     """Return its states, oldest first; the last hundred at most."""
     told = [step for entry in facts.events if (step := _of_event(entry)) is not None]
     steps = [*told]
@@ -68,13 +68,13 @@ def timeline(facts: JobFacts, attempts: Sequence[Attempt]) -> list[Step]:
     return _lasting(_once(steps), facts.at)[-MOST:]
 
 
-def _apart(one: Step, other: Step) -> float:
+def _apart(one: TimelineStep, other: TimelineStep) -> float:
     return abs((one.at - other.at).total_seconds())
 
 
-def _once(steps: Iterable[Step]) -> Iterator[Step]:
+def _once(steps: Iterable[TimelineStep]) -> Iterator[TimelineStep]:
     """Yield the steps without repetitions of the same state."""
-    last: Step | None = None
+    last: TimelineStep | None = None
     for step in steps:
         again = last is not None and step.state == last.state and step.at - last.at <= timedelta(seconds=_SAME)
         if again and (not step.told or step.cause == "due"):
@@ -83,7 +83,7 @@ def _once(steps: Iterable[Step]) -> Iterator[Step]:
         last = step
 
 
-def _lasting(steps: Iterable[Step], now: datetime) -> list[Step]:
+def _lasting(steps: Iterable[TimelineStep], now: datetime) -> list[TimelineStep]:
     found = list(steps)
     ends = [*(step.at for step in found[1:]), now][: len(found)]
     last = len(found) - 1
@@ -93,7 +93,7 @@ def _lasting(steps: Iterable[Step], now: datetime) -> list[Step]:
     ]
 
 
-def _of_event(entry: StreamEntry) -> Step | None:
+def _of_event(entry: StreamEntry) -> TimelineStep | None:
     fields = entry.fields
     event, reason = fields.get("event", ""), fields.get("reason", "")
     state = _STATES.get(event)
@@ -108,7 +108,7 @@ def _of_event(entry: StreamEntry) -> Step | None:
     else:
         cause, why = (event if event == "expired" else reason), ""
     at = _moment(fields.get("at_ms") or entry.id.partition("-")[0])
-    return None if at is None else Step(at, state, None, fields.get("worker", ""), cause, why, True)
+    return None if at is None else TimelineStep(at, state, None, fields.get("worker", ""), cause, why, True)
 
 
 def _moment(ms: str) -> datetime | None:
@@ -118,7 +118,7 @@ def _moment(ms: str) -> datetime | None:
         return None
 
 
-def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[Step]:
+def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[TimelineStep]:
     """Yield the steps that the record itself holds: its arrival, its last runs, and its present state."""
     row = facts.row
     created, enqueued, started, ended = (
@@ -127,22 +127,22 @@ def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[Step]:
     status = facts.status
     known = {attempt.start for attempt in attempts}
     if created is not None:
-        yield Step(created, _first_state(facts), cause="enqueued")
+        yield TimelineStep(created, _first_state(facts), cause="enqueued")
     if enqueued is not None and created is not None and enqueued - created > timedelta(seconds=_SAME):
-        yield Step(enqueued, "queued", cause="requeued" if number(row.get("requeued")) else "")
+        yield TimelineStep(enqueued, "queued", cause="requeued" if number(row.get("requeued")) else "")
     for attempt in attempts:
         if attempt.start is not None:
-            yield Step(attempt.start, "started", None, attempt.worker)
+            yield TimelineStep(attempt.start, "started", None, attempt.worker)
         if attempt.end is not None:
             final = (
                 attempt is attempts[-1] and status in TERMINAL and attempt.outcome in ("failed", "canceled", "stopped", "lost")
             )
             after = status if final else "scheduled" if attempt.outcome == "retry" else "queued"
-            yield Step(attempt.end, after, None, "", attempt.outcome, attempt.error)
+            yield TimelineStep(attempt.end, after, None, "", attempt.outcome, attempt.error)
     if started is not None and started not in known and status in ("started", "finished"):
-        yield Step(started, "started", None, text(row.get("worker_name")))
+        yield TimelineStep(started, "started", None, text(row.get("worker_name")))
     if ended is not None and status in TERMINAL and not (attempts and attempts[-1].end == ended):
-        yield Step(ended, status, None, "", "", text(row.get("reason")))
+        yield TimelineStep(ended, status, None, "", "", text(row.get("reason")))
 
 
 def _first_state(facts: JobFacts) -> str:

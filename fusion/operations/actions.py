@@ -12,7 +12,7 @@ ORDER = (*WAITING, "started", *ENDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class BulkAction:
     """One action. `states`: the states that it changes if the query names none; `also`: further states that it can change. `done`: the word
     for a changed job. `asks`: the command line asks for confirmation. `fix`: what to do with jobs of other states."""
 
@@ -37,14 +37,14 @@ class Action:
 ACTIONS = {
     action.name: action
     for action in (
-        Action("requeue", REQUEUEABLE, "requeued", f"only {', '.join(REQUEUEABLE[:-1])} and {REQUEUEABLE[-1]} jobs can be requeued", asks=False),
-        Action("cancel", WAITING, "canceled", "what has ended can't be canceled", also=("started",)),
-        Action("stop", (*WAITING, "started"), "stopped, or told to", "what has ended can't be stopped"),
-        Action(
+        BulkAction("requeue", REQUEUEABLE, "requeued", f"only {', '.join(REQUEUEABLE[:-1])} and {REQUEUEABLE[-1]} jobs can be requeued", asks=False),
+        BulkAction("cancel", WAITING, "canceled", "what has ended can't be canceled", also=("started",)),
+        BulkAction("stop", (*WAITING, "started"), "stopped, or told to", "what has ended can't be stopped"),
+        BulkAction(
             "delete", (*WAITING, *ENDED), "deleted", "a running job can't be deleted: stop it first (`stop --query`)"
         ),
-        Action("quarantine", ("failed",), "quarantined", "only failed jobs can be set aside"),
-        Action("reprioritise", WAITING, "moved", "only jobs that wait have a place to change; enqueue others anew"),
+        BulkAction("quarantine", ("failed",), "quarantined", "only failed jobs can be set aside"),
+        BulkAction("reprioritise", WAITING, "moved", "only jobs that wait have a place to change; enqueue others anew"),
     )
 }  # fmt: skip
 

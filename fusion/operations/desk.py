@@ -9,7 +9,7 @@ from secrets import token_hex
 from redis import Redis
 
 from fusion.exceptions import FusionError
-from fusion.operations.plan import Plan
+from fusion.operations.plan import OperationPlan
 from fusion.operations.record import Operation
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, operation_inspector_of
@@ -23,7 +23,7 @@ class TooManyOperations(FusionError):
 
 def begin(
     connection: Redis,
-    plan: Plan,
+    plan: OperationPlan,
     by: str,
     total: int,
     within: Sequence[str] | None = None,

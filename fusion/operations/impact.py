@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 
-from fusion.operations.plan import Plan
+from fusion.operations.plan import OperationPlan
 from fusion.operations.walk import stops
 from fusion.store.query.grammar import queue_of, state_of
 from fusion.store.read.search_inspector import SearchInspector
@@ -26,7 +26,7 @@ class Impact:
     complete: bool = True
 
 
-def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -> Impact:
+def measure(finder: SearchInspector, plan: OperationPlan, seconds: float | None = None) -> Impact:
     """Read all jobs that may match, and count those that do. Stops after about `seconds`, if given."""
     found, now, until = Impact(), finder.now(), inf if seconds is None else monotonic() + seconds
     seen, fields, states = set[str](), plan.query.fields | {"status", "origin", "original_queue"}, frozenset(plan.states)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.scope import EVERYTHING, Scope
-from fusion.operations.actions import ACTIONS, Action
+from fusion.operations.actions import ACTIONS, BulkAction
 from fusion.store.query.grammar import Query
 
 #: Names of priorities.
@@ -30,17 +30,17 @@ def read_priority(value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperationPlan:
     """An operation before it is stored. `query` names the states that it changes; `args`: further arguments of the action."""
 
-    action: Action
+    action: BulkAction
     query: Query
     args: Mapping[str, str]
 
     @classmethod
     def of(
         cls, name: str, text: str, *, reason: str = "", priority: object = None, scope: Scope = EVERYTHING, purge: bool = False
-    ) -> Plan:
+    ) -> OperationPlan:
         """Check a request and return its plan. `purge`: deleted jobs are not kept in the trash. A ValueError (InvalidQuery, if the query is
         wrong) names the fix."""
         action = ACTIONS.get(name)
@@ -100,6 +100,6 @@ class Plan:
         return {**fields, "by": by, "total": total, "keyed": 1 if keyed and self.action.name == "reprioritise" else None}
 
 
-def _use(action: Action) -> str:
+def _use(action: BulkAction) -> str:
     those = f" for {', '.join(action.states)}" if action.also else ""
     return f"Leave out state:{those}, or name some of {', '.join(action.can)}"

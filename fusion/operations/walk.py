@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fusion.kernel.states import WAITING
 from fusion.operations.actions import ORDER
-from fusion.store.query.sources import Source
+from fusion.store.query.sources import KeySource
 
 #: States whose sets are walked a second time at the end: a job may have entered them after the first time.
 _AGAIN = frozenset({"blocked", "scheduled"})
@@ -19,7 +19,7 @@ class Stop(NamedTuple):
 
     rank: int
     key: str
-    source: Source
+    source: KeySource
 
     @property
     def place(self) -> str:
@@ -27,7 +27,7 @@ class Stop(NamedTuple):
         return f"{self.rank} {self.key}"
 
 
-def stops(sources: Iterable[Source]) -> list[Stop]:
+def stops(sources: Iterable[KeySource]) -> list[Stop]:
     """Return the sets in the order of the walk: first single jobs and sets of mixed states, then by state. Waiting jobs mostly move from
     state to state in this order."""
     found = list[Stop]()

@@ -82,7 +82,7 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
         super().flush()
 
 
-class Signature(logging.Filter):
+class WorkerNames(logging.Filter):
     """Adds the worker's name to each record. It drops none."""
 
     def __init__(self, membership: Membership) -> None:
@@ -146,7 +146,7 @@ class LineBatch:
         if not log.isEnabledFor(logging.INFO) or logging.getLogRecordFactory() is not logging.LogRecord:
             return None
         for wanted in log.filters:
-            if type(wanted) is not Signature:
+            if type(wanted) is not WorkerNames:
                 return None
         found: logging.Handler | None = None
         logger: logging.Logger | None = log

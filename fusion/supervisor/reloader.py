@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fusion.runtime.child_process import Child, cause_of, named
 from fusion.runtime.loop import Loop
 from fusion.runtime.signals import Signals
-from fusion.supervisor.sources import Snapshot, Sources
+from fusion.supervisor.sources import Snapshot, WatchedFiles
 
 log = logging.getLogger("fusion.reload")
 
@@ -28,7 +28,7 @@ class Reloader:
     - INT or TERM: a warm end; twice, or QUIT: at once.
     """
 
-    def __init__(self, command: Sequence[str], sources: Sources, patience: float) -> None:
+    def __init__(self, command: Sequence[str], sources: WatchedFiles, patience: float) -> None:
         self._command, self._sources, self._patience = command, sources, patience
         self._loop, self._signals = Loop(), Signals()
         self._child: Child | None = None

@@ -15,7 +15,7 @@ _MOST = 10_000
 _PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "env"))
 
 
-class Sources:
+class WatchedFiles:
     """The files to watch. `modules`: names or patterns of task modules, `*` for all below `folders`. `files`: more files."""
 
     def __init__(self, modules: Iterable[str], folders: Iterable[str] = (), files: Iterable[str] = ()) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.operations.impact import Impact
-    from fusion.operations.plan import Plan
+    from fusion.operations.plan import OperationPlan
     from fusion.operations.record import Operation
 
 Action = Literal["requeue", "cancel", "stop", "delete", "quarantine", "reprioritise"]
@@ -123,7 +123,7 @@ class OperationPlannedView(View):
     examples: list[ExampleView] = public("Some of them.")
 
     @classmethod
-    def of(cls, plan: Plan, impact: Impact) -> Self:
+    def of(cls, plan: OperationPlan, impact: Impact) -> Self:
         """Make the view of a plan and of what it would change."""
         return cls(
             action=cast(Action, plan.action.name),

@@ -11,7 +11,7 @@ from fusion.views.base import ABSENT, View, age, part, public, view
 if TYPE_CHECKING:
     from typing import Self
 
-    from fusion.store.layout.pauses import Pause
+    from fusion.store.layout.pauses import QueuePause
     from fusion.store.read.inspector import Keyless
     from fusion.store.read.queue_inspector import Flow, QueueInfo
     from fusion.store.read.totals import Counters, QueueStats, Step
@@ -30,7 +30,7 @@ class PauseView(View):
     reason: str | None = public("The reason that they gave.")
 
     @classmethod
-    def of(cls, pause: Pause, at: datetime) -> Self:
+    def of(cls, pause: QueuePause, at: datetime) -> Self:
         """Make the view of a pause as it is at this time."""
         until = None if pause.left is None else at + timedelta(seconds=pause.left)
         return cls(since=pause.since, until=until, by=pause.by or None, reason=pause.reason or None)

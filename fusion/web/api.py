@@ -20,7 +20,7 @@ from fusion.web.jobs import Jobs, OneJob, Reschedule
 from fusion.web.keys import ConcurrencyKeys
 from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
-from fusion.web.queues import History, Queues
+from fusion.web.queues import FleetHistory, Queues
 from fusion.web.routing import Route
 from fusion.web.trash import TrashRoutes
 from fusion.web.workers import Workers
@@ -46,7 +46,7 @@ class Api:
             *OneJob(connection, self._tasks).routes(),
             *Reschedule(connection).routes(),
             *Queues(connection).routes(),
-            *History(connection).routes(),
+            *FleetHistory(connection).routes(),
             *ConcurrencyKeys(connection).routes(),
             *Batches(connection).routes(),
             *Failures(connection).routes(),

@@ -25,7 +25,7 @@ LONGEST_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TaskCall:
     """One call of a task, ready to be enqueued on these terms. `named`: the caller chose the job's id."""
 
     queue: str
@@ -34,7 +34,7 @@ class Call:
     terms: Terms
 
 
-def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = "", enqueue_in: float | None = None) -> Call:
+def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = "", enqueue_in: float | None = None) -> TaskCall:
     """Check and encode a call without writing anything. `tasks`: modules whose functions may be named. `job_id`: used if the body names none.
     `enqueue_in`: a fixed delay in seconds; the body may then name no time.
 
@@ -63,11 +63,11 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
         raise _invalid("", str(error)) from None
     if job_id and not named:
         data.new.id = job_id
-    return Call(queue, data, named, terms)
+    return TaskCall(queue, data, named, terms)
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class PauseRequest:
     """A request to pause a queue. `duration`: seconds, None until it is resumed; `reason`: why."""
 
     duration: float | None = None
@@ -99,13 +99,13 @@ CALL = Body("Call", _CALL)
 PUT_BACK_OR_CALL = Body("PutBackOrCall", {"anyOf": [fields(job_id=TEXT), _CALL]})
 
 
-def read_pause(body: Mapping[str, Any]) -> Stop:
+def read_pause(body: Mapping[str, Any]) -> PauseRequest:
     """Read the body of `POST /api/v1/queues/{name}/pause`. HttpError 422 names the wrong field."""
     if unknown := sorted(body.keys() - {"duration", "reason"}):
         raise _invalid(unknown[0][:80], f"there is no field {unknown[0][:80]} here; there are duration and reason")
     duration, reason = body.get("duration"), body.get("reason")
     try:
-        return Stop(
+        return PauseRequest(
             None if duration is None else seconds("duration", duration), one_line("reason", "" if reason is None else reason)
         )
     except OptionError as error:

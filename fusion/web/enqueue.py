@@ -29,7 +29,7 @@ from fusion.store.layout.records import NewJob
 from fusion.views.base import ABSENT
 from fusion.views.job import AcceptedView, PutBackView
 from fusion.web import putback
-from fusion.web.calls import CALL, PUT_BACK_OR_CALL, Call, read_call
+from fusion.web.calls import CALL, PUT_BACK_OR_CALL, TaskCall, read_call
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route, change
@@ -115,7 +115,7 @@ class Enqueue:
         shown = PutBackView(job_id=job_id, status="scheduled", delay=putback.DELAY)
         return Response.view(shown, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
 
-    def _accept(self, request: Request, call: Call, repeat: Once, status: int) -> Response:
+    def _accept(self, request: Request, call: TaskCall, repeat: Once, status: int) -> Response:
         new = call.data.new
         if not request.scope.all:
             self._check_within(request, call)
@@ -160,7 +160,7 @@ class Enqueue:
         )
         return Response.view(shown, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
 
-    def _check_within(self, request: Request, call: Call) -> None:
+    def _check_within(self, request: Request, call: TaskCall) -> None:
         new = call.data.new
         if "batch" in new.fields:
             raise HttpError(

@@ -10,7 +10,7 @@ from fusion.exceptions import InvalidQuery
 from fusion.operations import desk
 from fusion.operations.actions import ACTIONS
 from fusion.operations.impact import measure
-from fusion.operations.plan import Plan
+from fusion.operations.plan import OperationPlan
 from fusion.operations.record import Operation
 from fusion.store.access import broker_of, search_inspector_of
 from fusion.views.operation import OperationPlannedView, OperationsView, OperationView, views_of
@@ -79,7 +79,7 @@ class Operations:
         if texts["action"] in ACTIONS:
             request.require(ACTIONS[texts["action"]].role)
         try:
-            plan = Plan.of(
+            plan = OperationPlan.of(
                 texts["action"],
                 texts["query"],
                 reason=texts["reason"],

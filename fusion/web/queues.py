@@ -199,7 +199,7 @@ MOST = 50
 _SINCE_WHEN = (Param("since", "How far back: by minute up to 1d, else by hour up to 30d.", default="1h"),)
 
 
-class History:
+class FleetHistory:
     """The history of all queues that the caller may see, added up."""
 
     def __init__(self, connection: Redis) -> None:

@@ -17,7 +17,7 @@ from fusion.runtime.free_slots import FreeSlots
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import RedisAway
-from fusion.runtime.terminal_log import Signature
+from fusion.runtime.terminal_log import WorkerNames
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
 from fusion.store.layout.records import Claimed, ClaimFilter, Turn
@@ -94,7 +94,7 @@ class Worker(Process):
         timers.when(parts.task_logs, parts.task_logs.flush, redis=True)
         timers.when(self.command_handler.commands, self.command_handler.commands.tick, redis=True)
         timers.when(parts.stop_requests, parts.stop_requests.tick, redis=True)
-        signature = Signature(self.membership)
+        signature = WorkerNames(self.membership)
         log.addFilter(signature)
         self.closing.callback(log.removeFilter, signature)
         self.closing.callback(self.outbox.line.drop)

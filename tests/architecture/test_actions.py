@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from fusion.dashboard.page import Action
+from fusion.dashboard.page import PageAction
 from fusion.dashboard.pages import ALL
 from tests.architecture.source import ROOT, strings
 from tests.browser.actions import ELSEWHERE, ROWS
 
-ACTIONS = {one.path for one in ALL if isinstance(one, Action)}
+ACTIONS = {one.path for one in ALL if isinstance(one, PageAction)}
 
 
 def test_every_action_is_pressed_and_no_other() -> None:

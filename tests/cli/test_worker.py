@@ -16,7 +16,7 @@ import redis
 
 from fusion import Queue
 from fusion.cli.context import Cli
-from fusion.cli.worker import WorkerPlan, pid_file, plan_worker, set_up_logging, worker
+from fusion.cli.worker import WorkerFlags, pid_file, plan_worker, set_up_logging, worker
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
@@ -27,7 +27,7 @@ from tests.kit.length import long_case
 ALL = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler", "*")
 
 
-def plan(*args: str) -> WorkerPlan:
+def plan(*args: str) -> WorkerFlags:
     """From a command line, parsed by the real command, to what the worker is made of."""
     context = worker.make_context("worker", list(args))
     given: dict[str, Any] = dict(context.params)

@@ -19,7 +19,7 @@ from fusion import Queue
 from fusion.dashboard import Dashboard, access
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import POLICY, DashboardApp
-from fusion.dashboard.page import Action, Page
+from fusion.dashboard.page import Page, PageAction
 from fusion.dashboard.pages import ALL
 from fusion.dashboard.static_files import files
 from fusion.kernel.scope import Scope
@@ -33,7 +33,7 @@ from tests.web.harness import SCOPES, Tokens
 from tests.web.strangers import MARKER, OWN, settle, strangers
 
 PAGES = [one for one in ALL if isinstance(one, Page)]
-ACTIONS = [one for one in ALL if isinstance(one, Action)]
+ACTIONS = [one for one in ALL if isinstance(one, PageAction)]
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",

@@ -14,7 +14,7 @@ import redis
 
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
-from fusion.dashboard.page import Action
+from fusion.dashboard.page import PageAction
 from fusion.dashboard.pages import ALL
 from fusion.jobs.failure_groups import group_id
 from fusion.web.auth import TokenFile, new_token
@@ -26,7 +26,7 @@ from tests.dashboard.browser import Browser, Shown
 from tests.kit.hands import everything
 from tests.web.strangers import MARKER
 
-ACTIONS = [one.path for one in ALL if isinstance(one, Action)]
+ACTIONS = [one.path for one in ALL if isinstance(one, PageAction)]
 #: What is looked at besides the page of each route: jobs with secrets, one of ours that others hang on; lists that are narrowed, and as files.
 MORE = (
     *("/jobs/secret", "/jobs/secret/copy", "/jobs/waiting", "/jobs/j", "/jobs/marked", "/jobs/ours-queued", "/jobs/ours-child"),

@@ -6,7 +6,7 @@ import pytest
 
 from fusion.delivery.answers import Answer
 from fusion.delivery.errors import AddressRefused, DeliveryFailed, DeliveryRefused
-from fusion.delivery.schedule import DELAYS, Verdict, verdict
+from fusion.delivery.schedule import DELAYS, TryResult, verdict
 
 HOUR, DAY = 3600, 86400
 
@@ -21,18 +21,18 @@ def most_jitter(low: float, high: float) -> float:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_2xx_is_delivered(status: int) -> None:
-    assert verdict(Answer(status, 60.0), 1) == Verdict("delivered")
+    assert verdict(Answer(status, 60.0), 1) == TryResult("delivered")
     assert verdict(Answer(status), 10).outcome == "delivered"
 
 
 @pytest.mark.parametrize("tries", [1, 5, 10, 11])
 def test_410_ends_it_at_any_try(tries: int) -> None:
-    assert verdict(Answer(410, 60.0), tries) == Verdict("gone", 0.0, "status 410")
+    assert verdict(Answer(410, 60.0), tries) == TryResult("gone", 0.0, "status 410")
 
 
 @pytest.mark.parametrize("error", [DeliveryRefused("bad header"), AddressRefused("10.0.0.1 is private")])
 def test_a_refused_delivery_is_given_up_at_once(error: DeliveryRefused) -> None:
-    assert verdict(error, 1) == Verdict("given_up", 0.0, str(error))
+    assert verdict(error, 1) == TryResult("given_up", 0.0, str(error))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_any_other_status_is_tried_again_over_three_days(result: Answer) -> None
 
 
 def test_no_answer_is_tried_again_the_same_way() -> None:
-    assert verdict(DeliveryFailed("reset"), 1, no_jitter) == Verdict("again", 5.0, "reset")
-    assert verdict(DeliveryFailed("reset"), 10) == Verdict("given_up", 0.0, "reset; 10 tries")
+    assert verdict(DeliveryFailed("reset"), 1, no_jitter) == TryResult("again", 5.0, "reset")
+    assert verdict(DeliveryFailed("reset"), 10) == TryResult("given_up", 0.0, "reset; 10 tries")
 
 
 def test_the_first_try_is_immediate_and_the_last_after_75_hours() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fusion.inprocess import JobQueueManager, ManagerSettings, ReadyJob, Row, TablePlan, TableSettings
-from fusion.inprocess.owner import Owner
+from fusion.inprocess.owner import PlanOwner
 from tests.inprocess.databases import Postgres, PostgresServer, Sqlite
 from tests.inprocess.hands import AT_ONCE, managed
 from tests.kit.length import long_case
@@ -170,7 +170,7 @@ def test_a_plan_that_lost_a_row_cannot_change_it(database: Sqlite, caplog: pytes
 # -- owners that died
 
 
-def as_if_owned_by(database: Sqlite, owner: Owner | str | None, since: str = "2026-01-01 00:00:00") -> None:
+def as_if_owned_by(database: Sqlite, owner: PlanOwner | str | None, since: str = "2026-01-01 00:00:00") -> None:
     database.change(
         "UPDATE execution_plan SET is_currently_running = 1, owner = ?, running_since = ?", owner and str(owner), since
     )
@@ -182,8 +182,8 @@ def dead_pid() -> int:
     return process.pid
 
 
-def other(owner: Owner, **changed: Any) -> Owner:
-    return Owner(**{**vars(owner), **changed})
+def other(owner: PlanOwner, **changed: Any) -> PlanOwner:
+    return PlanOwner(**{**vars(owner), **changed})
 
 
 @pytest.mark.parametrize(
@@ -230,15 +230,15 @@ def test_a_row_that_runs_for_no_longer_than_it_may_is_left_alone(database: Sqlit
 
 
 def test_an_owner_reads_what_it_wrote() -> None:
-    owner = Owner.here("web-1")
-    assert Owner.read(str(owner)) == owner
+    owner = PlanOwner.here("web-1")
+    assert PlanOwner.read(str(owner)) == owner
     assert not owner.is_dead
-    assert Owner.here("web-1") != owner
+    assert PlanOwner.here("web-1") != owner
 
 
 def test_a_zombie_is_dead() -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
-        owner = other(Owner.here("x"), pid=process.pid, started=started(process.pid))
+        owner = other(PlanOwner.here("x"), pid=process.pid, started=started(process.pid))
         assert not owner.is_dead
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from fusion.kernel.defaults import QUEUE
 from fusion.runtime.job_log import JobLog
-from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT, Signature, TerminalHandler
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT, TerminalHandler, WorkerNames
 from fusion.store.layout.records import Claimed
 
 NUMBERS = itertools.count()
@@ -33,7 +33,7 @@ class DefaultLog:
         self.handler.setFormatter(logging.Formatter(LOG_FORMAT, DATE_FORMAT, defaults={"worker": "-"}))
         self.handler.setStream(stream)
         self.parent.addHandler(self.handler)
-        self.logger.addFilter(Signature(Member()))  # type: ignore[arg-type]
+        self.logger.addFilter(WorkerNames(Member()))  # type: ignore[arg-type]
         self.jobs = JobLog(self.logger, True)
 
 

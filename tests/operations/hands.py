@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from fusion.operations.carrier import Carrier
-from fusion.operations.plan import Plan
+from fusion.operations.plan import OperationPlan
 from fusion.settings import Settings
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, new, outcome
@@ -31,7 +31,7 @@ def failed(conn: redis.Redis, count: int, queue: str = "q", prefix: str = "f") -
 
 def begin(conn: redis.Redis, action: str, query: str, *, keyed: bool = False, **given: Any) -> str:
     """Write an operation down."""
-    plan = Plan.of(action, query, **given)
+    plan = OperationPlan.of(action, query, **given)
     name = f"op{conn.zcard('rq:operations')}"
     assert Broker(conn).open_operation(name, plan.record("me", 0, keyed))[0]
     return name

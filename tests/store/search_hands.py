@@ -9,7 +9,7 @@ import redis
 
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.query.grammar import Query
-from fusion.store.read.search_inspector import Page, SearchInspector
+from fusion.store.read.search_inspector import FoundPage, SearchInspector
 
 SETS = {
     "started": "wip:{}", "failed": "queue:failed", "blocked": "blocked:{}", "queued": "queue:{}", "scheduled": "scheduler:scheduled_jobs",
@@ -32,7 +32,7 @@ def find(search: SearchInspector, text: str = "", scope: Scope = EVERYTHING, lim
     return [job.id for page in pages(search, text, scope, limit) for job in page.jobs]
 
 
-def pages(search: SearchInspector, text: str = "", scope: Scope = EVERYTHING, limit: int = 50) -> Iterator[Page]:
+def pages(search: SearchInspector, text: str = "", scope: Scope = EVERYTHING, limit: int = 50) -> Iterator[FoundPage]:
     after = ""
     while True:
         page = search.page(Query.parse(text), scope, limit, after)

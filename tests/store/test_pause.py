@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from fusion.store.layout.pauses import Pause
+from fusion.store.layout.pauses import QueuePause
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.tolerant import Forgiving
 from fusion.store.write.broker import Broker
@@ -64,7 +64,7 @@ def test_a_pause_tells_since_when_by_whom_and_why(broker: Broker, conn: redis.Re
     since = info.pause.since
     broker.pause("q", by="root@web2")
     (info,) = Inspector(conn).queues(["q"])
-    assert info.pause == Pause(since, None, "root@web2", "")
+    assert info.pause == QueuePause(since, None, "root@web2", "")
     assert broker.unpause("q") == info.pause
     assert broker.unpause("q") is None
     assert Inspector(conn).queues(["q"])[0].pause is None
@@ -85,7 +85,7 @@ def test_a_pause_of_an_older_version_is_one(broker: Broker, conn: redis.Redis) -
     assert conn.ttl("rq:paused:q") == -1
     assert Inspector(conn).queues(["q"])[0].pause != info.pause
     conn.set("rq:paused:q", 1)
-    assert broker.unpause("q") == Pause()
+    assert broker.unpause("q") == QueuePause()
 
 
 def test_a_key_of_another_type_is_a_pause_as_to_every_worker(broker: Broker, conn: redis.Redis) -> None:
@@ -94,7 +94,7 @@ def test_a_key_of_another_type_is_a_pause_as_to_every_worker(broker: Broker, con
     assert Hand(broker, "q").claim() == []
     assert Inspector(conn).queues(["q"])[0].paused
     assert Inspector(Forgiving(conn)).queues(["q"])[0].paused
-    assert broker.unpause("q") == Pause()
+    assert broker.unpause("q") == QueuePause()
     conn.hset("rq:paused:q", "a", "b")
     broker.pause("q", by="me")
     assert conn.get("rq:paused:q").endswith(b" me\n")

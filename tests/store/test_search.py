@@ -21,7 +21,7 @@ from fusion.store.client.connections import connect
 from fusion.store.client.wire import is_ours
 from fusion.store.layout.compact import meant, sources
 from fusion.store.query.grammar import STATES, Query
-from fusion.store.query.sources import Source
+from fusion.store.query.sources import KeySource
 from fusion.store.read import search_inspector
 from fusion.store.read.cursor import Cursor
 from fusion.store.read.found_jobs import FIELDS
@@ -285,7 +285,7 @@ def test_a_search_survives_records_of_other_programs(search: SearchInspector, co
     conn.delete("rq:queues", "rq:waits", "rq:fifos")
     conn.set("rq:queues", "x"), conn.set("rq:waits", "x"), conn.set("rq:fifos", "x")
     for key, kind in (("worker:w:jobs", "hash"), ("unique:l", "string"), ("limits:held:k", "zset"), ("waits", "list")):
-        assert search.scan(Source(f"rq:{key}", kind)) == (0, [])
+        assert search.scan(KeySource(f"rq:{key}", kind)) == (0, [])
     assert find(search, "worker:w") == find(search, "unique:u,l") == find(search, "group:g") == find(search, "key:k") == []
 
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue
-from fusion.supervisor.sources import Sources
+from fusion.supervisor.sources import WatchedFiles
 from tests.architecture.source import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import arguments_of
@@ -121,7 +121,7 @@ def test_files_are_those_of_the_tasks_packages(shop: Path, monkeypatch: pytest.M
     for folder in (".hidden", "venv"):
         (shop / "shoptasks" / folder).mkdir()
         (shop / "shoptasks" / folder / "x.py").write_text("")
-    sources = Sources(["shoptasks.jobs", "single", "none_such"], files=[str(shop / "log.py")])
+    sources = WatchedFiles(["shoptasks.jobs", "single", "none_such"], files=[str(shop / "log.py")])
     before = sources.look()
     names = {os.path.relpath(path, shop) for path in before}
     assert names == {"shoptasks/__init__.py", "shoptasks/helper.py", "single.py"}
@@ -129,6 +129,6 @@ def test_files_are_those_of_the_tasks_packages(shop: Path, monkeypatch: pytest.M
     (shop / "log.py").write_text("new")
     os.utime(shop / "single.py", ns=(1, 1))
     (shop / "shoptasks" / "helper.py").unlink()
-    changed = Sources.differences(before, sources.look())
+    changed = WatchedFiles.differences(before, sources.look())
     assert sorted(map(os.path.basename, changed)) == ["helper.py", "log.py", "single.py"]
-    assert len(Sources(["*"], [str(shop)]).look()) == 3
+    assert len(WatchedFiles(["*"], [str(shop)]).look()) == 3

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from redis.exceptions import RedisError, ResponseError
 
-from fusion.contrib.outbox.ledger import Batch, Ledger
-from fusion.contrib.outbox.row import Row, Terms, job_of, read
+from fusion.contrib.outbox.ledger import Ledger, OpenBatch
+from fusion.contrib.outbox.row import JobRow, Terms, job_of, read
 from fusion.enqueue.sending import weight
 from fusion.exceptions import (
     BatchClosed,
@@ -44,7 +44,7 @@ _PATIENT = 600.0
 _KIN = 25
 #: Errors that mean that no call can be made of a row.
 _UNFIT = (TypeError, ValueError, ArithmeticError)
-_Ready = list[tuple[Row, NewJob, Terms]]
+_Ready = list[tuple[JobRow, NewJob, Terms]]
 
 
 class Forwarder:
@@ -91,9 +91,9 @@ class Forwarder:
             batch, rows = opened
         return self._send(batch, rows)
 
-    def _send(self, batch: Batch, rows: Sequence[Row]) -> bool:
+    def _send(self, batch: OpenBatch, rows: Sequence[JobRow]) -> bool:
         """Send an open batch until it is accepted, and close it. False if another forwarder did, or the batch must wait."""
-        current: Batch | None = batch
+        current: OpenBatch | None = batch
         before = batch.number - 1
         while current is not None:
             batch = current
@@ -121,7 +121,7 @@ class Forwarder:
                 before = marked.number
         return False
 
-    def _enqueue(self, batch: Batch, before: int, jobs: list[NewJob], terms: Terms) -> Marked:
+    def _enqueue(self, batch: OpenBatch, before: int, jobs: list[NewJob], terms: Terms) -> Marked:
         # read each time: tables that were emptied are another outbox
         named = OutboxBatch(self._ledger.identity(), batch.number, before, batch.stamp)
         replicas, room = terms
@@ -137,14 +137,14 @@ class Forwarder:
         failpoint("outbox.accepted")
         return marked
 
-    def _close(self, batch: Batch, count: int, edition: int) -> bool:
+    def _close(self, batch: OpenBatch, count: int, edition: int) -> bool:
         closed = self._ledger.close(batch, edition, time.time(), keep=self._keep > 0)
         failpoint("outbox.closed")
         self.forwarded += count if closed else 0
         return closed
 
     @staticmethod
-    def _read(rows: Sequence[Row]) -> tuple[dict[int, str], _Ready]:
+    def _read(rows: Sequence[JobRow]) -> tuple[dict[int, str], _Ready]:
         """Return the rows that can't be read, with the reason; and the others as jobs."""
         now, unreadable, ready = time.time(), dict[int, str](), _Ready()
         for row in rows:
@@ -156,7 +156,7 @@ class Forwarder:
 
     # -- what is refused
 
-    def _refused(self, batch: Batch, ready: _Ready, error: Exception) -> tuple[Batch | None, list[Row]]:
+    def _refused(self, batch: OpenBatch, ready: _Ready, error: Exception) -> tuple[OpenBatch | None, list[JobRow]]:
         """Park the rows that caused the error. Raises an error that no row caused: Redis is away, or set up wrongly."""
         again = None
         if isinstance(error, QueueFull):
@@ -183,8 +183,8 @@ class Forwarder:
         after = self._without(batch, dict.fromkeys(culprits, f"{type(error).__name__}: {reason}"), again)
         return after, [row for row, _, _ in ready if row.id not in culprits]
 
-    def _without(self, batch: Batch, reasons: dict[int, str], again: float | None = None) -> Batch | None:
-        current: Batch | None = batch
+    def _without(self, batch: OpenBatch, reasons: dict[int, str], again: float | None = None) -> OpenBatch | None:
+        current: OpenBatch | None = batch
         by_reason: dict[str, list[int]] = {}
         for row_id, reason in reasons.items():
             by_reason.setdefault(reason, []).append(row_id)
@@ -236,7 +236,7 @@ class Forwarder:
                 log.error("queue %s, not sent again: %s", queue, one_line(error))
                 jobs = []
 
-    def _renumbered(self, batch: Batch, marked: Marked) -> Batch | None:
+    def _renumbered(self, batch: OpenBatch, marked: Marked) -> OpenBatch | None:
         """Handle a number that Redis has with another content, or a later number. Usually another forwarder was faster. Else the database was
         restored, from a backup perhaps, and the batch gets a new number."""
         if self._ledger.batch(batch.queue) != batch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fusion.contrib.outbox.database import BATCHED, PARKED, SENT, TAKEN_OUT, WAITING, Database
-from fusion.contrib.outbox.row import Row
+from fusion.contrib.outbox.row import JobRow
 
 #: Rows that one statement changes, and batch numbers that one statement reads.
 _STEP, _PAGE = 500, 10_000
@@ -23,7 +23,7 @@ _COLUMNS = ("id", "queue", "job_id", "body", "written_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class OpenBatch:
     """The open batch of a queue, or the last one."""
 
     queue: str
@@ -106,24 +106,24 @@ class Ledger:
             found.add(rows[0][0])
             where["queue__gt"] = rows[0][0]
 
-    def batch(self, queue: str) -> Batch:
+    def batch(self, queue: str) -> OpenBatch:
         """Return the open or last batch of a queue."""
         found = self._db.select("queues", {"queue": queue}, ("number", "token", "edition", "is_open"))
         if not found:
             with self._unless_there():
                 self._db.insert("queues", [{"queue": queue, "number": 0, "token": "", "edition": 0, "is_open": False}])
-            return Batch(queue, 0, "", 0, False)
+            return OpenBatch(queue, 0, "", 0, False)
         number, token, edition, is_open = found[0]
-        return Batch(queue, number, token, edition, bool(is_open))
+        return OpenBatch(queue, number, token, edition, bool(is_open))
 
-    def open(self, last: Batch, most: int) -> tuple[Batch, list[Row]] | None:
+    def open(self, last: OpenBatch, most: int) -> tuple[OpenBatch, list[JobRow]] | None:
         """Give at most `most` committed rows the number after the last one."""
-        batch = Batch(last.queue, last.number + 1, secrets.token_hex(8), 1, True)
+        batch = OpenBatch(last.queue, last.number + 1, secrets.token_hex(8), 1, True)
         try:
             with self._db.transaction():
                 self._move(last, batch)  # first, to start as a writer: SQLite can't turn a reader into one
                 where = {"state": WAITING, "queue": last.queue}
-                rows = [Row(*found) for found in self._db.select("rows", where, _COLUMNS, limit=most)]
+                rows = [JobRow(*found) for found in self._db.select("rows", where, _COLUMNS, limit=most)]
                 if not rows:
                     raise _Moved
                 values = {"state": BATCHED, "batch": batch.number, "edition": 0}
@@ -133,14 +133,14 @@ class Ledger:
             return None
         return batch, rows
 
-    def rows(self, batch: Batch) -> list[Row]:
+    def rows(self, batch: OpenBatch) -> list[JobRow]:
         """Return the rows of an open batch that are still to be sent, in order."""
         where = {"state": BATCHED, "queue": batch.queue, "batch": batch.number}
-        return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
+        return [JobRow(*found) for found in self._db.select("rows", where, _COLUMNS)]
 
     # -- the outcome of rows
 
-    def take_out(self, batch: Batch, ids: Sequence[int], reason: str = "", again_at: float | None = None) -> Batch | None:
+    def take_out(self, batch: OpenBatch, ids: Sequence[int], reason: str = "", again_at: float | None = None) -> OpenBatch | None:
         """Have an open batch go on without these rows: with a `reason` they are parked when it is closed, until `again_at` if that is given;
         without one they wait for the next. `again_at`: Unix seconds."""
         after = replace(batch, edition=batch.edition + 1)
@@ -153,7 +153,7 @@ class Ledger:
             return None
         return after
 
-    def close(self, batch: Batch, edition: int, now: float, *, keep: bool) -> bool:
+    def close(self, batch: OpenBatch, edition: int, now: float, *, keep: bool) -> bool:
         """Close a batch that was accepted in this edition. `keep`: keep its rows, to be sent again if Redis loses them."""
         of_batch = {"queue": batch.queue, "batch": batch.number}
         try:
@@ -172,9 +172,9 @@ class Ledger:
             return False
         return True
 
-    def renumber(self, batch: Batch, number: int) -> Batch | None:
+    def renumber(self, batch: OpenBatch, number: int) -> OpenBatch | None:
         """Give an open batch another number: Redis has later ones than the database."""
-        after = Batch(batch.queue, number, secrets.token_hex(8), 1, True)
+        after = OpenBatch(batch.queue, number, secrets.token_hex(8), 1, True)
         of_batch = {"queue": batch.queue, "batch": batch.number}
         try:
             with self._db.transaction():
@@ -185,7 +185,7 @@ class Ledger:
             return None
         return after
 
-    def _move(self, known: Batch, after: Batch) -> None:
+    def _move(self, known: OpenBatch, after: OpenBatch) -> None:
         values = {"number": after.number, "token": after.token, "edition": after.edition, "is_open": after.is_open}
         where = {
             "queue": known.queue,
@@ -218,10 +218,10 @@ class Ledger:
                 found[number] = (found.get(number, (last,))[0], last)
         return dict(sorted(found.items()))
 
-    def rows_sent(self, queue: str, number: int, ids: tuple[int, int]) -> list[Row]:
+    def rows_sent(self, queue: str, number: int, ids: tuple[int, int]) -> list[JobRow]:
         """Return the kept rows of a batch that `sent` returned."""
         where = {"state": SENT, "queue": queue, "batch": number, "id__gte": ids[0], "id__lte": ids[1]}
-        return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
+        return [JobRow(*found) for found in self._db.select("rows", where, _COLUMNS)]
 
     def last_numbers(self) -> dict[str, int]:
         """Return by queue the number of the last closed batch whose rows are kept."""

@@ -24,7 +24,7 @@ Terms = tuple[Replicas | None, Room | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JobRow:
     """A row to be enqueued."""
 
     id: int
@@ -82,7 +82,7 @@ def _body(job: NewJob, written: float) -> dict[str, Any]:
     return body
 
 
-def read(row: Row, now: float) -> tuple[NewJob, Terms]:
+def read(row: JobRow, now: float) -> tuple[NewJob, Terms]:
     """Return the job, with the remaining ttl at that time, and the terms on which it is to be accepted. ValueError, TypeError or KeyError for
     a row that Fusion did not write, InvalidName for an invalid queue name."""
     check_queue_name(row.queue)
@@ -108,6 +108,6 @@ def _terms(body: Mapping[str, Any]) -> Terms:
     return Replicas(int(replicas[0]), float(replicas[1])) if replicas else None, None if room is None else Room(int(room))
 
 
-def job_of(row: Row, now: float) -> NewJob:
+def job_of(row: JobRow, now: float) -> NewJob:
     """Return the job alone."""
     return read(row, now)[0]

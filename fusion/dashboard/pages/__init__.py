@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusion.dashboard.page import Action, Page
+from fusion.dashboard.page import Page, PageAction
 from fusion.dashboard.pages import (
     audit,
     batches,
@@ -21,7 +21,7 @@ from fusion.dashboard.pages import (
     workers,
 )
 
-ALL: tuple[Page | Action, ...] = (
+ALL: tuple[Page | PageAction, ...] = (
     *overview.PAGES,
     *queues.PAGES,
     *jobs.PAGES,

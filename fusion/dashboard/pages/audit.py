@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusion.dashboard.page import Page, View
+from fusion.dashboard.page import Page, PageRequest
 
 _PAGE = 100
 #: The form's values of `since`, and their labels.
@@ -12,7 +12,7 @@ SINCE = (("", "Any time"), ("1h", "The last hour"), ("1d", "The last day"), ("7d
 _ASKED = ("who", "action", "since")
 
 
-def audit(view: View) -> dict[str, Any]:
+def audit(view: PageRequest) -> dict[str, Any]:
     """Load a page of changes, the newest first."""
     asked = {name: view.args.get(name, "").strip() for name in _ASKED}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value}

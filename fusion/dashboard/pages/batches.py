@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, View
+from fusion.dashboard.page import Page, PageAction, PageRequest
 from fusion.kernel.states import ENDED
 from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
@@ -17,19 +17,19 @@ LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
 KINDS = {**LIGHTS_OF_JOBS, "deleted": "warn"}
 
 
-def batches(view: View) -> dict[str, Any]:
+def batches(view: PageRequest) -> dict[str, Any]:
     """Load a page of batches, the newest first."""
     return {"found": view.get("/batches", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "lights": LIGHTS}
 
 
-def batch(view: View) -> dict[str, Any]:
+def batch(view: PageRequest) -> dict[str, Any]:
     """Load one batch and a page of its members."""
     one = view.get(f"/batches/{_id(view)}", offset=view.args.get("offset", 0), limit=_MEMBERS)
     states = [(state, one[state]) for state in STATES if one[state]]
     return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS}
 
 
-def cancel(view: View) -> str:
+def cancel(view: PageRequest) -> str:
     """Cancel the batch: it accepts no more jobs, and the jobs in it are canceled."""
     told = view.post(f"/batches/{_id(view)}/cancel")
     running = told["running"]
@@ -37,12 +37,12 @@ def cancel(view: View) -> str:
     return f"Batch {told['id']} is canceled with {told['canceled']:,} of its jobs{left}."
 
 
-def _id(view: View) -> str:
+def _id(view: PageRequest) -> str:
     return quote(view.params["id"], safe="")
 
 
 PAGES = (
     Page("/batches", "batches.html", "Batches", batches, nav="Batches", fleet=True),
     Page("/batches/{id}", "batch.html", "Batch", batch, fleet=True, shows=BatchView),
-    Action("/batches/{id}/cancel", cancel, fleet=True),
+    PageAction("/batches/{id}/cancel", cancel, fleet=True),
 )

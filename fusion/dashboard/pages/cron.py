@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.kernel import states
 from fusion.views.cron import CronEntryListedView
 
@@ -25,12 +25,12 @@ OVERLAPS = {"allow": "both run", "skip": "the new one is left out", "queue": "th
 _WORDS = {"lights": LIGHTS, "states": states.LIGHTS, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
 
 
-def entries(view: View) -> dict[str, Any]:
+def entries(view: PageRequest) -> dict[str, Any]:
     """Load all entries, and the live schedulers."""
     return {"found": view.get("/cron"), **_WORDS}
 
 
-def entry(view: View) -> dict[str, Any]:
+def entry(view: PageRequest) -> dict[str, Any]:
     """Load one entry: its next ticks and the outcomes of its last ones."""
     one = view.get(f"/cron/{_name(view)}", limit=50)
     plan = one["plan"] or {}
@@ -38,25 +38,25 @@ def entry(view: View) -> dict[str, Any]:
     return {"one": one, "zone": plan.get("timezone"), **bounds, **_WORDS}
 
 
-def run(view: View) -> str | Said:
+def run(view: PageRequest) -> str | Said:
     """Enqueue a job of the entry now."""
     told = view.post(f"/cron/{_name(view)}/run")
     return Said(f"Job {told['job_id']} of {told['id']} is enqueued; its times go on as planned.")
 
 
-def pause(view: View) -> str:
+def pause(view: PageRequest) -> str:
     """Pause the entry."""
     told = view.post(f"/cron/{_name(view)}/pause")
     return f"Cron entry {told['id']} is paused: nothing is enqueued at its times until it is resumed."
 
 
-def resume(view: View) -> str:
+def resume(view: PageRequest) -> str:
     """Resume the entry."""
     told = view.post(f"/cron/{_name(view)}/resume")
     return f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
 
 
-def remove(view: View) -> Said:
+def remove(view: PageRequest) -> Said:
     """Remove the entry; its jobs stay."""
     told = view.post(f"/cron/{_name(view)}/remove")
     again = f" The scheduler of {told['declared_by']} brings it back when it starts." if told["declared_by"] else ""
@@ -67,15 +67,15 @@ def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
 
-def _name(view: View) -> str:
+def _name(view: PageRequest) -> str:
     return quote(view.params["name"], safe="")
 
 
 PAGES = (
     Page("/cron", "cron.html", "Cron", entries, nav="Cron"),
     Page("/cron/{name}", "cron_entry.html", "Cron entry", entry, shows=CronEntryListedView),
-    Action("/cron/{name}/run", run),
-    Action("/cron/{name}/pause", pause, "admin"),
-    Action("/cron/{name}/resume", resume, "admin"),
-    Action("/cron/{name}/remove", remove, "admin"),
+    PageAction("/cron/{name}/run", run),
+    PageAction("/cron/{name}/pause", pause, "admin"),
+    PageAction("/cron/{name}/resume", resume, "admin"),
+    PageAction("/cron/{name}/remove", remove, "admin"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Page, View
+from fusion.dashboard.page import Page, PageRequest
 from fusion.dashboard.pages.job import pretty
 from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.words import VERBS, Verb
@@ -22,7 +22,7 @@ _OFFERED = 2
 _KEPT = 2.0
 
 
-def failures(view: View) -> dict[str, Any]:
+def failures(view: PageRequest) -> dict[str, Any]:
     """Load a page of groups, the one with the latest failure first."""
     return {
         "found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT),
@@ -32,7 +32,7 @@ def failures(view: View) -> dict[str, Any]:
     }
 
 
-def failure(view: View) -> dict[str, Any]:
+def failure(view: PageRequest) -> dict[str, Any]:
     """Load one group: its trend, its example if the viewer may see it, and its jobs."""
     name = view.params["id"]
     group, query = view.get(f"/failures/{quote(name, safe='')}", limit=1, kept=_KEPT), term("group", name)
@@ -47,12 +47,12 @@ def failure(view: View) -> dict[str, Any]:
     }
 
 
-def _verbs(view: View) -> list[Verb]:
+def _verbs(view: PageRequest) -> list[Verb]:
     """Return the actions that the viewer may take on a group."""
     return [VERBS[verb] for verb in _DONE if view.may(VERBS[verb].scope)]
 
 
-def _example(view: View, job_id: str | None) -> Any:
+def _example(view: PageRequest, job_id: str | None) -> Any:
     """Return the newest job of a group; None if it is gone, or the viewer may not see it."""
     if job_id is None or not view.knows:
         return None

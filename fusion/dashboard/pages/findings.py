@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusion.dashboard.filters import plural
-from fusion.dashboard.page import Action, Said, View
+from fusion.dashboard.page import PageAction, PageRequest, Said
 from fusion.web.exchange import HttpError
 
 #: The beginning and the end of a command within a longer line.
@@ -28,7 +28,7 @@ def command(line: str) -> str:
     return re.sub(r", [^'\"]*$", "", found[0]) if found else ""
 
 
-def mend(view: View) -> str | Said:
+def mend(view: PageRequest) -> str | Said:
     """Make the API calls that fix a finding, if it still exists."""
     check, about, label = (view.field(name) for name in ("check", "about", "label"))
     where = view.get("/info", kept=KEPT)["verdict"]["causes"]
@@ -59,4 +59,4 @@ def mend(view: View) -> str | Said:
     return f"{label}: done. The verdict follows within some seconds."
 
 
-ACTIONS = (Action("/mend", mend),)
+ACTIONS = (PageAction("/mend", mend),)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Again, Page, Said, View
+from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.words import VERBS
 from fusion.kernel.states import ENDED
@@ -21,7 +21,7 @@ _GRAPH, _TRASH = 100, 1000
 _GRAPH_KEPT = 5.0
 
 
-def job(view: View) -> dict[str, Any]:
+def job(view: PageRequest) -> dict[str, Any]:
     """Load all details of one job. A missing job may be in the trash."""
     path = _path(view)
     try:
@@ -43,7 +43,7 @@ def job(view: View) -> dict[str, Any]:
     }
 
 
-def _path(view: View) -> str:
+def _path(view: PageRequest) -> str:
     return f"/jobs/{quote(view.params['id'], safe='')}"
 
 
@@ -66,8 +66,8 @@ _SAID = {
 }
 
 
-def _doing(name: str) -> Callable[[View], Said]:
-    def do(view: View) -> Said:
+def _doing(name: str) -> Callable[[PageRequest], Said]:
+    def do(view: PageRequest) -> Said:
         job_id = view.params["id"]
         pending = act(view, name, job_id).get("pending")
         return Said(f"Job {job_id} {_SAID[name, bool(pending)]}.", to=_path(view))
@@ -75,13 +75,13 @@ def _doing(name: str) -> Callable[[View], Said]:
     return do
 
 
-def restore(view: View) -> Said:
+def restore(view: PageRequest) -> Said:
     """Restore the job from the trash."""
     view.post(f"/trash/{quote(view.params['id'], safe='')}/restore")
     return Said(f"Job {view.params['id']} is back.", to=_path(view))
 
 
-def copying(view: View) -> dict[str, Any]:
+def copying(view: PageRequest) -> dict[str, Any]:
     """Load the form for an edited copy."""
     found = view.get(_path(view), include="arguments")
     try:
@@ -93,7 +93,7 @@ def copying(view: View) -> dict[str, Any]:
     return {"job": found, "still": True, "entered": entered, "once": secrets.token_hex(8)}
 
 
-def copy(view: View) -> Said | Again:
+def copy(view: PageRequest) -> Said | Again:
     """Enqueue the edited copy. Values that were left as shown, masked ones too, keep the original's value."""
     try:
         made = view.post(f"{_path(view)}/copy", _edit(view, copying(view)["entered"]))
@@ -105,7 +105,7 @@ def copy(view: View) -> Said | Again:
     return Said(f"This is the copy; it was put into queue {made['queue']}.", to=f"/jobs/{quote(made['job_id'], safe='')}")
 
 
-def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
+def _edit(view: PageRequest, shown: Mapping[str, str]) -> dict[str, Any]:
     """Return the values that differ from those shown."""
     edit: dict[str, Any] = {}
     for name in ("args", "kwargs"):
@@ -123,10 +123,10 @@ def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
 
 
 COPY = Page("/jobs/{id}/copy", "job_copy.html", "Edited copy", copying, scope="operate")
-PAGES: tuple[Page | Action, ...] = (
+PAGES: tuple[Page | PageAction, ...] = (
     Page("/jobs/{id}", "job.html", "Job", job, shows=JobView, noun="job"),
     COPY,
-    *(Action(f"/jobs/{{id}}/{name}", _doing(name), VERBS[name].scope) for name in ("requeue", "cancel", "stop", "delete")),
-    Action("/jobs/{id}/restore", restore),
-    Action("/jobs/{id}/copy", copy),
+    *(PageAction(f"/jobs/{{id}}/{name}", _doing(name), VERBS[name].scope) for name in ("requeue", "cancel", "stop", "delete")),
+    PageAction("/jobs/{id}/restore", restore),
+    PageAction("/jobs/{id}/copy", copy),
 )

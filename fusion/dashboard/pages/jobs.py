@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from fusion.dashboard.chosen import TOLD, refusals
 from fusion.dashboard.filters import plural
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.words import VERBS, Verb
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.redaction import printable
 from fusion.kernel.states import STATES
-from fusion.operations.plan import Plan
+from fusion.operations.plan import OperationPlan
 from fusion.store.query.fields import FIELDS, IS, PRIORITIES, WITHIN
 from fusion.store.query.grammar import Query
 from fusion.store.query.lexer import Term
@@ -25,7 +25,7 @@ _PAGE = 50
 _QUEUES, _ERRORS = 200, 20
 
 
-def jobs(view: View) -> dict[str, Any]:
+def jobs(view: PageRequest) -> dict[str, Any]:
     """Load a page of the jobs that the query matches, or the mistake in the query."""
     query, after = view.args.get("q", ""), view.args.get("after", "")
     found, wrong = None, ""
@@ -44,7 +44,7 @@ def jobs(view: View) -> dict[str, Any]:
         "offered": offered(view),
         "fields": {name: example for name, example in FIELDS.items() if name != WITHIN},
         "verbs": verbs,
-        "fitting": [verb for verb in verbs if Plan.fits(verb.name, query)],
+        "fitting": [verb for verb in verbs if OperationPlan.fits(verb.name, query)],
     }
 
 
@@ -57,7 +57,7 @@ def by_state(query: str) -> list[tuple[str, str]]:
     return [("all", rest), *((state, f"{term('state', state)} {rest}".strip()) for state in STATES)]
 
 
-def offered(view: View) -> list[str]:
+def offered(view: PageRequest) -> list[str]:
     """Return terms to complete a query: states, queues that the viewer may see, the latest errors, and the names of the other fields."""
     queues = [one["name"] for one in view.get("/queues", limit=_QUEUES, kept=10.0)["queues"]]
     groups = view.get("/failures", limit=_ERRORS, kept=60.0)["groups"]
@@ -72,7 +72,7 @@ def term(name: str, value: str) -> str:
     return Term(name, (escaped(value),)).text
 
 
-def selected(view: View) -> str | Said:
+def selected(view: PageRequest) -> str | Said:
     """Apply the chosen action to each selected job."""
     verb, ids = VERBS.get(view.field("do")), list(dict.fromkeys(view.form.get("id", [])))
     if verb is None:
@@ -82,14 +82,14 @@ def selected(view: View) -> str | Said:
     return _begun(view, verb, ids) if verb.asks else _done(view, verb, ids)
 
 
-def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
+def _begun(view: PageRequest, verb: Verb, ids: list[str]) -> Said:
     """Start an operation on just these jobs, for an action that no route for one job has."""
     body = {"action": verb.name, "query": "id:" + ",".join(ids), verb.asks: view.field(verb.asks)}
     operation = view.post("/operations", body)
     return Said(f"{verb.doing} {plural(len(ids), 'selected job')}.", to=f"/operations/{operation['id']}")
 
 
-def _done(view: View, verb: Verb, ids: list[str]) -> Said:
+def _done(view: PageRequest, verb: Verb, ids: list[str]) -> Said:
     refused = refusals(ids, lambda job_id: act(view, verb.name, job_id))
     done = len(ids) - len(refused)
     told = f"{done} of {len(ids)} {verb.done}." if refused else f"{plural(done, 'job')} {verb.done}."
@@ -98,7 +98,7 @@ def _done(view: View, verb: Verb, ids: list[str]) -> Said:
     return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused))
 
 
-def act(view: View, name: str, job_id: str) -> Any:
+def act(view: PageRequest, name: str, job_id: str) -> Any:
     """Requeue, cancel, stop or delete one job."""
     path = f"/jobs/{quote(job_id, safe='')}"
     return view.delete(path) if name == "delete" else view.post(f"{path}/{name}")
@@ -106,5 +106,5 @@ def act(view: View, name: str, job_id: str) -> Any:
 
 PAGES = (
     Page("/jobs", "jobs.html", "Jobs", jobs, nav="Jobs"),
-    Action("/jobs", selected),
+    PageAction("/jobs", selected),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import term
 from fusion.views.limit import KeyView
 
@@ -14,14 +14,14 @@ _PAGE = 100
 _WAITING = 20
 
 
-def limits(view: View) -> dict[str, Any]:
+def limits(view: PageRequest) -> dict[str, Any]:
     """Load a page of the keys, the most recently used first; or of the stuck ones."""
     stuck = "1" if view.args.get("stuck") == "1" else None
     found = view.get("/keys", offset=view.args.get("offset", 0), limit=_PAGE, stuck=stuck)
     return {"found": found, "limit": _PAGE, "stuck": stuck}
 
 
-def limit(view: View) -> dict[str, Any]:
+def limit(view: PageRequest) -> dict[str, Any]:
     """Load one key."""
     one = view.get(f"/keys/{_key(view)}/stats")
     query = term("key", one["key"])
@@ -35,7 +35,7 @@ def limit(view: View) -> dict[str, Any]:
     }
 
 
-def pause(view: View) -> str:
+def pause(view: PageRequest) -> str:
     """Pause the key."""
     duration, reason = view.field("duration").strip(), view.field("reason").strip()
     view.post(
@@ -46,13 +46,13 @@ def pause(view: View) -> str:
     )
 
 
-def resume(view: View) -> str:
+def resume(view: PageRequest) -> str:
     """Resume the key."""
     view.post(f"/keys/{_key(view)}/resume")
     return f"Key {view.params['key']} is resumed."
 
 
-def bound(view: View) -> str | Said:
+def bound(view: PageRequest) -> str | Said:
     """Set how many jobs run at once and how many start in a time. For an empty field the jobs' own values apply."""
     most, rate = view.field("max_concurrent").strip(), view.field("rate").strip()
     if most and not (most.isascii() and most.isdigit() and len(most) < 10):
@@ -62,14 +62,14 @@ def bound(view: View) -> str | Said:
     return f"Key {view.params['key']}: {' and '.join(filter(None, told)) or 'it goes by what its jobs say'}."
 
 
-def release(view: View) -> str:
+def release(view: PageRequest) -> str:
     """Release the slot of a running job."""
     job = view.field("job_id")
     view.post(f"/keys/{_key(view)}/release", {"job_id": job})
     return f"Job {job} has no slot of {view.params['key']} any more; others may start, and it runs on."
 
 
-def _key(view: View) -> str:
+def _key(view: PageRequest) -> str:
     return quote(view.params["key"], safe="")
 
 
@@ -77,8 +77,8 @@ def _key(view: View) -> str:
 PAGES = (
     Page("/limits", "limits.html", "Limits", limits, nav="Limits", fleet=True),
     Page("/limits/{key}", "limit.html", "Concurrency key", limit, fleet=True, shows=KeyView),
-    Action("/limit/{key}/pause", pause, "admin", fleet=True),
-    Action("/limit/{key}/resume", resume, "admin", fleet=True),
-    Action("/limit/{key}/bound", bound, "admin", fleet=True),
-    Action("/limit/{key}/release", release, "admin", fleet=True),
+    PageAction("/limit/{key}/pause", pause, "admin", fleet=True),
+    PageAction("/limit/{key}/resume", resume, "admin", fleet=True),
+    PageAction("/limit/{key}/bound", bound, "admin", fleet=True),
+    PageAction("/limit/{key}/release", release, "admin", fleet=True),
 )

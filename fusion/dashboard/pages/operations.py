@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.filters import plural
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.words import VERBS, Verb, subject
 from fusion.views.operation import OperationView
 from fusion.web.exchange import HttpError
@@ -18,12 +18,12 @@ _PAGE = 50
 _UNSAID = {"reason": "not said yet", "priority": "moderate"}
 
 
-def operations(view: View) -> dict[str, Any]:
+def operations(view: PageRequest) -> dict[str, Any]:
     """Load a page of operations: running ones, then the most recently ended."""
     return {"found": view.get("/operations", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "verbs": VERBS}
 
 
-def intended(view: View) -> dict[str, Any]:
+def intended(view: PageRequest) -> dict[str, Any]:
     """Load the preview of an operation."""
     query, verb = view.args.get("q", ""), VERBS.get(view.args.get("action", ""))
     shown = {
@@ -47,7 +47,7 @@ def intended(view: View) -> dict[str, Any]:
     return {**shown, "would": would, "subject": subject(would["by"], would["complete"], would["matched"])}
 
 
-def begin(view: View) -> Said:
+def begin(view: PageRequest) -> Said:
     """Start the operation, and go to the page with its progress."""
     verb = VERBS.get(view.field("action"))
     if verb is None:
@@ -63,7 +63,7 @@ def _needs(verb: Verb, values: dict[str, str]) -> dict[str, Any]:
     return {verb.asks: values.get(verb.asks, "")} if verb.asks else {}
 
 
-def operation(view: View) -> dict[str, Any]:
+def operation(view: PageRequest) -> dict[str, Any]:
     """Load one operation: its progress, what it left out, and why."""
     found = view.get(_path(view.params["id"]))
     verb = VERBS.get(found["action"])
@@ -75,7 +75,7 @@ def operation(view: View) -> dict[str, Any]:
     }
 
 
-def cancel(view: View) -> str:
+def cancel(view: PageRequest) -> str:
     """Cancel the operation: it changes no further job."""
     view.post(f"{_path(view.params['id'])}/cancel")
     return "It is canceled: it changes no further job. What is done stays done."
@@ -85,10 +85,10 @@ def _path(operation_id: str) -> str:
     return f"/operations/{quote(operation_id, safe='')}"
 
 
-PAGES: tuple[Page | Action, ...] = (
+PAGES: tuple[Page | PageAction, ...] = (
     Page("/operations", "operations.html", "Operations", operations, nav="Operations"),
     Page("/operations/new", "operation_new.html", "New operation", intended, scope="operate"),
     Page("/operations/{id}", "operation.html", "Operation", operation, shows=OperationView, noun="operation"),
-    Action("/operations", begin),
-    Action("/operations/{id}/cancel", cancel),
+    PageAction("/operations", begin),
+    PageAction("/operations/{id}/cancel", cancel),
 )

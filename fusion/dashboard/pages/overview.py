@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, View
+from fusion.dashboard.page import Page, PageAction, PageRequest
 from fusion.dashboard.pages import findings
 from fusion.dashboard.pages.jobs import term
 
@@ -19,7 +19,7 @@ _MINUTES, _LATELY = 60, 10
 _HISTORY = 15.0
 
 
-def overview(view: View) -> dict[str, Any]:
+def overview(view: PageRequest) -> dict[str, Any]:
     """Load the verdict, the longest waits, running and failed jobs, and the lights of schedulers, sinks and callbacks."""
     info = view.ask("/info", kept=findings.KEPT)
     found = view.get("/queues", kept=findings.KEPT, limit=_QUEUES)
@@ -106,7 +106,7 @@ def _charts(steps: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[floa
     }
 
 
-def stop(view: View) -> str:
+def stop(view: PageRequest) -> str:
     """Stop a running job."""
     job = view.field("job")
     told = view.post(f"/jobs/{quote(job, safe='')}/stop")
@@ -115,6 +115,6 @@ def stop(view: View) -> str:
 
 PAGES = (
     Page("/", "overview.html", "Overview", overview, nav="Overview"),
-    Action("/running/stop", stop),
+    PageAction("/running/stop", stop),
     *findings.ACTIONS,
 )

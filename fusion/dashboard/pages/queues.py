@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.pages.overview import CLASSES, times_of
 from fusion.views.queue import QueueView
@@ -26,13 +26,13 @@ _POINTS = 180
 _ROUNDS = 10
 
 
-def queues(view: View) -> dict[str, Any]:
+def queues(view: PageRequest) -> dict[str, Any]:
     """Load a page of queues, each with its length over the last hour."""
     found = view.get("/queues", offset=view.args.get("offset", 0), limit=_PAGE, since="1h", kept=2.0)
     return {"found": found, "limit": _PAGE}
 
 
-def queue(view: View) -> dict[str, Any]:
+def queue(view: PageRequest) -> dict[str, Any]:
     """Load one queue, and its history of `?since=`."""
     name, span = view.params["name"], view.args.get("since", "1h")
     span = span if span in SPANS else "1h"
@@ -86,7 +86,7 @@ def _count(what: str, row: Mapping[str, Any]) -> float:
     return float(row.get(what, 0))
 
 
-def pause(view: View) -> str:
+def pause(view: PageRequest) -> str:
     """Pause the queue."""
     name = view.params["name"]
     wish = {field: view.field(field).strip() for field in ("reason", "duration")}
@@ -95,14 +95,14 @@ def pause(view: View) -> str:
     return f"Queue {name} is paused: none of its jobs starts{until}."
 
 
-def resume(view: View) -> str:
+def resume(view: PageRequest) -> str:
     """Resume the queue."""
     name = view.params["name"]
     view.post(f"/queues/{_path(name)}/resume")
     return f"Queue {name} is resumed."
 
 
-def empty(view: View) -> str | Said:
+def empty(view: PageRequest) -> str | Said:
     """Move all waiting jobs of the queue to the trash."""
     name, deleted = view.params["name"], 0
     for _ in range(_ROUNDS):
@@ -121,7 +121,7 @@ def _path(name: str) -> str:
 PAGES = (
     Page("/queues", "queues.html", "Queues", queues, nav="Queues"),
     Page("/queues/{name}", "queue.html", "Queue", queue, shows=QueueView),
-    Action("/queues/{name}/pause", pause, "admin"),
-    Action("/queues/{name}/resume", resume, "admin"),
-    Action("/queues/{name}/empty", empty, "admin"),
+    PageAction("/queues/{name}/pause", pause, "admin"),
+    PageAction("/queues/{name}/resume", resume, "admin"),
+    PageAction("/queues/{name}/empty", empty, "admin"),
 )

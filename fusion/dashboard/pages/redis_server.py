@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusion.dashboard.page import Page, View
+from fusion.dashboard.page import Page, PageRequest
 from fusion.dashboard.pages import findings
 
 #: Seconds for which the data are cached: a read takes some tens of milliseconds.
 _KEPT = 5.0
 
 
-def redis(view: View) -> dict[str, Any]:
+def redis(view: PageRequest) -> dict[str, Any]:
     """Load the server, and the findings of `doctor` about it."""
     found = view.get("/redis", kept=_KEPT)
     most, used = found["memory"]["max"], found["memory"]["used"]

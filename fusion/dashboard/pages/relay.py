@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from fusion.dashboard.chosen import TOLD, chosen, refusals
 from fusion.dashboard.filters import plural
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.store.read.callback_inspector import STATUSES
 
 _PAGE = 100
@@ -15,7 +15,7 @@ _LIGHTS = {"delivering": "good", "failing": "warn", "open": "bad", "unserved": "
 _STATUSES = {"delivered": "good", "failed": "bad", "retrying": "warn"}
 
 
-def relay(view: View) -> dict[str, Any]:
+def relay(view: PageRequest) -> dict[str, Any]:
     """Load sinks and relays, and a page of callbacks, of one status if chosen."""
     sinks, status = view.ask("/sinks", kept=2.0), view.args.get("status")
     status = status if status in STATUSES else None
@@ -31,7 +31,7 @@ def relay(view: View) -> dict[str, Any]:
     }
 
 
-def retry(view: View) -> str | Said:
+def retry(view: PageRequest) -> str | Said:
     """Retry the selected callbacks."""
     ids = chosen(view)
     if not ids:
@@ -44,5 +44,5 @@ def retry(view: View) -> str | Said:
 
 PAGES = (
     Page("/relay", "relay.html", "Relay", relay, nav="Relay"),
-    Action("/relay/retry", retry),
+    PageAction("/relay/retry", retry),
 )

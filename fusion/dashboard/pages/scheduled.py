@@ -6,12 +6,12 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.chosen import chosen, each
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 
 _PAGE = 100
 
 
-def scheduled(view: View) -> dict[str, Any]:
+def scheduled(view: PageRequest) -> dict[str, Any]:
     """Load a page of scheduled jobs. A viewer who is restricted to some queues gets the result of a search, without the reasons."""
     offset = view.args.get("offset", 0)
     if view.sees_all:
@@ -21,17 +21,17 @@ def scheduled(view: View) -> dict[str, Any]:
     return {"found": {"jobs": jobs, "after": page["after"], "note": page["note"]}, "limit": _PAGE}
 
 
-def cancel(view: View) -> str | Said:
+def cancel(view: PageRequest) -> str | Said:
     """Cancel the selected jobs."""
     return each(chosen(view), "canceled", lambda job: view.post(f"/jobs/{quote(job, safe='')}/cancel"))
 
 
-def run(view: View) -> str | Said:
+def run(view: PageRequest) -> str | Said:
     """Reschedule the selected jobs to now."""
     return each(chosen(view), "due now", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": 0}))
 
 
-def move(view: View) -> str | Said:
+def move(view: PageRequest) -> str | Said:
     """Reschedule the selected jobs to another time."""
     when = view.field("when").strip()
     if not when:
@@ -43,7 +43,7 @@ def move(view: View) -> str | Said:
 
 PAGES = (
     Page("/scheduled", "scheduled.html", "Scheduled", scheduled, nav="Scheduled"),
-    Action("/scheduled/move", move),
-    Action("/scheduled/cancel", cancel),
-    Action("/scheduled/run", run),
+    PageAction("/scheduled/move", move),
+    PageAction("/scheduled/cancel", cancel),
+    PageAction("/scheduled/run", run),
 )

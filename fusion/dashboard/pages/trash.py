@@ -7,26 +7,26 @@ from urllib.parse import quote
 
 from fusion.dashboard.chosen import chosen, each
 from fusion.dashboard.filters import plural
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 
 _PAGE = 100
 #: The most that the trash holds; the page warns near this limit.
 MOST, MOST_BYTES = 10_000, 64 * 1024 * 1024
 
 
-def trash(view: View) -> dict[str, Any]:
+def trash(view: PageRequest) -> dict[str, Any]:
     """Load a page of deleted jobs, the most recently deleted first."""
     found = view.get("/trash", offset=view.args.get("offset", 0), limit=_PAGE)
     full = found["total"] is not None and (found["total"] >= MOST or found["bytes"] >= 0.98 * MOST_BYTES)
     return {"found": found, "limit": _PAGE, "full": full}
 
 
-def restore(view: View) -> str | Said:
+def restore(view: PageRequest) -> str | Said:
     """Restore the selected jobs."""
     return each(chosen(view), "restored", lambda job: view.post(f"/trash/{quote(job, safe='')}/restore"))
 
 
-def empty(view: View) -> str:
+def empty(view: PageRequest) -> str:
     """Empty the trash."""
     purged = view.post("/trash/empty")["purged"]
     return f"The trash is empty: {plural(purged, 'job')} cannot be restored any more."
@@ -34,6 +34,6 @@ def empty(view: View) -> str:
 
 PAGES = (
     Page("/trash", "trash.html", "Trash", trash, nav="Trash"),
-    Action("/trash/empty", empty, "admin", fleet=True),
-    Action("/trash/restore", restore),
+    PageAction("/trash/empty", empty, "admin", fleet=True),
+    PageAction("/trash/restore", restore),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.views.worker import WorkerView
 
 _PAGE = 100
@@ -17,13 +17,13 @@ _TOLD = {
 }
 
 
-def workers(view: View) -> dict[str, Any]:
+def workers(view: PageRequest) -> dict[str, Any]:
     """Load a page of the workers, by name."""
     found = view.get("/workers", offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
     return {"found": found, "rows": [_shown(one) for one in found["workers"]], "limit": _PAGE}
 
 
-def worker(view: View) -> dict[str, Any]:
+def worker(view: PageRequest) -> dict[str, Any]:
     """Load one worker."""
     return {"one": _shown(view.get(f"/workers/{quote(view.params['name'], safe='')}"))}
 
@@ -33,19 +33,19 @@ def _shown(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "light": _LIGHTS.get(one["state"], "good"), "why": one["unloaded"] or one["throttled"]}
 
 
-def told(verb: str) -> Action:
+def told(verb: str) -> PageAction:
     """Return the action that sends this command to a worker."""
 
-    def tell(view: View) -> Said:
+    def tell(view: PageRequest) -> Said:
         name = view.params["name"]
         view.post(f"/workers/{quote(name, safe='')}/{verb}")
         gone = "/workers" if verb == "stop" else ""  # an idle worker ends at once, and its own page with it
         return Said(f"Worker {name} {_TOLD[verb]}.", to=gone)
 
-    return Action(f"/workers/{{name}}/{verb}", tell, "admin")
+    return PageAction(f"/workers/{{name}}/{verb}", tell, "admin")
 
 
-PAGES: tuple[Page | Action, ...] = (
+PAGES: tuple[Page | PageAction, ...] = (
     Page("/workers", "workers.html", "Workers", workers, nav="Workers"),
     Page("/workers/{name}", "worker.html", "Worker", worker, shows=WorkerView),
     *map(told, _TOLD),

@@ -12,7 +12,7 @@ from fusion.store.layout import codec
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class QueuePause:
     """A pause of a queue. `since` is None if it was set by hand; `left`: seconds until it ends by itself, None for never."""
 
     since: datetime | None = None
@@ -31,11 +31,11 @@ class Pause:
         }
 
 
-def read_pause(stored: bytes | str | None, left_ms: int) -> Pause:
+def read_pause(stored: bytes | str | None, left_ms: int) -> QueuePause:
     """The pause of a key that exists. `left_ms`: what PTTL answers."""
     head, _, reason = codec.text(stored).partition("\n")
     since, _, by = head.partition(" ")
-    return Pause(from_iso(since.encode()), left_ms / 1000 if left_ms >= 0 else None, by, reason)
+    return QueuePause(from_iso(since.encode()), left_ms / 1000 if left_ms >= 0 else None, by, reason)
 
 
 def pause_words(queue: str, seconds: float | None, by: str, reason: str) -> tuple[dict[str, str], list[str]]:

@@ -20,7 +20,7 @@ DIRECT, BATCH = "direct", "batch"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KeySource:
     """A key whose members may match. `kind`: `zset`, `list`, `hash` (ids are its fields), `string` (it holds the id), `id` (a job's own key).
     `state` and `queue` hold for all jobs in it; each is empty if they differ."""
 
@@ -36,7 +36,7 @@ class Stage:
     all sound members of these sources match, so no job needs to be examined."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[KeySource, ...]
     descending: bool = False
     exact: bool = False
 
@@ -56,7 +56,7 @@ class Known:
     waits: tuple[str, ...] = ()
 
 
-def sources(query: Query, keys: Keys, known: Known) -> list[Source]:
+def sources(query: Query, keys: Keys, known: Known) -> list[KeySource]:
     """Return all keys in which a matching job may be, each once."""
     found = (source for stage in stages(query, keys, known) for source in stage.sources)
     return list(dict.fromkeys(found))
@@ -65,13 +65,13 @@ def sources(query: Query, keys: Keys, known: Known) -> list[Source]:
 def stages(query: Query, keys: Keys, known: Known) -> list[Stage]:
     """Return the sources by stages, in display order. If an index covers the query, only the index is used."""
     if ids := query.values("id"):
-        return [Stage(DIRECT, tuple(Source(keys.job(job_id), "id") for job_id in ids), exact=True)]
+        return [Stage(DIRECT, tuple(KeySource(keys.job(job_id), "id") for job_id in ids), exact=True)]
     if batches := query.values("batch"):
-        members = tuple(Source(keys.batch_members(batch), "zset") for batch in batches)
+        members = tuple(KeySource(keys.batch_members(batch), "zset") for batch in batches)
         return [Stage(BATCH, members, exact=_only(query, "batch"))]
     found = []
     if owners := query.values("unique"):  # the job that holds it now is found in whatever state it is
-        found.append(Stage(DIRECT, tuple(Source(keys.unique(name), "string") for name in owners)))
+        found.append(Stage(DIRECT, tuple(KeySource(keys.unique(name), "string") for name in owners)))
     names = {*known.queues, *query.values("queue"), *query.values(WITHIN)}
     queues = sorted(name for name in names if query.may_be_in(name))
     for state in query.implied:
@@ -89,20 +89,20 @@ def _only(query: Query, *fields: str) -> bool:
 def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]) -> Stage:
     groups, limits = query.values("group"), query.values("key")
     if state == "failed" and groups:
-        found: Iterable[Source] = (Source(keys.failure_jobs(group), "zset", state) for group in groups)
+        found: Iterable[KeySource] = (KeySource(keys.failure_jobs(group), "zset", state) for group in groups)
         exact = _only(query, "group", "state")
     elif state in SHARED:
-        found = (Source(keys.failed if state == "failed" else keys.scheduled, "zset", state),)
+        found = (KeySource(keys.failed if state == "failed" else keys.scheduled, "zset", state),)
         exact = _only(query, "state")
     elif state == "started" and query.values("worker"):
-        found, exact = (Source(keys.worker_jobs(name), "hash", state) for name in query.values("worker")), False
+        found, exact = (KeySource(keys.worker_jobs(name), "hash", state) for name in query.values("worker")), False
     elif state in ("started", "queued") and limits:
-        found, exact = (Source(keys.limit_held(name), "zset") for name in limits), _only(query, "key", "state")
+        found, exact = (KeySource(keys.limit_held(name), "zset") for name in limits), _only(query, "key", "state")
     elif state == "blocked" and (limits or query.asks_held):
         sets = (name for name in known.waits if limits or name.startswith("held:"))
-        waits = [Source(keys.waiting(name), "zset", state, name.split(":")[1]) for name in sets]
+        waits = [KeySource(keys.waiting(name), "zset", state, name.split(":")[1]) for name in sets]
         found = [
-            *(Source(keys.limit_waiting(name), "zset", state) for name in limits),
+            *(KeySource(keys.limit_waiting(name), "zset", state) for name in limits),
             *(one for one in waits if one.queue in queues),
         ]
         return Stage(state, tuple(found), descending=True, exact=False)
@@ -111,11 +111,11 @@ def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]
     return Stage(state, tuple(found), state in _GREATEST_FIRST, exact)
 
 
-def _of_queues(state: str, keys: Keys, known: Known, queues: list[str]) -> Iterator[Source]:
+def _of_queues(state: str, keys: Keys, known: Known, queues: list[str]) -> Iterator[KeySource]:
     for queue in queues:
         if state != "queued":
-            yield Source(keys.set_of(state, queue), "zset", state, queue)
+            yield KeySource(keys.set_of(state, queue), "zset", state, queue)
         else:
-            yield Source(keys.fifo(queue) if queue in known.fifos else keys.queue(queue), "zset", state, queue)
+            yield KeySource(keys.fifo(queue) if queue in known.fifos else keys.queue(queue), "zset", state, queue)
     if state == "queued":
-        yield from (Source(keys.queue(queue), "list", state, queue) for queue in queues if queue in LIST_QUEUES)
+        yield from (KeySource(keys.queue(queue), "list", state, queue) for queue in queues if queue in LIST_QUEUES)

@@ -9,7 +9,7 @@ from datetime import datetime
 from fusion.store.layout.codec import number, text
 from fusion.store.layout.gates import Gate
 from fusion.store.layout.limits import Limit
-from fusion.store.layout.pauses import Pause
+from fusion.store.layout.pauses import QueuePause
 from fusion.store.read.base import moment
 from fusion.store.read.callback_inspector import DeliveryInfo
 from fusion.store.read.worker_inspector import WorkerInfo
@@ -38,7 +38,7 @@ class QueueFacts:
     ahead: int | None = None
     length: int = 0
     running: int = 0
-    pause: Pause | None = None
+    pause: QueuePause | None = None
     suspended: bool = False
     gate: Gate = field(default_factory=Gate)
     workers: tuple[WorkerInfo, ...] = ()

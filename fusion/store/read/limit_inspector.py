@@ -14,7 +14,7 @@ from fusion.store.layout.keys import Keys
 from fusion.store.layout.limits import Limit, read_limit
 from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase, moment, texts
-from fusion.store.read.totals import Counters, Totals, read_counters
+from fusion.store.read.totals import Counters, LifetimeTotals, read_counters
 
 #: Seconds without a start after which a key with waiting jobs is stuck. Longest time for which a task may hold a key back: a longer one means
 #: that the clock was set back.
@@ -69,7 +69,7 @@ class LimitInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyStats(Totals):
+class KeyStats(LifetimeTotals):
     """A concurrency key at one moment, `last_updated` by the server's clock, and the outcomes of its jobs since it began."""
 
     info: LimitInfo

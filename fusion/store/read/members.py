@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec
 from fusion.store.query.rows import QUEUE_FIELDS, STATE_FIELDS, Row
-from fusion.store.query.sources import DIRECT, Source, Stage
+from fusion.store.query.sources import DIRECT, KeySource, Stage
 from fusion.store.read.cursor import Place
 from fusion.store.read.job_rows import JobRows
 from fusion.store.read.walk import KEYS, MOST, Walk, replies
@@ -39,7 +39,7 @@ class Members:
         parts = (stage.sources[start : start + KEYS] for start in range(0, len(stage.sources), KEYS))
         return sum(int(count or 0) for part in parts for count in self._counts(part))
 
-    def _counts(self, sources: Sequence[Source]) -> list[Any]:
+    def _counts(self, sources: Sequence[KeySource]) -> list[Any]:
         return replies(self._connection, lambda pipe: [getattr(pipe, _COUNT[one.kind])(one.key) for one in sources])
 
     def chunks(self, stage: Stage, after: Place | None, size: int) -> Iterator[list[Member]]:
@@ -77,7 +77,7 @@ class Members:
 
     def running(self, stage: Stage) -> Iterator[str]:
         """Yield the ids of running jobs, in no order; one may come twice."""
-        open_ones: list[tuple[Source, int]] = [(source, 0) for source in stage.sources]
+        open_ones: list[tuple[KeySource, int]] = [(source, 0) for source in stage.sources]
         while open_ones:
             part, open_ones = open_ones[:KEYS], open_ones[KEYS:]
             rows = self._scans(part)
@@ -87,7 +87,7 @@ class Members:
                 if int(cursor):
                     open_ones.append((source, int(cursor)))
 
-    def _scans(self, part: Sequence[tuple[Source, int]]) -> list[Any]:
+    def _scans(self, part: Sequence[tuple[KeySource, int]]) -> list[Any]:
         return replies(
             self._connection,
             lambda pipe: [
@@ -108,7 +108,7 @@ class Members:
         for source in inboxes:
             yield from self._inbox(source, after)
 
-    def _inbox(self, source: Source, after: Place | None) -> Iterator[list[Member]]:
+    def _inbox(self, source: KeySource, after: Place | None) -> Iterator[list[Member]]:
         """Read a list that is consumed from its head: if the last job seen is gone, so are all before it."""
         begin = 0
         if after is not None:
@@ -118,7 +118,7 @@ class Members:
             yield self._with_rows([(-math.inf, job_id) for job_id in ids])
             begin += len(ids)
 
-    def _part(self, source: Source, begin: int) -> list[bytes]:
+    def _part(self, source: KeySource, begin: int) -> list[bytes]:
         return replies(self._connection, lambda pipe: pipe.lrange(source.key, begin, begin + MOST - 1))[0] or []
 
 

@@ -14,7 +14,7 @@ from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
 from fusion.store.layout.gates import Gate, number, read_gate
 from fusion.store.layout.names import LIST_QUEUES, is_reserved
-from fusion.store.layout.pauses import Pause, read_pause
+from fusion.store.layout.pauses import QueuePause, read_pause
 from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase
 from fusion.store.scripting.host import Steps, run
@@ -47,7 +47,7 @@ class QueueInfo:
     canceled: int
     oldest: datetime | None
     error: str = ""
-    pause: Pause | None = None
+    pause: QueuePause | None = None
     #: Its settings at run time, as `rq:gates` stores them.
     gate: Mapping[str, str] = field(default_factory=dict)
     #: Jobs that wait for neither a time nor their turn. Not part of `count`.
@@ -290,7 +290,7 @@ def _trouble(row: list[Any]) -> str:
     return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if told.startswith("WRONGTYPE") else told
 
 
-def _pause(stored: Any, left_ms: int) -> Pause | None:
+def _pause(stored: Any, left_ms: int) -> QueuePause | None:
     """Return the pause. A key of another type, which a `Forgiving` connection reads as nothing, is a pause to every worker."""
     if left_ms == _NO_KEY:
         return None

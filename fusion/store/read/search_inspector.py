@@ -15,7 +15,7 @@ from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
 from fusion.store.query.grammar import STATES, Query, Row, state_of
-from fusion.store.query.sources import DIRECT, SHARED, Known, Source, Stage, stages
+from fusion.store.query.sources import DIRECT, SHARED, KeySource, Known, Stage, stages
 from fusion.store.read.base import moment
 from fusion.store.read.cursor import Cursor, Place, Searched, in_words, unknown
 from fusion.store.read.found_jobs import FIELDS, FoundJob, found_job
@@ -23,7 +23,7 @@ from fusion.store.read.job_rows import JobRows
 from fusion.store.read.members import Member, Members
 from fusion.store.read.walk import MOST, Walk, replies
 
-__all__ = ["Count", "FoundJob", "Page", "SearchInspector", "Searched", "in_words"]
+__all__ = ["Count", "FoundJob", "FoundPage", "SearchInspector", "Searched", "in_words"]
 
 #: Most jobs of one state that a search examines where no index helps, and most jobs of one page.
 LOOKED, LARGEST_PAGE = 10_000, 1000
@@ -32,7 +32,7 @@ LOOKING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FoundPage:
     """A page of jobs. `after`: where the next page begins; empty at the end. A page that ran out of time has it even if it is not full, or
     empty. `looked` and `total`: jobs examined, and jobs there are, in the states that this page reached; `searched`: the same by state.
     `complete`: no matching job was left out up to here."""
@@ -60,7 +60,7 @@ class SearchInspector(JobRows):
     #: Returns the time in seconds, to measure how long a page has searched.
     clock: Callable[[], float] = staticmethod(monotonic)
 
-    def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> Page:
+    def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> FoundPage:
         """Read a page of the jobs that match and may be seen, from `after` of the previous page on. InvalidQuery if `after` is invalid.
 
         States come one after another. Running jobs: the first to start first. Ended jobs: the newest first. Waiting jobs: in the order of
@@ -73,12 +73,12 @@ class SearchInspector(JobRows):
         """Count the jobs that match, exactly, however many must be examined; with `most` no more than that."""
         return _Search(self, query.within(scope), scope).count(most)
 
-    def sources(self, query: Query, scope: Scope = EVERYTHING) -> list[Source]:
+    def sources(self, query: Query, scope: Scope = EVERYTHING) -> list[KeySource]:
         """List the keys in which a job that matches, and may be seen, may be."""
         narrow = query.within(scope)
         return list(dict.fromkeys(source for stage in stages(narrow, self.keys, self.known()) for source in stage.sources))
 
-    def scan(self, source: Source, cursor: int = 0, count: int = MOST) -> tuple[int, list[str]]:
+    def scan(self, source: KeySource, cursor: int = 0, count: int = MOST) -> tuple[int, list[str]]:
         """Read some ids of a source from a cursor on; returns the next cursor, 0 at the end. As with SCAN, an id may come twice. A key of a
         wrong type yields nothing."""
         if source.kind == "id":
@@ -90,7 +90,7 @@ class SearchInspector(JobRows):
                 raise
             return 0, []
 
-    def _scan(self, source: Source, cursor: int, count: int) -> tuple[int, list[str]]:
+    def _scan(self, source: KeySource, cursor: int, count: int) -> tuple[int, list[str]]:
         connection: Any = self.connection
         if source.kind == "string":
             owner = connection.get(source.key)
@@ -154,7 +154,7 @@ class _Search:
         self._slow = bool(query.wild)  # a job may take a millisecond: the clock is read after each
         self._began = False  # some were examined: the next page would begin further on
 
-    def page(self, limit: int, cursor: Cursor) -> Page:
+    def page(self, limit: int, cursor: Cursor) -> FoundPage:
         """Return the page that begins at the cursor."""
         begin = self._begin(cursor)
         self._met.update(cursor.shown)
@@ -173,7 +173,7 @@ class _Search:
             after = self._end(at, stop, hits, cursor, searched)
         if len(hits) >= limit:  # and so it ends because it is full
             searched = [replace(one, goes_on=False) for one in searched]
-        return Page(
+        return FoundPage(
             jobs=self._shown([hit.member.id for hit in hits[:limit]]),
             after=after,
             looked=sum(one.looked for one in searched),

@@ -47,7 +47,7 @@ def read_counters(row: Mapping[Any, Any]) -> Counters:
     return Counters(totals, classes)
 
 
-class Totals:
+class LifetimeTotals:
     """The lifetime counters of something that has `counters`."""
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueStats(Totals):
+class QueueStats(LifetimeTotals):
     """A queue at one moment, `last_updated` by the server's clock, and the outcomes of its jobs since it began."""
 
     info: QueueInfo

@@ -8,7 +8,7 @@ from itertools import chain
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES
-from fusion.store.layout.pauses import Pause
+from fusion.store.layout.pauses import QueuePause
 from fusion.store.scripting.host import to_ms, to_seconds, to_texts
 from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.event_broker import CallbackBroker
@@ -66,7 +66,7 @@ class Broker(OperationBroker, OutboxBroker, BatchBroker, CallbackBroker, WorkerB
         """Do what `pause_call` describes."""
         self.pause_call(queue, seconds, by=by, reason=reason)()
 
-    def unpause(self, queue: str) -> Pause | None:
+    def unpause(self, queue: str) -> QueuePause | None:
         """Do what `unpause_call` describes."""
         return self.unpause_call(queue)()
 

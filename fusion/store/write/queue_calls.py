@@ -29,7 +29,7 @@ from fusion.store.client.wire import is_ours, pack
 from fusion.store.layout import codec, schema
 from fusion.store.layout.compact import compact, expand
 from fusion.store.layout.gates import gate_words, read_gate
-from fusion.store.layout.pauses import Pause, pause_words, read_pause
+from fusion.store.layout.pauses import QueuePause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
 from fusion.store.scripting.host import Commands, ScriptCall, ScriptHost, Steps, to_ms, to_texts
 from fusion.store.scripting.pipelined import PipelinedCall
@@ -159,7 +159,7 @@ class QueueCalls(ScriptHost):
         `by` in one line."""
         return ScriptCall(self, "pause", {}, *pause_words(queue, seconds, by, reason))
 
-    def unpause_call(self, queue: str) -> ScriptCall[Pause | None]:
+    def unpause_call(self, queue: str) -> ScriptCall[QueuePause | None]:
         """Let workers claim from the queue again; returns the pause that ended, None if it was not paused."""
         return ScriptCall(self, "unpause", {}, {"queue": queue}, (), lambda was: read_pause(*was) if was else None)
 

@@ -13,7 +13,7 @@ import sqlalchemy
 
 from fusion import Queue
 from fusion.contrib.outbox.database import PARKED, SENT, WAITING
-from fusion.contrib.outbox.row import Row, job_of, rows_of
+from fusion.contrib.outbox.row import JobRow, job_of, rows_of
 from fusion.enqueue.call import PLAIN, Terms
 from fusion.enqueue.sending import Chunk
 from fusion.exceptions import OptionError
@@ -251,7 +251,7 @@ def test_times_count_from_the_row(conn: redis.Redis, base: Base) -> None:
 def test_a_row_is_the_job_that_was_enqueued_byte_for_byte() -> None:
     data = Queue.prepare_data(TASK, (b"\xff", "x" * 5000), meta={"a": 1}, priority="high", at_front=True, result_ttl=7)
     (columns,) = rows_of([Chunk.of("q", [data], PLAIN)], 5.0)
-    job = job_of(Row(1, **columns), 9.0)
+    job = job_of(JobRow(1, **columns), 9.0)
     assert job == data.new
 
 
