@@ -48,7 +48,7 @@ def batches(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
         echo_json(BatchesView(batches=shown, total=total, offset=offset))
         return
     if not found:
-        echo("no batches")
+        echo("No batches")
         return
     for line in table_of(BatchView, shown, at, cells={"failed": _others}):
         echo(line)

@@ -131,7 +131,7 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
         if left:
             echo(f"and {left} more groups; --limit N shows more")
         if kept is not None:
-            echo(f"\nOne of them, its jobs and when they failed: {prog()} failures {documents[0]['id']}")
+            echo(f"\nTo see the jobs of a group, and when they failed: {prog()} failures {documents[0]['id']}")
         echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
     if not as_json and (errors := cli.onlooker.callback_errors()):
         echo("\n" + bounds.raised(errors, now()))

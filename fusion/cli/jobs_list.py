@@ -237,10 +237,11 @@ def _nothing(cli: Cli, query: Query, page: FoundPage, note: str) -> None:
     if queues := query.values("queue"):
         tell_unknown(cli, [name for name in queues if not name.startswith("_") and name != "failed"])
     looked = ", ".join(f"{one.looked:,} {one.state}" for one in page.searched if one.looked)
-    echo(
-        f"No jobs fit {query.text or 'an empty query'}: "
-        + (f"{note}{_FURTHER}" if note else f"looked at {looked}" if looked else "there are none to look at")
-    )
+    if note or looked or query.text:
+        why = f"{note}{_FURTHER}" if note else f"looked at {looked}" if looked else "no job is in these states"
+        echo(f"No jobs match {query.text or 'an empty query'}: {why}")
+    else:
+        echo("There are no jobs")
     tell_slips(cli, query)
 
 

@@ -54,7 +54,7 @@ def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
         echo_json(OperationsView(operations=shown, total=total, offset=offset))
         return
     if not found:
-        echo("no operations")
+        echo("No operations")
         return
     cells: dict[str, Callable[[OperationView], str]] = {
         "status": lambda one: "waits" if one.status == "running" and not one.carrier else one.status,

@@ -20,7 +20,7 @@ _WIDTH = 60
 def listing(queues: Sequence[QueueStatsView]) -> str:
     """Return a line for each queue."""
     if not queues:
-        return "no job was ever enqueued"
+        return "No job was ever enqueued"
     order = ("name", "queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")
     return "\n".join(table_of(QueueStatsView, queues, order=order, only=True))
 

@@ -130,7 +130,8 @@ def _blocked(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         why = facts.blocked_why.split(": ", 1)[-1]
         yield Wait("held", f"a worker that has its task {task}" + (f": {why}" if why else ""))
         if since := number(facts.row.get("held_since")):
-            yield Wait("held_since", f"no worker has had it for {span(facts.at.timestamp() - since / 1000)}; it fails in the end")
+            waited = span(facts.at.timestamp() - since / 1000)
+            yield Wait("held_since", f"no worker has had it for {waited}; if none gets it, the job fails")
         yield from _unserved(facts, scope)
     elif kind == "probation":
         lost = number(facts.row.get("lost"))

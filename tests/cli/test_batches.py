@@ -14,7 +14,7 @@ NOOP = "tests.jobs.basic.noop"
 
 
 def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
-    assert invoke("batches").stdout == "no batches\n"
+    assert invoke("batches").stdout == "No batches\n"
     outer = Batch("mails", queue="q", id="outer", connection=conn, on_complete=NOOP).open()
     for n in range(3):
         outer.enqueue(NOOP, job_id=f"a{n}")

@@ -92,9 +92,13 @@ def test_for_programs(invoke: Invoke, some: list[str], monkeypatch: pytest.Monke
     assert json.loads(invoke("jobs", "queue:otp", "--count", "--json").stdout)["count"] == 2
 
 
+def test_without_jobs(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("jobs").stdout == "There are no jobs\n"
+
+
 def test_nothing_found_says_what_was_searched(invoke: Invoke, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert invoke("jobs", "error:KeyError").stdout == "No jobs fit error:KeyError: looked at 2 failed, 1 queued, 1 scheduled\n"
-    assert invoke("jobs", "state:finished").stdout == "No jobs fit state:finished: there are none to look at\n"
+    assert invoke("jobs", "error:KeyError").stdout == "No jobs match error:KeyError: looked at 2 failed, 1 queued, 1 scheduled\n"
+    assert invoke("jobs", "state:finished").stdout == "No jobs match state:finished: no job is in these states\n"
     assert "no queue smss" in invoke("jobs", "queue:smss").stderr.lower() or "smss" in invoke("jobs", "queue:smss").stderr
     monkeypatch.setattr(search_inspector, "LOOKED", 1)
     said = invoke("jobs", "error:KeyError").stdout
@@ -117,7 +121,7 @@ def test_a_search_continues_until_the_page_is_full(
         said = [invoke("jobs", *args).stdout for args in (*asked, *written)]
         texts.append([re.sub(r'"at": "[^"]*"|(\d\.)?\d s  |due .*|  +', "", one) for one in said])
     assert texts[0] == texts[1]
-    assert texts[0][2] == "No jobs fit nobody: looked at 232 failed, 1 queued, 1 scheduled\n"
+    assert texts[0][2] == "No jobs match nobody: looked at 232 failed, 1 queued, 1 scheduled\n"
     assert texts[0][5].split() == [f"more-{n}" for n in range(29, 19, -1)]
 
 
