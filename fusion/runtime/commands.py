@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis import Redis
@@ -46,7 +46,7 @@ class Commands:
     `wanted` returns the worker's channel. It changes when the worker registers under another name: then call `renew`. `fleet`: the channel
     of all workers.
     `on_subscribed` is called when a subscription begins: commands published before were missed.
-    `on_duty` is called with what comes on the channel `duties`: what a script found that some process ran for the whole fleet.
+    `on_duty` is called with what comes on the channels `duties`: what a script found that some process ran for the whole fleet.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Commands:
         fleet: str,
         on_subscribed: Callable[[], None] | None = None,
         *,
-        duties: str = "",
+        duties: Sequence[str] = (),
         on_duty: Callable[[str], None] | None = None,
     ) -> None:
         self._connect, self._wanted, self._on_subscribed = connect, wanted, on_subscribed
-        self._shared = [fleet, duties] if duties else [fleet]
-        self._duties, self._on_duty = duties.encode(), on_duty
+        self._shared = [fleet, *duties]
+        self._duties, self._on_duty = {channel.encode() for channel in duties}, on_duty
         self._subscribed = ""
         #: The connection; None while there is none.
         self.channel: NonBlockingReader | None = None
@@ -127,7 +127,9 @@ class Commands:
 
     def _is_duty(self, reply: object) -> bool:
         """Pass on what a duty found."""
-        if not self._on_duty or not isinstance(reply, list) or len(reply) != 3 or reply[:2] != [b"message", self._duties]:
+        if not (
+            self._on_duty and isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message" and reply[1] in self._duties
+        ):
             return False
         self._on_duty(reply[2].decode(errors="replace"))
         return True

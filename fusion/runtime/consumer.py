@@ -32,6 +32,10 @@ MOST_SLOTS = 32
 _MOMENT = 0.002
 
 
+#: Called with the jobs that a turn brought.
+Start = Callable[[Sequence[Claimed]], None]
+
+
 class TurnOwner(Protocol):
     """The worker or courier that a consumer takes turns for."""
 
@@ -228,24 +232,25 @@ class Consumer:
         self._requested, self._slots = False, _at_most(slots)
         self.outbox.begin(self._served_queues.turn, self._slots, claim_filter)
 
-    def exchange(self) -> list[Claimed]:
-        """Send the turn and wait for its reply: one round trip. Return the jobs it brought; `turn` is the whole reply.
+    def exchange(self, start: Start | None = None) -> list[Claimed]:
+        """Send the turn and wait for its reply: one round trip. Return the jobs it brought; `turn` is the whole reply. `start` is called with
+        the jobs: first of all if no outcome is answered, else after the outcomes.
 
         RedisAway: the turn is kept. If this process is no longer registered, it registers again, and the turn is kept, too.
         """
         self.turn, self.moved = None, 0
         if not self.outbox.turn_open:
             return []
-        return self._receive(*self.outbox.exchange(self.membership.name, self.membership.incarnation))
+        return self._receive(*self.outbox.exchange(self.membership.name, self.membership.incarnation), start)
 
     def send_async(self) -> bool:
         """Send the turn without waiting. False if `exchange` is to be used. RedisAway: the turn is kept."""
         return self.outbox.turn_open and self.outbox.send_async(self.membership.name, self.membership.incarnation)
 
-    def receive_reply(self) -> list[Claimed]:
+    def receive_reply(self, start: Start | None = None) -> list[Claimed]:
         """Receive the reply to `send_async`, and return as `exchange` does."""
         self.turn, self.moved = None, 0
-        return self._receive(*self.outbox.receive_reply(self.membership.name, self.membership.incarnation))
+        return self._receive(*self.outbox.receive_reply(self.membership.name, self.membership.incarnation), start)
 
     def _reply_comes_soon(self) -> bool:
         """Serve only running jobs for a moment. Most replies come within it; a whole round would take as long as some turns."""
@@ -260,18 +265,20 @@ class Consumer:
     def _on_reply(self, now: float) -> None:
         self._end_turn(self.receive_reply)
 
-    def _end_turn(self, receive: Callable[[], list[Claimed]]) -> None:
+    def _end_turn(self, receive: Callable[[Start], list[Claimed]]) -> None:
         with self.job_log.batch:
-            if jobs := receive():
-                self._owner.start_jobs(jobs)
+            receive(self._owner.start_jobs)
         if self.turn is not None:
             self._owner.turn_ended(self.turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
 
-    def _receive(self, turn: Turn, results: list[Result]) -> list[Claimed]:
+    def _receive(self, turn: Turn, results: list[Result], start: Start | None) -> list[Claimed]:
         if turn.status == "unregistered":
             self._process.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()
             return []
+        if start is not None and turn.jobs and not results:
+            start(turn.jobs)
+            start = None
         for result, answer in zip(results, turn.answers, strict=False):
             if answer == "over":
                 result.give_up()
@@ -294,6 +301,8 @@ class Consumer:
         if turn.again or len(turn.jobs) >= MOST_SLOTS:  # a turn requested while this one was in flight stays requested, too
             self._requested = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
+        if start is not None and turn.jobs:
+            start(turn.jobs)
         return turn.jobs
 
     # -- waiting

@@ -104,6 +104,9 @@ class Maintenance:
         if what == "promote":
             due, self._expire_at, self._tend_at = (later + ms / 1000 if ms >= 0 else inf for ms in found)
             self._promote_at = min(due, now + _PROMOTE_INTERVAL * part)
+        elif what == "due":
+            (ms,) = found
+            self.due(later + ms / 1000)
         elif what == "expire":
             (ms,) = found
             self._expire_at = later + ms / 1000 if ms >= 0 else inf

@@ -52,7 +52,7 @@ class CommandHandler:
             lambda: keys.pubsub(consumer.name),
             keys.pubsub("_fleet"),
             self._on_subscribed,
-            duties=process.broker.duties,
+            duties=(process.broker.duties, keys.due),
             on_duty=consumer.maintenance.heard,
         )
         consumer.membership.on_renamed = self.commands.renew

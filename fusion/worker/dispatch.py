@@ -60,14 +60,14 @@ class Dispatcher:
         if isinstance(limit, Decision):
             self._outcomes.refuse(claimed, limit)
             return
-        self._job_log.started(claimed)
-        if idle and b"gather" in claimed.fields and self._batched_calls.take(claimed, limit):
-            slots.take_slot()
-            return
-        if (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes)) is None:
+        gathered = idle and b"gather" in claimed.fields and self._batched_calls.take(claimed, limit)
+        if not (gathered or (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes))):
             self._outcomes.give_back(claimed, "no process for it")
             return
         slots.take_slot()
+        self._job_log.started(claimed)
+        if gathered:
+            return
         failpoint("dispatch.after")
 
     def renew_leases(self, membership: Membership, now: float) -> None:

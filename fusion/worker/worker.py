@@ -74,13 +74,13 @@ class Worker(Process):
     def _schedule(self) -> None:
         """Add the timers in the order in which they run, and the parts to close at the end; the last one closes first."""
         parts, timers = self.parts, self.timers
-        # A doorbell is answered first: an idle worker has nothing more urgent.
+        if throttle := self.admission.throttle:
+            timers.when(throttle, self._measure_memory)
+        # Only that goes before a doorbell: an idle worker has nothing more urgent.
         timers.when(self.consumer.rung, self.consumer.claim_at_once, redis=True)
         timers.wake(self.executors)
         if parts.recycling.has_times:
             timers.wake(parts.recycling)
-        if throttle := self.admission.throttle:
-            timers.when(throttle, self._measure_memory)
         if self.settings.max_job_memory:
             timers.when(parts.job_memory, parts.job_memory.tick)
         parts.relay_child.schedule(timers)

@@ -337,3 +337,19 @@ def test_outcomes_go_by_weight(ties: bytes | None, decision: Decision, parts: li
         told.append([commit.job_id for commit in broker.sent[-1].commits])
     assert [len(part) for part in told] == parts
     assert [one for part in told for one in part] == [job.id for job in jobs]
+
+
+@pytest.mark.parametrize("outcome", [False, True])
+def test_the_jobs_of_an_answer_start_first_unless_it_answers_outcomes(monkeypatch: pytest.MonkeyPatch, outcome: bool) -> None:
+    broker = ScriptedBroker(answer(claimed("b"), answers=["ok"] * outcome))
+    consumer = consumer_of(broker)
+    order = list[str]()
+    monkeypatch.setattr(consumer._served_queues, "served", lambda queue: order.append("served"))
+    monkeypatch.setattr(consumer.history, "note", lambda result: order.append("outcome"))
+    if outcome:
+        consumer.resolve(claimed("a"), DONE, 0.1)
+    consumer.begin_turn(ONE)
+    started = list[str]()
+    jobs = consumer.exchange(lambda jobs: (order.append("start"), started.extend(job.id for job in jobs))[1])
+    assert order == (["outcome", "served", "start"] if outcome else ["start", "served"])
+    assert started == [job.id for job in jobs] == ["b"], "once"

@@ -293,6 +293,11 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         """The channel of commands to a worker."""
         return f"{self.prefix}pubsub:{worker}"
 
+    @property
+    def due(self) -> str:
+        """The channel that tells of a job that is due before anybody would look."""
+        return f"{self.prefix}pubsub:_due"
+
     def duties(self, database: int) -> str:
         """The channel that tells which work for the whole fleet is done. All databases of a server share their channels."""
         return f"{self.prefix}pubsub:_duties:{database}"

@@ -122,3 +122,23 @@ def test_a_job_whose_token_a_frozen_worker_has_read_is_taken_by_the_next_look(
 def _now_ms(conn: redis.Redis) -> int:
     seconds, micros = conn.time()
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+@pytest.mark.parametrize("others", [1, long_case(7)])
+def test_what_is_due_before_the_next_look_is_moved_in_time(workers: Workers, conn: redis.Redis, others: int) -> None:
+    """No scheduler is there, and the worker that would look next is frozen: all were told."""
+    with frozen_at(workers, conn, "promote.after", others):
+        late = []
+        for _ in range(9):
+            job = Queue("nobody").enqueue_in(0.2, basic.noop)
+            due = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id))
+            eventually(lambda job=job: status_of(conn, job.id) == "queued")  # type: ignore[misc]
+            (moved,) = [int(entry.split(b"-")[0]) for entry, event in conn.xrange("rq:events") if _queued(event, job.id)]
+            late.append(moved / 1000 - due)
+    print([round(one, 3) for one in late])
+    assert min(late) >= -0.001
+    assert sorted(late)[len(late) // 2] < 0.05 + unhurried(0.05), "by its own look it would be 0.4 s late"
+
+
+def _queued(event: dict[bytes, bytes], job_id: str) -> bool:
+    return (event[b"event"], event[b"job_id"], event.get(b"reason")) == (b"queued", job_id.encode(), b"due")

@@ -37,18 +37,19 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/job/schedule.lua:13
+--@include/job/schedule.lua:16
 local instants = {}
 --@
 rare = function(nth, ...)
 if nth <= 2 then
 if not made_0 then
---@include/job/schedule.lua:5
-local function ring_scheduler()
-local bell = (P .. 'wake:' .. '_scheduler')
+--@include/job/schedule.lua:7
+local function ring_scheduler(ms)
+local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:19
+--@include/job/schedule.lua:22
 local function score_at(ms)
 local at = instants[ms]
 if not at then

@@ -176,7 +176,7 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:13
+--@include/job/schedule.lua:16
 local instants = {}
 local soonest
 --@include/job/ties.lua:4
@@ -286,12 +286,13 @@ if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
---@include/job/schedule.lua:5
-local function ring_scheduler()
-local bell = (P .. 'wake:' .. '_scheduler')
+--@include/job/schedule.lua:7
+local function ring_scheduler(ms)
+local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:19
+--@include/job/schedule.lua:22
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -308,16 +309,16 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:37
+--@include/job/schedule.lua:40
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:43
+--@include/job/schedule.lua:46
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
-if before == 0 then ring_scheduler() end
+if before == 0 then ring_scheduler(ms) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -505,7 +506,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)

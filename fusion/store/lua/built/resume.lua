@@ -92,7 +92,7 @@ local tied
 tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
---@include/job/schedule.lua:13
+--@include/job/schedule.lua:16
 local instants = {}
 --@
 rare = function(nth, ...)
@@ -120,7 +120,7 @@ if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
---@include/job/schedule.lua:19
+--@include/job/schedule.lua:22
 local function score_at(ms)
 local at = instants[ms]
 if not at then

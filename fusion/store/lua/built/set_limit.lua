@@ -128,7 +128,7 @@ if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, c
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:13
+--@include/job/schedule.lua:16
 local instants = {}
 --@include/job/ties.lua:4
 local tied
@@ -159,12 +159,13 @@ if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
---@include/job/schedule.lua:5
-local function ring_scheduler()
-local bell = (P .. 'wake:' .. '_scheduler')
+--@include/job/schedule.lua:7
+local function ring_scheduler(ms)
+local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:19
+--@include/job/schedule.lua:22
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -188,7 +189,7 @@ return made_0[nth](...)
 end
 if nth <= 15 then
 if not made_1 then
---@include/job/schedule.lua:14
+--@include/job/schedule.lua:17
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -241,7 +242,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3, ms) end
 end
 --@include/limit/limit.lua:82
 local function put_in_line(name, id, key, queue, score, log_tag)

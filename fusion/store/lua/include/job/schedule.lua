@@ -2,9 +2,12 @@
 -- INCLUDE: keys time
 -- RARE: ring_scheduler score_at schedule
 -- Exports: soonest
-local function ring_scheduler()
-  local bell = wake_key('_scheduler')
+-- `ms`: when. If that is before the next look for what is due, which comes each second, all processes learn it: the one
+-- that took the token may be frozen. In whatever database: a look too many is harmless.
+local function ring_scheduler(ms)
+  local bell, left = wake_key('_scheduler'), ms and math.max(ms - now_ms, 0)
   if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+  if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
 
 -- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores
@@ -42,7 +45,7 @@ local function schedule(id, ms)
   -- nothing else before it, but for what is overdue: others' entries may be, for ever
   local soon = string.format('(%.17g', (now_ms + 1) / 1000)
   local before = redis.call('ZCOUNT', SCHEDULED, soon, string.format('(%.17g', ms / 1000))
-  if before == 0 then ring_scheduler() end
+  if before == 0 then ring_scheduler(ms) end
 end
 
 -- When the next job, or something of a concurrency key, is due (ms since 1970), nil for none. rq-scheduler keeps its

@@ -60,7 +60,7 @@ end
 local function look_at_limit(member, ms)
   redis.call('ZADD', LIMITS_DUE, 'LT', ms, member)
   soonest = math.min(soonest or ms, ms)
-  if (redis.call('ZRANGE', LIMITS_DUE, 0, 0)[1]) == member then ring_scheduler() end
+  if (redis.call('ZRANGE', LIMITS_DUE, 0, 0)[1]) == member then ring_scheduler(ms) end
 end
 
 -- The place of a job in the order of its key, which is that of arrival. So is its place in its queue, `score`, but
