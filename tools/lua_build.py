@@ -67,7 +67,7 @@ _CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
 _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
 _STRING = r"'[^'\n]*'"
-_STATEMENT = re.compile(r"( *)(\w+)\(\)")
+_STATEMENT = re.compile(r"( *)(\w+)\((.*)\)")
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _LITERAL = re.compile(rf"""P \.\. {_STRING}|{_STRING}|"[^"]*"|[\d.e^ *-]+""")
 _SIMPLE = re.compile(r"[\w.]+|'\w*'")
@@ -221,8 +221,8 @@ def without_unused(lines: Sequence[Line]) -> list[Line]:
 
 def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
     """Return the lines with the bodies of these functions in the places of their calls, each a block of its own. To make a function costs
-    more than it tells a reader of the built text. Raises ValueError for one that takes or returns something, or has not one call, alone in
-    its line, behind it."""
+    more than it tells a reader of the built text. What it takes becomes locals of the block. Raises ValueError for one that returns something,
+    or has not one call, alone in its line, behind it."""
     bodies = {one.name: lines[one.first : one.end] for one in functions(lines) if one.name in names}
     cut = {at for one in functions(lines) if one.name in names for at in range(one.first, one.end)}
     words, put = _words(lines), set[str]()
@@ -235,9 +235,11 @@ def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
                 continue
             put.add(match[2])
             head, *body, end = bodies[match[2]]
-            if not head.text.endswith("()") or _returns(body) or words[match[2]] != 2:
-                raise ValueError(f"{match[2]} takes or returns something, or is not called once")
+            if _returns(body) or words[match[2]] != 2:
+                raise ValueError(f"{match[2]} returns something, or is not called once")
             yield replace(head, text="do")
+            if match[3]:
+                yield replace(line, text=f"local {head.text.partition('(')[2][:-1]} = {match[3]}")
             yield from with_bodies(body)
             yield end
 

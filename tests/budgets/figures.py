@@ -34,9 +34,9 @@ BURST = 8
 # -- `redis.call` inside the scripts: what the server's one thread does for a job
 
 #: `turn` that commits so many outcomes and claims as many jobs, per job.
-TURN_CALLS = {1: 24.0, 8: 12.125}
+TURN_CALLS = {1: 25.0, 8: 12.375}
 #: `enqueue` of so many jobs, per job.
-ENQUEUE_CALLS = {1: 13.0, 150: 758 / 150}
+ENQUEUE_CALLS = {1: 12.0, 150: 608 / 150}
 #: `extend` of so many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
 #: `promote` of so many due jobs, per job. Four are of the call: whether there is anything but jobs, when the next is, whether the queue has

@@ -41,7 +41,7 @@ def broker(conn: redis.Redis) -> Broker:
 @pytest.mark.parametrize("batch", figures.TURN_CALLS)
 def test_a_turn(broker: Broker, conn: redis.Redis, batch: int) -> None:
     hand = Hand(broker, "q")
-    put(broker, "q", *(f"j{n}" for n in range(batch * (TURNS + 3))))
+    broker.enqueue("q", [replace(new(job_id), nonce=job_id) for job_id in (f"j{n}" for n in range(batch * (TURNS + 3)))])
     held = hand.claim(batch)
     held = hand.turn(*map(outcome, held), slots=[0] * batch).jobs
     with Counted(conn) as counted:

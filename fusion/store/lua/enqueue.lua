@@ -1,8 +1,9 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
+-- ONCE: line_up expect_expiry look_for_remains
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
--- RARER: next_seq
+-- RARER: next_seq with_met refuses answer_more
 -- INCLUDE: writer layout keys time count emit ring room turns sound accept newcomer batch states attach kin cycle
 -- INCLUDE: releasing
 -- Uses: discarded fifos gate_texts fair wildcards
@@ -51,64 +52,13 @@ local function of_outbox(batch, queue, accepted)
   return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 
-local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 -- What of unique keys is to be told; ids by unique key of those that come now; by the id of one that is skipped the job
 -- that has its key.
 local met, brought, instead
-if string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
+local seen = {} -- by id: this call brings it
+local waiting = {} -- by id the parents of those that come now
+local awaited = {} -- ids of these parents
 local apart = {} -- ids of those that are deferred
-local graph, over
-do
-  local nth
-  nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
-  if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
-  over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
-end
-local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
-
-local outbox_batch = string.match(A_needs, '!(.*)$')
-if outbox_batch then
-  local refused = of_outbox(outbox_batch, A_queue)
-  if refused then return refused end
-end
-
--- That all is well, and what is to be told beside it.
-local function answer(at, layout)
-  if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
-  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
-  return { 'ok', at, layout, discarded, met or {}, apart }
-end
-
--- Why an id is not free: there is a record without a mark of ours. Mostly there is none at all, nothing is left of a
--- job of this id that was deleted, no queue ever was a LIST of stock RQ's, nothing is set for any, this one has no fair
--- turns and no worker serves a wildcard: one look for all. Some users may not read these. Second: the ties of
--- what `begin_anew` is to see to.
-local looked = false
-local function is_taken(id, of_before)
-  local key, children, parents = job_key(id), children_key(id), parents_key(id)
-  local found = not looked and redis.pcall('EXISTS', key, children, parents, FIFOS, GATES, WILDCARDS,
-      turns_key(A_queue))
-  looked = true
-  if found == 0 then
-    wildcards = {}
-  elseif tonumber(found) and are_wildcards() then
-    found = found - 1
-  end
-  if found == 0 then
-    gate_texts[A_queue] = false
-    if fair[A_queue] == nil then fair[A_queue] = false end
-  else
-    found = redis.call('EXISTS', key, children, parents, FIFOS)
-  end
-  if found == 0 then
-    if fifos[A_queue] == nil then fifos[A_queue] = false end
-    return false
-  end
-  in_fifo(A_queue)
-  if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p' end
-  local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq') -- HEXISTS is not a producer's
-  return others and 'foreign', of_before
-end
 
 -- The parents of a job, with those that skipped ones have met in place of these. Of one that is named twice the last
 -- policy holds.
@@ -125,7 +75,6 @@ end
 
 -- The answer that refuses a job for its parents: it would close a circle, or there is no such parent. Who has no life
 -- before (`anew`) can only wait for itself, or for what its batch calls back.
-local waiting, awaited = {}, {} -- by id the parents of those that come now; ids of these
 local function refuses(id, parents, anew, batch)
   local path
   for _, member in ipairs(parents) do
@@ -145,9 +94,62 @@ local function refuses(id, parents, anew, batch)
   return missing and { 'missing', id, missing }
 end
 
+-- That all is well, and what is to be told beside it.
+local function answer_more(at, layout, outbox_batch)
+  if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
+  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
+  return { 'ok', at, layout, discarded, met or {}, apart }
+end
+
+local at, fresh, first_answer, again, targets, several = REST, {}, now_iso, nil, {}, 0
+local needs = tonumber(A_needs) -- nothing stands behind it
+if not needs and string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
+local graph, over
+if not needs then
+  local nth
+  nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
+  if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+  over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
+end
+local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
+
+local outbox_batch = not needs and string.match(A_needs, '!(.*)$')
+if outbox_batch then
+  local refused = of_outbox(outbox_batch, A_queue)
+  if refused then return refused end
+end
+
+-- Whether anything is there under an id: another program's, too, or what is left of a job that was deleted. Mostly
+-- there is nothing, no queue ever was a LIST of stock RQ's, nothing is set for any, this one has no fair turns and no
+-- worker serves a wildcard: one look for all. Some users may not read these.
+local looked, remains = false, 0
+local function look_for_remains(id)
+  local key, children, parents = job_key(id), children_key(id), parents_key(id)
+  remains = not looked and redis.pcall('EXISTS', key, children, parents, FIFOS, GATES, WILDCARDS,
+    turns_key(A_queue))
+  looked = true
+  if remains == 0 then
+    wildcards = {}
+  elseif tonumber(remains) and are_wildcards() then
+    remains = remains - 1
+  end
+  if remains == 0 then
+    gate_texts[A_queue] = false
+    if fair[A_queue] == nil then fair[A_queue] = false end
+  else
+    remains = redis.call('EXISTS', key, children, parents, FIFOS)
+  end
+  if remains == 0 and fifos[A_queue] == nil then fifos[A_queue] = false end
+end
+
+local NONE = {}
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
-  local record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+  look_for_remains(id)
+  local record = NONE
+  if remains > 0 then
+    record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+  end
   local status, nonce = record[1], record[2]
   local resent = status and (nonce or record[5] and id) == sent
   local unique = met and not resent and unique_of(at + 6, at + 5 + n)
@@ -176,7 +178,12 @@ for _ = 1, tonumber(A_n_jobs) do
     return { 'duplicate', id, may_go(record[7]) and 'coming' or status or 'queued' }
   else
     local why, of_before = false, record[6] or record[7] and 'p'
-    if not nonce then why, of_before = is_taken(id, of_before) end
+    if remains > 0 and not nonce then -- a record without a mark of ours, or what a deleted one left
+      in_fifo(A_queue)
+      if redis.call('EXISTS', children_key(id), parents_key(id)) > 0 then of_before = of_before or 'p' end
+      -- HEXISTS is not a producer's
+      if redis.call('EXISTS', job_key(id)) == 1 and not redis.call('HGET', job_key(id), 'seq') then why = 'foreign' end
+    end
     if of_before and redis.call('EXISTS', parents_key(id)) == 1
         and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
       why = 'leaving' -- more than one call can see to
@@ -184,7 +191,7 @@ for _ = 1, tonumber(A_n_jobs) do
     if why then return { 'duplicate', id, why } end
     local due, front, fair_key
     if ARGV[at + 3] ~= 'back' then due, front, fair_key = due_of(ARGV[at + 3]) end
-    local ties = not tonumber(A_needs) and field_of('ties', at + 6, at + 5 + n)
+    local ties = not needs and field_of('ties', at + 6, at + 5 + n)
     local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
     local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
     if parents then parents = parents_of(parents) end
@@ -213,7 +220,7 @@ if again and #fresh == 0 then
   redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
   if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return answer(first_answer, version or FIRST_SCHEMA) end
+if #fresh == 0 then return answer_more(first_answer, version or FIRST_SCHEMA, outbox_batch) end
 
 if gate_texts[A_queue] == nil then -- not by gate_of, which would make more than it: of another queue something is set
   local text = redis.pcall('HGET', GATES, A_queue)
@@ -229,7 +236,6 @@ if gate_texts[A_queue] or MAX_LENGTH > 0 or ARGV[at] then
   if length and length + more > most then return { 'full', length, most, more } end
 end
 
-local needs = tonumber(A_needs)
 if not needs then
   needs = tonumber(string.match(A_needs, '^%d+'))
   for _, job in ipairs(fresh) do
@@ -254,7 +260,7 @@ if several > 1 then -- jobs go to several keys: a broken one refuses them all no
 end
 redis.call('SADD', K_queues, queue_key(A_queue))
 if graph then redis.call('ZADD', GRAPHS, now_ms, graph) end
-local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
+local seq = redis.call('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
@@ -295,4 +301,5 @@ for i, job in ipairs(fresh) do
 end
 write_tallies()
 if best then ring(A_queue, best) end
-return answer(now_iso, version)
+if outbox_batch or met or discarded[1] or apart[1] then return answer_more(now_iso, version, outbox_batch) end
+return { 'ok', now_iso, version }

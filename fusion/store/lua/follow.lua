@@ -4,7 +4,7 @@
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq on_leave
 -- INCLUDE: keys count emit ring limit claim turn_gates
--- Uses: gates held unexpected unrung unsettled
+-- Uses: gates held leased unexpected unrung unsettled
 -- `id`, `execution`: the job which has begun the call, theirs are `<execution>.<token>.<i>`. `class`, `func`, `gather`,
 --   `serializer`: what is the same of all
 -- Returns: {status, jobs, more}; status: ok | unregistered | closed (suspended, paused or held back, or the job was
@@ -69,6 +69,7 @@ while #jobs < n and line[at] do
   end
 end
 
+if leased[A_queue] and leased[A_queue][1] then redis.call('ZADD', wip_key(A_queue), unpack(leased[A_queue])) end
 if held[1] then redis.call('HSET', worker_jobs_key(A_name), unpack(held)) end
 if unexpected[1] then redis.call('ZREM', EXPIRING, unpack(unexpected)) end
 if out[1] then redis.call('ZREM', ready_key(A_queue), unpack(out)) end

@@ -4,12 +4,12 @@
 -- ARGV: n_lacking n_outcomes
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
--- ONCE: keep_gates settle_keys mend_indexes wake_others
+-- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
--- RARER: error_text in_fifo is_elsewhere is_terminal expand
+-- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
--- Uses: bound chains count crowded expected fifos freed gates held lacking left listed names opens origin parked
--- Uses: soonest tail unexpected unrung unsettled wildcards
+-- Uses: bound chains count crowded expected fifos freed gates held lacking leased left listed names opens origin
+-- Uses: parked soonest tail unexpected unrung unsettled wildcards
 -- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,
 --   and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`: 1 = the queues' order is a rank
 -- Sections, one behind the other (fusion/store/write/turn_codec.py writes them); n_...: how many entries each has
@@ -367,6 +367,7 @@ local function fill_slots()
 end
 
 local function write_down_claims()
+  for queue, entries in pairs(leased) do each_of('ZADD', wip_key(queue), entries) end
   each_of('HSET', held_key, held, 3)
   each_of('ZREM', EXPIRING, unexpected)
   local leases, leased = { 'NX' }, {}

@@ -70,7 +70,7 @@ MISTAKES = (
     Mistake(
         "an admitted job goes to the front of its queue",
         ("turn",),
-        "redis.call('ZADD', holders_key(name), score, id)\nredis.call('HSET', key, 'status', 'queued')",
+        "if not behind then redis.call('ZADD', holders_key(name), score, id) end\nredis.call('HSET', key, 'status', 'queued')",
         "redis.call('ZADD', holders_key(name), score, id)\nredis.call('ZADD', ready_key(queue), score + 0.25, id)\n"
         "redis.call('HSET', key, 'status', 'queued')",
     ),

@@ -2,10 +2,11 @@
 --@
 local rare, made_0
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -75,14 +76,9 @@ local now_iso = iso(now_s, now_us)
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/deps/attach.lua:26
-local function waits_for(sign, status, again)
-if not status or status == 'finished' then return false end
-return not is_terminal(status) or not again and sign ~= '?'
-end
 --@
 rare = function(nth, ...)
-if nth <= 10 then
+if nth <= 11 then
 if not made_0 then
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
@@ -109,6 +105,11 @@ local _, id = parent_in(member)
 redis.call('ZCARD', (P .. 'job:' .. id .. ':children'))
 if not sent[id] and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
 end
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not is_terminal(status) or not again and sign ~= '?'
 end
 --@include/deps/attach.lua:54
 local function name_child(parent, id)
@@ -222,7 +223,7 @@ if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
 --@
-made_0 = { do_later, parent_in, is_parent, pin_while_read, first_missing, name_child, attach, batches_around, cycle_of, cycle_text }
+made_0 = { do_later, parent_in, is_parent, pin_while_read, first_missing, waits_for, name_child, attach, batches_around, cycle_of, cycle_text }
 end
 return made_0[nth](...)
 end
@@ -244,9 +245,9 @@ for _, member in ipairs(parents) do
 local _, one = rare(2, member)
 awaited[one] = true
 end
-local path = rare(9, ARGV[1], parents, nil, nil, batch and not as and rare(8, batch, awaited))
-if path then return { 'cycle', ARGV[1], rare(10, path) } end
-rare(7, ARGV[1], parents, tonumber(arrival))
+local path = rare(10, ARGV[1], parents, nil, nil, batch and not as and rare(9, batch, awaited))
+if path then return { 'cycle', ARGV[1], rare(11, path) } end
+rare(8, ARGV[1], parents, tonumber(arrival))
 redis.call('HSET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3], cjson.encode(parents))
 redis.call('ZADD', P .. 'graphs', 'XX', now_ms, ARGV[2])
 return 'ok'

@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -101,19 +102,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(10, other, what, class, 1) end
+if other then rare(11, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(11)
+rare(11, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(12)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -142,21 +144,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -180,10 +179,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -193,11 +193,9 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(37, id, key, queue, named) end
+if tied[key] then return rare(38, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -206,10 +204,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 40, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 48, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 22, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 47, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 41, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 49, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 23, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -227,11 +225,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(46, id, key, expiry)
+local pinned = tied[key] and rare(47, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(9, key))
+tally(what, queue, class, tied[key] and rare(10, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -244,13 +242,15 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(44, id, key, queue, status) end
+if hooked[key] then rare(45, id, key, queue, status) end
 end
 --@
 rare = function(nth, ...)
-if nth <= 7 then
+if nth <= 8 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -275,6 +275,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -288,7 +292,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -319,13 +323,13 @@ emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry, call_off }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expiry, call_off }
 end
 return made_0[nth](...)
 end
-if nth <= 49 then
+if nth <= 50 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/turns.lua:16
 local fair = {}
@@ -508,7 +512,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -751,7 +755,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, do_later, release_later, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, unpark, is_full, accept_delivery, tell_ended, is_parent, pin_while_read, end_for_kin, let_go, strike }
 end
-return made_1[nth - 7](...)
+return made_1[nth - 8](...)
 end
 end
 --@include/job/withdraw.lua:9
@@ -771,12 +775,12 @@ if is_foreign(was) and not set and not waits(id, queue) then return was end
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
-rare(49, queue, id)
+rare(50, queue, id)
 end
-rare(7, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
+rare(8, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
 rare(1, seq, nil, nil, queue, class)
-if set then rare(41, id, key, queue) end
-rare(6, id, expires)
+if set then rare(42, id, key, queue) end
+rare(7, id, expires)
 return status
 end
 --@include/batch/cancel_members.lua:6
@@ -793,7 +797,7 @@ return
 end
 redis.call('HSETNX', key, 'closed_at', now_iso)
 redis.call('HSET', key, 'cancel', 0)
-rare(14, batch)
+rare(15, batch)
 call_back_no_more(batch)
 end
 --@include/batch/cancel_members.lua:25
@@ -817,8 +821,8 @@ end
 end
 local more = #found == 2 * limit
 if more then redis.call('HSET', key, 'cancel', found[#found]) else redis.call('HDEL', key, 'cancel') end
-rare(14, batch)
-rare(19, batch)
+rare(15, batch)
+rare(20, batch)
 return canceled, running, more, nested
 end
 --@cancel_batch.lua:8

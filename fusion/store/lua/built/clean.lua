@@ -106,19 +106,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(13, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(14, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(13, other, what, class, 1) end
+if other then rare(14, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(13, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(14)
+rare(14, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(15)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -132,21 +133,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -167,10 +165,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -180,14 +179,12 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(28, id, key, queue, named) end
+if tied[key] then return rare(29, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
@@ -195,16 +192,16 @@ local hooked = {}
 local function audit_limits(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'limits', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 37, found[i], tonumber(found[i + 1]), share) end
+for i = 1, #found, 2 do pcall(rare, 38, found[i], tonumber(found[i + 1]), share) end
 return following
 end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 31, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 63, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 49, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 32, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 55, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 64, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 50, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -222,11 +219,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(42, id, key, expiry)
+local pinned = tied[key] and rare(43, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(12, key))
+tally(what, queue, class, tied[key] and rare(13, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -239,7 +236,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(35, id, key, queue, status) end
+if hooked[key] then rare(36, id, key, queue, status) end
 end
 --@include/deps/audit_kin.lua:9
 local ancestors_left = 1000
@@ -247,14 +244,16 @@ local ancestors_left = 1000
 local function audit_batches(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'batches', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 82, found[i], share) end
+for i = 1, #found, 2 do pcall(rare, 83, found[i], share) end
 return following
 end
 --@
 rare = function(nth, ...)
-if nth <= 6 then
+if nth <= 7 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -279,6 +278,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -292,7 +295,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -312,19 +315,19 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 70, id, key)
+pcall(rare, 71, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, fail_job }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, fail_job }
 end
 return made_0[nth](...)
 end
-if nth <= 89 then
+if nth <= 90 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -448,7 +451,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -1045,7 +1048,7 @@ local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'pri
 'hooks', 'ties'))
 if hooks then hooked[key] = true end
 tied[key] = ties or nil
-rare(6, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+rare(7, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
 'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
 redis.call('HDEL', key, 'due')
 end
@@ -1281,16 +1284,16 @@ end
 --@
 made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
 end
-return made_1[nth - 6](...)
+return made_1[nth - 7](...)
 end
 end
 --@include/failures/audit_failures.lua:125
 local function audit_failures(cursor, at, newest, grouped)
-rare(89)
-cursor = rare(85, cursor)
+rare(90)
+cursor = rare(86, cursor)
 if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
-newest = rare(86, tonumber(newest) or 0)
-local following, much = rare(88, at)
+newest = rare(87, tonumber(newest) or 0)
+local following, much = rare(89, at)
 return cursor, following, newest, much or newest > 0
 end
 --@include/lib/tell.lua:5
@@ -1310,9 +1313,9 @@ return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
 end
 --@clean.lua:28
 local function drop(id, status)
-if status == 'failed' then pcall(rare, 67, id, (P .. 'job:' .. id)) end
+if status == 'failed' then pcall(rare, 68, id, (P .. 'job:' .. id)) end
 local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
-if unheard then pcall(rare, 48, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
+if unheard then pcall(rare, 49, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
 redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
 end
 --@clean.lua:35
@@ -1372,13 +1375,13 @@ local function adopt(queue)
 local ready = ready_key(queue)
 for class = 0, 2 do
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
-local seq, key = rare(11, queue, class, next_seq(), ''), (P .. 'job:' .. id)
+local seq, key = rare(12, queue, class, next_seq(), ''), (P .. 'job:' .. id)
 redis.call('ZADD', ready, score_of(queue, class, seq), id)
 local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
 if job[1] and not is_rqs(key) then
 redis.call('HSET', key, 'seq', seq, 'priority', class)
 rare(1, job[2], job[3], job[4], job[3] or queue, class)
-rare(32, key)
+rare(33, key)
 on_arrive(id, key, queue)
 elseif redis.call('EXISTS', key) == 0 then
 tally('enqueued', queue, class)
@@ -1407,7 +1410,7 @@ if first then redis.pcall('ZADD', P .. 'leases', 'NX', first, queue) end
 end
 local others = redis.call('EXISTS', (P .. 'queue:' .. queue), (P .. 'fifo:' .. queue), set_of('deferred', queue), set_of('blocked',
 queue), (P .. 'paused:' .. queue))
-if others > 0 then pcall(rare, 74, queue) end
+if others > 0 then pcall(rare, 75, queue) end
 if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'scheduler') then return nil end
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
@@ -1437,7 +1440,7 @@ if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'gro
 return much or not grouped
 end
 --@clean.lua:165
-local ok, trashed = pcall(rare, 78, 100)
+local ok, trashed = pcall(rare, 79, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
@@ -1480,7 +1483,7 @@ return { 0, 0, grouped_all and more and 1 or again }
 end
 cursor, skip, began = '0', 0, now_ms
 pcall(forget_totals)
-pcall(rare, 75)
+pcall(rare, 76)
 end
 pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
@@ -1491,7 +1494,7 @@ tidy_names()
 limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
 if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end
 uniques = uniques or redis.call('EXISTS', P .. 'uniques') == 1 and '0'
-if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(80, uniques)) end
+if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(81, uniques)) end
 batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
 if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
 redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)

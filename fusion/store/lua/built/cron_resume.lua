@@ -4,10 +4,11 @@
 --@
 local rare, made_0
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -38,19 +39,19 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/job/schedule.lua:16
-local instants = {}
 --@
 rare = function(nth, ...)
 if nth <= 2 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/job/schedule.lua:7
 local function ring_scheduler(ms)
 local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then

@@ -106,19 +106,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(13, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(14, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(13, other, what, class, 1) end
+if other then rare(14, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(13, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(14)
+rare(14, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(15)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -132,21 +133,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -170,10 +168,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -183,24 +182,23 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/room.lua:8
 local gate_texts = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(35, id, key, queue, named) end
+if tied[key] then return rare(36, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 38, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 50, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 59, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 47, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 39, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 60, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -218,11 +216,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(46, id, key, expiry)
+local pinned = tied[key] and rare(47, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(12, key))
+tally(what, queue, class, tied[key] and rare(13, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -235,28 +233,22 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(41, id, key, queue, status) end
+if hooked[key] then rare(42, id, key, queue, status) end
 end
---@include/job/accept.lua:5
+--@include/job/accept.lua:6
 local discarded
 discarded = {}
---@include/job/accept.lua:19
-local function field_of(name, first, last)
-for i = first, last, 2 do
-if ARGV[i] == name then return ARGV[i + 1] end
-end
-end
---@include/job/accept.lua:30
+--@include/job/accept.lua:31
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:34
+--@include/job/accept.lua:35
 if deferred then
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
 if due then more[3], more[4] = 'due', string.format('%d', due) end
 elseif later then
-rare(9, id, due)
+rare(10, id, due)
 more, seq = { 'arrival', seq }, ''
 elseif front then
 seq = -redis.call('INCR', P .. 'seq:front')
@@ -264,13 +256,13 @@ enter_line(queue, score_of(queue, priority, seq), id)
 else
 line_up(queue, id, priority, seq)
 end
---@include/job/accept.lua:48
+--@include/job/accept.lua:49
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 63, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 64, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:54
+--@include/job/accept.lua:55
 if ARGV[first] == 'func' then
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
 seq, unpack(ARGV, first, last))
@@ -283,12 +275,14 @@ first, last))
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(21, queue)
+ttl = rare(22, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
 if more[1] then redis.call('HSET', key, unpack(more)) end
-if ttl then rare(5, id, more[#more]) end
+if ttl then
+rare(6, id, more[#more])
+end
 if ended then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
 for j = first, last, 2 do
@@ -300,9 +294,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(55, field_of('batch', first, last), id, field_of('batch_as', first, last))
+rare(56, rare(65, 'batch', first, last), id, rare(65, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(12, key))
+tally('enqueued', queue, priority, tied[key] and rare(13, key))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -311,7 +305,7 @@ else
 emit('queued', id, queue, log_tag, 'priority', priority)
 local way = on_arrive(id, key, queue, true)
 if way == 'discard' then
-rare(10, id, key, queue, log_tag)
+rare(11, id, key, queue, log_tag)
 discarded[#discarded + 1] = id
 end
 if way then return true end
@@ -329,18 +323,15 @@ local history = (P .. 'cron:history:' .. entry)
 redis.pcall('RPUSH', history, string.format('%d %s %d %s', tick, outcome, now_ms, what))
 redis.pcall('LTRIM', history, -50, -1)
 end
---@include/deps/attach.lua:26
-local function waits_for(sign, status, again)
-if not status or status == 'finished' then return false end
-return not is_terminal(status) or not again and sign ~= '?'
-end
 --@
 rare = function(nth, ...)
-if nth <= 10 then
+if nth <= 11 then
 if not made_0 then
 --@include/limit/sound.lua:5
 local sound = {}
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -364,6 +355,10 @@ end
 if at then found[#found + 1] = wildcards[i] end
 end
 return found
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
@@ -403,7 +398,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -420,13 +415,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -441,11 +436,11 @@ forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@
-made_0 = { meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, discard }
+made_0 = { meet, wildcards_of, push, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, discard }
 end
 return made_0[nth](...)
 end
-if nth <= 71 then
+if nth <= 74 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -590,7 +585,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(7, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -983,6 +978,12 @@ if not group then return end
 take_out_failure(group, id, queue or origin or '', quarantined)
 redis.call('HDEL', key, 'failure_group')
 end
+--@include/job/accept.lua:20
+local function field_of(name, first, last)
+for i = first, last, 2 do
+if ARGV[i] == name then return ARGV[i + 1] end
+end
+end
 --@include/job/inbox.lua:7
 local function strike(queue, id)
 local key, waiting = (P .. 'inbox:' .. queue), redis.call('LLEN', (P .. 'queue:' .. queue))
@@ -1038,7 +1039,7 @@ local limit = string.match(set, '^limit:(.*)')
 redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
 redis.call('HDEL', key, 'waits_in')
 end
-rare(6, id, expires)
+rare(7, id, expires)
 emit('canceled', id, queue, log_tag, 'reason', 'replaced')
 end
 --@include/unique/newcomer.lua:74
@@ -1075,6 +1076,11 @@ unique.replaced = older
 if not string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
 end
 return later
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not is_terminal(status) or not again and sign ~= '?'
 end
 --@include/deps/attach.lua:54
 local function name_child(parent, id)
@@ -1119,9 +1125,9 @@ end
 return waits
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, end_replaced, accept_unique, name_child, attach }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, end_replaced, accept_unique, waits_for, name_child, attach }
 end
-return made_1[nth - 10](...)
+return made_1[nth - 11](...)
 end
 end
 --@cron_tick.lua:15
@@ -1154,26 +1160,26 @@ local function is_its(key) return redis.pcall('HGET', key, 'cron') == ARGV[1] en
 --@cron_tick.lua:46
 local function enqueue(tick, id, delay, behind)
 local last_pair = at - 1
-local unique = rare(66, first_pair, last_pair)
-local other = unique and rare(67, unique, nil, ARGV[6])
+local unique = rare(68, first_pair, last_pair)
+local other = unique and rare(69, unique, nil, ARGV[6])
 if other and other.way ~= 'replace' then
 note(tick, 'duplicate', other.owner)
 skipped = skipped + 1
 return
 end
-local key = field_of('concurrency_key', first_pair, last_pair)
-local broken = key and rare(4, key, ARGV[6])
+local key = rare(65, 'concurrency_key', first_pair, last_pair)
+local broken = key and rare(5, key, ARGV[6])
 if broken then error(broken, 0) end
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. ARGV[6]))
 local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
 local place, later = next_seq(), nil
 if behind then
-rare(71, id, behind, place)
+rare(74, id, behind, place)
 elseif not due or due <= now_ms then
-place = rare(18, ARGV[6], ARGV[7], place, field_of('fair_key', first_pair, last_pair) or '')
+place = rare(19, ARGV[6], ARGV[7], place, rare(65, 'fair_key', first_pair, last_pair) or '')
 end
 if unique then
-later = rare(69, unique, ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil,
+later = rare(71, unique, ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil,
 first_pair, last_pair, behind)
 else
 later = accept(ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil, first_pair, last_pair,

@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -124,19 +125,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(9, other, what, class, 1) end
+if other then rare(10, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(10)
+rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(11)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -154,10 +156,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -177,21 +180,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -201,27 +201,25 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/park.lua:19
 local parked = false
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 24, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 25, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 39, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 47, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 37, id, key) end
 end
 end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(26, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(27, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 50, id, key) end
-if tied[key] then rare(37, id, key) end
+if status == 'failed' then pcall(rare, 51, id, key) end
+if tied[key] then rare(38, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -240,7 +238,7 @@ end
 local kept
 forget(id, key, status, queue, function()
 if keep ~= '1' then return false end
-local ok, done = pcall(rare, 54, id, key, queue, status == 'deferred', score, failed_ms)
+local ok, done = pcall(rare, 55, id, key, queue, status == 'deferred', score, failed_ms)
 kept = ok and done
 return kept
 end)
@@ -251,9 +249,11 @@ local DONE = { ok = true, canceled = true, stopped = true, pending = true, delet
 local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
 --@
 rare = function(nth, ...)
-if nth <= 6 then
+if nth <= 7 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -278,6 +278,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -291,7 +295,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -313,13 +317,13 @@ local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expiry }
 end
 return made_0[nth](...)
 end
-if nth <= 62 then
+if nth <= 63 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -401,7 +405,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:82
 local function put_in_line(name, id, key, queue, score, log_tag)
@@ -873,7 +877,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
-return made_1[nth - 6](...)
+return made_1[nth - 7](...)
 end
 end
 --@delete.lua:11
@@ -890,28 +894,28 @@ if not seq and not is_ours(id, key, queue, status) then return 'foreign' end
 if status == 'started' then return 'started' end
 if is_foreign(status) and not set and not waits(id, queue) then return status end
 if ties then tied[key] = ties end
-local counters = ties and rare(8, key)
-if set then rare(25, id, key, queue) end
+local counters = ties and rare(9, key)
+if set then rare(26, id, key, queue) end
 local kept = throw_away(id, key, status, queue, ARGV[1])
 if not is_terminal(status) then
 rare(1, seq, nil, nil, queue, class)
 tally('deleted', queue, class, counters)
 end
-rare(6, id, expires)
+rare(7, id, expires)
 emit('deleted', id, queue, log_tag)
 return kept and 'kept' or 'deleted'
 end
 --@delete.lua:36
-local answers, one = {}, rare(61, ARGV[2], remove)
+local answers, one = {}, rare(62, ARGV[2], remove)
 for i = 1, tonumber(ARGV[3]) do
 local ok, answer = pcall(one, ARGV[4 + i - 1])
 if not ok then
 write_tallies()
-rare(62, ARGV[2])
+rare(63, ARGV[2])
 return error_reply(answer)
 end
 answers[i] = answer
 end
 write_tallies()
-rare(62, ARGV[2])
+rare(63, ARGV[2])
 return answers

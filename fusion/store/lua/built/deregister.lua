@@ -102,19 +102,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(17, other, what, class, 1) end
+if other then rare(18, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(17, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(18)
+rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(19)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -128,21 +129,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -163,10 +161,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -176,8 +175,7 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/ties.lua:4
 local tied
@@ -186,21 +184,21 @@ tied = {}
 local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(33, id, key, queue, named) end
+if tied[key] then return rare(34, id, key, queue, named) end
 end
 --@include/limit/limit.lua:343
 local function on_return(id, key, queue)
-if tied[key] then rare(37, id, key, queue) end
+if tied[key] then rare(38, id, key, queue) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 36, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 46, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 54, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 45, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 37, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 47, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 55, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -218,11 +216,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(44, id, key, expiry)
+local pinned = tied[key] and rare(45, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(16, key))
+tally(what, queue, class, tied[key] and rare(17, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -235,7 +233,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(40, id, key, queue, status) end
+if hooked[key] then rare(41, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -252,9 +250,11 @@ spared = found[19] }
 end
 --@
 rare = function(nth, ...)
-if nth <= 14 then
+if nth <= 15 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -279,6 +279,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -292,7 +296,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -309,13 +313,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -336,7 +340,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 60, id, key)
+pcall(rare, 61, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/history.lua:3
@@ -419,11 +423,11 @@ end
 on_return(id, key, queue)
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, call_off, fail_job, cut, note_attempt, wish_of, let_off, settle }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, call_off, fail_job, cut, note_attempt, wish_of, let_off, settle }
 end
 return made_0[nth](...)
 end
-if nth <= 69 then
+if nth <= 70 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -506,7 +510,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -977,7 +981,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
 end
-return made_1[nth - 14](...)
+return made_1[nth - 15](...)
 end
 end
 --@include/job/portion.lua:4
@@ -1006,10 +1010,10 @@ local whole = give_portion(ARGV[1], function(id, exec, key)
 local job = read_job(key)
 if job.status ~= 'started' or job.execution_id ~= exec then return end
 local begun = (string.sub(exec, -1)) ~= "a" or redis.call('HGET', key, 'begun') == exec
-if not begun or rare(13, key) then
-rare(14, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', ARGV[1], {})
+if not begun or rare(14, key) then
+rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', ARGV[1], {})
 else
-rare(14, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', ARGV[1], {})
+rare(15, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', ARGV[1], {})
 end
 back = back + 1
 queues[job.origin] = true
@@ -1019,7 +1023,7 @@ if whole then
 redis.call('DEL', KEYS[1])
 redis.call('SREM', KEYS[2], KEYS[1])
 redis.call('SREM', P .. 'fleet', ARGV[1])
-rare(69, { [ARGV[1]] = true })
+rare(70, { [ARGV[1]] = true })
 end
-rare(68, queues)
+rare(69, queues)
 return { back, whole and 0 or 1 }

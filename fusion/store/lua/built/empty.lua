@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -109,19 +110,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(9, other, what, class, 1) end
+if other then rare(10, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(10)
+rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(11)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -139,10 +141,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -162,21 +165,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -188,24 +188,24 @@ local tied
 tied = {}
 --@include/job/ties.lua:9
 local function weight_of(key) return tied[key] and 4 or 1 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/park.lua:19
 local parked = false
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 24, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 39, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 47, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 37, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 25, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 40, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 48, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 38, id, key) end
 end
 end
 --@
 rare = function(nth, ...)
-if nth <= 6 then
+if nth <= 7 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -230,6 +230,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -243,7 +247,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -265,13 +269,13 @@ local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expiry }
 end
 return made_0[nth](...)
 end
-if nth <= 51 then
+if nth <= 52 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -351,7 +355,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:82
 local function put_in_line(name, id, key, queue, score, log_tag)
@@ -695,7 +699,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
 end
-return made_1[nth - 6](...)
+return made_1[nth - 7](...)
 end
 end
 --@empty.lua:9
@@ -705,11 +709,11 @@ local left = limit
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
 if ties then tied[key] = ties end
 left = left - weight_of(key)
-local counters = ties and rare(8, key)
+local counters = ties and rare(9, key)
 on_end(id, key, ARGV[1], 'deleted')
-if ties then rare(38, id, key) end
+if ties then rare(39, id, key) end
 local ok, moved = ARGV[3] == '1', nil
-if ok then ok, moved = pcall(rare, 51, id, key, ARGV[1], deferred) end
+if ok then ok, moved = pcall(rare, 52, id, key, ARGV[1], deferred) end
 if ok and moved then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 kept = kept + 1
@@ -718,7 +722,7 @@ return
 end
 rare(1, seq, nil, nil, origin or ARGV[1], class)
 tally('deleted', origin or ARGV[1], class, counters)
-rare(6, id, expires_at)
+rare(7, id, expires_at)
 emit('deleted', id, ARGV[1], log_tag)
 deleted = deleted + 1
 end
@@ -761,7 +765,7 @@ redis.call('ZREM', P .. 'blocked:' .. ARGV[1], id)
 elseif not job[3] then
 alien = alien + 1
 else
-rare(25, id, key, ARGV[1])
+rare(26, id, key, ARGV[1])
 remove(id, key, job[2], job[4], job[5], true, ARGV[1], job[6])
 end
 end
@@ -786,12 +790,12 @@ room = room - weight_of(key)
 end
 struck = redis.call('EXISTS', (P .. 'inbox:' .. ARGV[1])) == 1
 redis.call('LTRIM', (P .. 'queue:' .. ARGV[1]), count, -1)
-rare(27, ARGV[1], count)
+rare(28, ARGV[1], count)
 for i = 1, count do
 local id = inbox[i]
 drop(id)
 --@empty.lua:104
-if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(26, ARGV[1], id) end
+if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(27, ARGV[1], id) end
 end
 return redis.call('EXISTS', (P .. 'queue:' .. ARGV[1]))
 end

@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:88
 local fifos = { scheduler = true }
@@ -58,14 +59,6 @@ fifos[queue] = nil
 if not rare(3, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
---@include/lib/score.lua:29
-local function line_up(queue, id, priority, seq)
-if (queue == 'scheduler') then
-redis.call('RPUSH', (P .. 'queue:' .. queue), id)
-else
-enter_line(queue, score_of(queue, priority, seq), id)
-end
-end
 --@include/job/count.lua:9
 local first_what, first_queue, first_class, first_count
 local counts
@@ -88,7 +81,8 @@ rare(26, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_cou
 rare(27)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -106,10 +100,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -129,21 +124,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(8, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(9, wildcard, class) end
+if not stopped then rare(10, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -154,8 +146,7 @@ end
 local gate_texts = {}
 --@include/job/turns.lua:16
 local fair = {}
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/ties.lua:4
 local tied
@@ -166,20 +157,14 @@ if tied[key] then return rare(50, id, key, queue, named) end
 end
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/accept.lua:5
+--@include/job/accept.lua:6
 local discarded
 discarded = {}
---@include/job/accept.lua:19
-local function field_of(name, first, last)
-for i = first, last, 2 do
-if ARGV[i] == name then return ARGV[i + 1] end
-end
-end
---@include/job/accept.lua:30
+--@include/job/accept.lua:31
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:34
+--@include/job/accept.lua:35
 if deferred then
 redis.call('ZADD', rare(4, 'deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
@@ -191,15 +176,26 @@ elseif front then
 seq = -redis.call('INCR', P .. 'seq:front')
 enter_line(queue, score_of(queue, priority, seq), id)
 else
-line_up(queue, id, priority, seq)
+--@include/lib/score.lua:29
+do
+--@include/job/accept.lua:46
+local queue, id, priority, seq = queue, id, priority, seq
+--@include/lib/score.lua:30
+if (queue == 'scheduler') then
+redis.call('RPUSH', (P .. 'queue:' .. queue), id)
+else
+enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/accept.lua:48
+end
+--@include/job/accept.lua:47
+end
+--@include/job/accept.lua:49
 if ended then
 if ended == P .. 'queue:failed' then pcall(rare, 87, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:54
+--@include/job/accept.lua:55
 if ARGV[first] == 'func' then
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
 seq, unpack(ARGV, first, last))
@@ -217,7 +213,16 @@ if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
 if more[1] then redis.call('HSET', key, unpack(more)) end
-if ttl then rare(11, id, more[#more]) end
+if ttl then
+--@include/job/expiry.lua:6
+do
+--@include/job/accept.lua:73
+local id, expires_at = id, more[#more]
+--@include/job/expiry.lua:7
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/job/accept.lua:74
+end
 if ended then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
 for j = first, last, 2 do
@@ -229,7 +234,7 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(79, field_of('batch', first, last), id, field_of('batch_as', first, last))
+rare(79, rare(88, 'batch', first, last), id, rare(88, 'batch_as', first, last))
 end
 tally('enqueued', queue, priority, tied[key] and rare(25, key))
 if deferred then
@@ -247,17 +252,20 @@ if way then return true end
 end
 return later
 end
---@include/deps/attach.lua:26
-local function waits_for(sign, status, again)
-if not status or status == 'finished' then return false end
-return not rare(1, status) or not again and sign ~= '?'
-end
+--@enqueue.lua:57
+local met, brought, instead
+local seen = {}
+local waiting = {}
+--@enqueue.lua:61
+local apart = {}
 --@
 rare = function(nth, ...)
 if nth <= 20 then
 if not made_0 then
 --@include/limit/sound.lua:5
 local sound = {}
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/lib/states.lua:3
@@ -300,7 +308,7 @@ local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/job/count.lua:63
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -324,6 +332,10 @@ end
 if at then found[#found + 1] = wildcards[i] end
 end
 return found
+end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
@@ -349,10 +361,6 @@ end
 sound[name .. ' ' .. queue] = true
 return nil
 end
---@include/job/expiry.lua:6
-local function expect_expiry(id, expires_at)
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
-end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
@@ -363,7 +371,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -380,13 +388,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -441,14 +449,14 @@ end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at',
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
---@include/job/accept.lua:11
+--@include/job/accept.lua:12
 local function due_of(place)
 local before, fair_key = string.match(place, '^([^=]*)=(.+)$')
 local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
 if not sign then return nil, (before or place) == 'front', fair_key end
 return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
 end
---@enqueue.lua:40
+--@enqueue.lua:41
 local function of_outbox(batch, queue, accepted)
 local number, before, outbox, stamp = string.match(batch, '^(%d+):(%d+):(%x+):(.*)$')
 local key = P .. 'outbox:' .. outbox
@@ -463,11 +471,11 @@ if noted ~= '' then redis.call('HSET', key, queue, noted) end
 return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 --@
-made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, meet, wildcards_of, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
+made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, meet, wildcards_of, push, wake, broken_limit, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
 end
 return made_0[nth](...)
 end
-if nth <= 103 then
+if nth <= 108 then
 if not made_1 then
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -478,6 +486,8 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
+--@enqueue.lua:60
+local awaited = {}
 --@include/lib/keys.lua:66
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/lib/layout.lua:7
@@ -1108,6 +1118,12 @@ if not group then return end
 take_out_failure(group, id, queue or origin or '', quarantined)
 redis.call('HDEL', key, 'failure_group')
 end
+--@include/job/accept.lua:20
+local function field_of(name, first, last)
+for i = first, last, 2 do
+if ARGV[i] == name then return ARGV[i + 1] end
+end
+end
 --@include/job/inbox.lua:7
 local function strike(queue, id)
 local key, waiting = (P .. 'inbox:' .. queue), redis.call('LLEN', (P .. 'queue:' .. queue))
@@ -1230,6 +1246,11 @@ local _, id = parent_in(member)
 redis.call('ZCARD', (P .. 'job:' .. id .. ':children'))
 if not sent[id] and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
 end
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not rare(1, status) or not again and sign ~= '?'
 end
 --@include/deps/attach.lua:32
 local function must_wait(parents, sent)
@@ -1361,105 +1382,104 @@ local function cycle_text(path)
 if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
---@
-made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text }
-end
-return made_1[nth - 20](...)
-end
-end
---@enqueue.lua:54
-local at, fresh, seen, first_answer, again, targets, several = 4, {}, {}, now_iso, nil, {}, 0
---@enqueue.lua:57
-local met, brought, instead
-if string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
-local apart = {}
-local graph, over
-do
-local nth
-nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
-if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
-over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
-end
-local version = schema[2] and math.max(tonumber(schema[2]) or 0, 2)
---@enqueue.lua:69
-local outbox_batch = string.match(ARGV[3], '!(.*)$')
-if outbox_batch then
-local refused = rare(20, outbox_batch, ARGV[1])
-if refused then return refused end
-end
---@enqueue.lua:76
-local function answer(at, layout)
-if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
-if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
-return { 'ok', at, layout, discarded, met or {}, apart }
-end
---@enqueue.lua:86
-local looked = false
-local function is_taken(id, of_before)
-local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
-local found = not looked and redis.pcall('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
-(P .. 'fair:' .. ARGV[1]))
-looked = true
-if found == 0 then
-wildcards = {}
-elseif tonumber(found) and are_wildcards() then
-found = found - 1
-end
-if found == 0 then
-gate_texts[ARGV[1]] = false
-if fair[ARGV[1]] == nil then fair[ARGV[1]] = false end
-else
-found = redis.call('EXISTS', key, children, parents, P .. 'fifos')
-end
-if found == 0 then
-if fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
-return false
-end
-rare(3, ARGV[1])
-if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p' end
-local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq')
-return others and 'foreign', of_before
-end
---@enqueue.lua:115
+--@enqueue.lua:65
 local function with_met(parents)
 local found, place = {}, {}
 for _, member in ipairs(parents) do
-local sign, id = rare(62, member)
+local sign, id = parent_in(member)
 id = instead[id] or id
 place[id] = place[id] or #found + 1
 found[place[id]] = sign .. id
 end
 return found
 end
---@enqueue.lua:128
-local waiting, awaited = {}, {}
+--@enqueue.lua:78
 local function refuses(id, parents, anew, batch)
 local path
 for _, member in ipairs(parents) do
-local _, one = rare(62, member)
+local _, one = parent_in(member)
 awaited[one] = true
 if one == id then path = { id, id } end
 end
 if not path then
-local around = batch and rare(101, batch, awaited)
+local around = batch and batches_around(batch, awaited)
 if around or anew and (awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then
-path = rare(102, id, parents, waiting, nil, around or nil)
+path = cycle_of(id, parents, waiting, nil, around or nil)
 end
 waiting[id] = parents
 end
-if path then return { 'cycle', id, rare(103, path) } end
-local missing = rare(96, parents, seen)
+if path then return { 'cycle', id, cycle_text(path) } end
+local missing = first_missing(parents, seen)
 return missing and { 'missing', id, missing }
 end
---@enqueue.lua:148
+--@enqueue.lua:98
+local function answer_more(at, layout, outbox_batch)
+if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
+if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
+return { 'ok', at, layout, discarded, met or {}, apart }
+end
+--@
+made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
+end
+return made_1[nth - 20](...)
+end
+end
+--@enqueue.lua:104
+local at, fresh, first_answer, again, targets, several = 4, {}, now_iso, nil, {}, 0
+local needs = tonumber(ARGV[3])
+if not needs and string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
+local graph, over
+if not needs then
+local nth
+nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
+if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
+end
+local version = schema[2] and math.max(tonumber(schema[2]) or 0, 2)
+--@enqueue.lua:116
+local outbox_batch = not needs and string.match(ARGV[3], '!(.*)$')
+if outbox_batch then
+local refused = rare(20, outbox_batch, ARGV[1])
+if refused then return refused end
+end
+--@enqueue.lua:125
+local looked, remains = false, 0
+--@enqueue.lua:145
+local NONE = {}
 for _ = 1, tonumber(ARGV[2]) do
 local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
-local record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+--@enqueue.lua:126
+do
+--@enqueue.lua:148
+local id = id
+--@enqueue.lua:127
+local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
+remains = not looked and redis.pcall('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
+(P .. 'fair:' .. ARGV[1]))
+looked = true
+if remains == 0 then
+wildcards = {}
+elseif tonumber(remains) and are_wildcards() then
+remains = remains - 1
+end
+if remains == 0 then
+gate_texts[ARGV[1]] = false
+if fair[ARGV[1]] == nil then fair[ARGV[1]] = false end
+else
+remains = redis.call('EXISTS', key, children, parents, P .. 'fifos')
+end
+if remains == 0 and fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
+end
+--@enqueue.lua:149
+local record = NONE
+if remains > 0 then
+record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+end
 local status, nonce = record[1], record[2]
 local resent = status and (nonce or record[5] and id) == sent
-local unique = met and not resent and rare(90, at + 6, at + 5 + n)
+local unique = met and not resent and rare(91, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 91, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 92, unique, brought, ARGV[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = record[4], (P .. 'job:' .. id)
@@ -1477,13 +1497,18 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(92, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(93, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
 return { 'duplicate', id, rare(61, record[7]) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, record[6] or record[7] and 'p'
-if not nonce then why, of_before = is_taken(id, of_before) end
+if remains > 0 and not nonce then
+rare(3, ARGV[1])
+if redis.call('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
+--@enqueue.lua:185
+if redis.call('EXISTS', (P .. 'job:' .. id)) == 1 and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
+end
 if of_before and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
 and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
 why = 'leaving'
@@ -1491,16 +1516,16 @@ end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
 if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
-local ties = not tonumber(ARGV[3]) and field_of('ties', at + 6, at + 5 + n)
+local ties = not needs and rare(88, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
-if parents then parents = rare(95, parents) end
-if parents and instead and instead[1] then parents = with_met(parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(88, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(96, parents) end
+if parents and instead and instead[1] then parents = rare(106, parents) end
 if parents then
-local refused = refuses(id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and field_of('batch', at + 6, at + 5 + n))
+local refused = rare(107, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(88, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(97, parents, seen)
+deferred = deferred or rare(99, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
@@ -1520,8 +1545,8 @@ local ttl = redis.call('PTTL', again)
 redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return answer(first_answer, version or 2) end
---@enqueue.lua:218
+if #fresh == 0 then return rare(108, first_answer, version or 2, outbox_batch) end
+--@enqueue.lua:225
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
@@ -1535,23 +1560,22 @@ end
 local length = most and more > 0 and rare(32, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:232
-local needs = tonumber(ARGV[3])
+--@enqueue.lua:239
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = field_of('concurrency_key', job.first, job.last)
-local broken = name and rare(10, name, ARGV[1])
+local name = rare(88, 'concurrency_key', job.first, job.last)
+local broken = name and rare(11, name, ARGV[1])
 if broken then return redis.error_reply(broken) end
-local batch = field_of('batch', job.first, job.last)
-local why = batch and rare(74, batch, field_of('batch_by', job.first, job.last),
-field_of('batch_as', job.first, job.last), job.id)
+local batch = rare(88, 'batch', job.first, job.last)
+local why = batch and rare(74, batch, rare(88, 'batch_by', job.first, job.last),
+rare(88, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
 if not version then version = rare(22) and rare(23, 'enqueue', true) or 2 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
---@enqueue.lua:248
+--@enqueue.lua:254
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
 redis.call('ZCARD', ready_key(ARGV[1]))
@@ -1561,27 +1585,27 @@ if targets.others then redis.call('ZCARD', rare(4, 'deferred', ARGV[1])) end
 end
 redis.call('SADD', KEYS[1], (P .. 'queue:' .. ARGV[1]))
 if graph then redis.call('ZADD', P .. 'graphs', now_ms, graph) end
-local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
+local seq = redis.call('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(98, job.id, job.of_before) end
+if job.of_before then rare(100, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(97, job.parents)
-rare(100, job.id, job.parents, place)
+waits = job.held or rare(99, job.parents)
+rare(102, job.id, job.parents, place)
 end
 if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
 redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:272
+--@enqueue.lua:278
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
 place = rare(36, ARGV[1], job.priority, place, job.turn)
 end
 local ok, later
 if job.unique then
-ok, later = pcall(rare, 94, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, later = pcall(rare, 95, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end
@@ -1602,4 +1626,5 @@ if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 write_tallies()
 if best then ring(ARGV[1], best) end
-return answer(now_iso, version)
+if outbox_batch or met or discarded[1] or apart[1] then return rare(108, now_iso, version, outbox_batch) end
+return { 'ok', now_iso, version }

@@ -104,19 +104,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(8, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(9, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(8, other, what, class, 1) end
+if other then rare(9, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(8, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(9)
+rare(9, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(10)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -134,15 +135,16 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 local function give_back_numbers()
 if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
 reserved = 0
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -162,21 +164,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -188,11 +187,9 @@ local tied
 tied = {}
 --@include/job/ties.lua:9
 local function weight_of(key) return tied[key] and 4 or 1 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(24, id, key, queue, named) end
+if tied[key] then return rare(25, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -201,10 +198,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 27, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 37, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 45, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 36, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 28, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 38, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 46, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 37, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -222,11 +219,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(35, id, key, expiry)
+local pinned = tied[key] and rare(36, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(7, key))
+tally(what, queue, class, tied[key] and rare(8, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -239,13 +236,15 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(31, id, key, queue, status) end
+if hooked[key] then rare(32, id, key, queue, status) end
 end
 --@
 rare = function(nth, ...)
-if nth <= 5 then
+if nth <= 6 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -270,6 +269,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -283,7 +286,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -301,13 +304,13 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at }
 end
 return made_0[nth](...)
 end
-if nth <= 46 then
+if nth <= 47 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/turns.lua:16
 local fair = {}
@@ -390,7 +393,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -728,7 +731,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike }
 end
-return made_1[nth - 5](...)
+return made_1[nth - 6](...)
 end
 end
 --@include/lib/tell.lua:5
@@ -757,13 +760,13 @@ if is_foreign(status) and not waits_in then error('left to a newer version') end
 local set = set_of(status, queue or '')
 redis.call('ZSCORE', set, id)
 if ((queue or '') == 'scheduler') and not is_elsewhere(status) and not redis.call('ZSCORE', set, id) then
-rare(46, queue, id)
+rare(47, queue, id)
 end
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 end_job(id, key, queue or '', priority, 'expired', 86400, set, 'ended_at', now_iso, 'reason', 'expired')
 rare(1, seq, nil, nil, queue or '', priority)
-if waits_in then rare(28, id, key, queue) end
+if waits_in then rare(29, id, key, queue) end
 emit('expired', id, queue or '', log_tag, 'reason', 'waited longer than its ttl')
 ended = ended + 1
 end

@@ -85,19 +85,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(16, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(16, other, what, class, 1) end
+if other then rare(17, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(16, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(17)
+rare(17, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(18)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -115,15 +116,16 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 local function give_back_numbers()
 if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
 reserved = 0
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -143,29 +145,25 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(5, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(6, wildcard, class) end
+if not stopped then rare(7, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/ties.lua:4
 local tied
@@ -175,17 +173,17 @@ local unsettled
 local unrung
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(37, id, key, queue, named) end
+if tied[key] then return rare(38, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 61, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 52, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 44, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 62, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 53, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -203,11 +201,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(51, id, key, expiry)
+local pinned = tied[key] and rare(52, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(15, key))
+tally(what, queue, class, tied[key] and rare(16, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -220,19 +218,19 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(47, id, key, queue, status) end
+if hooked[key] then rare(48, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
---@include/job/claim.lua:21
+--@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 53, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, 'started') end
 end
 end
---@include/job/claim.lua:98
+--@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(81, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(82, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -240,39 +238,52 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(81, queue)
+more = rare(82, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(80, queue)
+more = rare(81, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
 local score = tonumber(found[i + 1])
-line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score, aside = score < 0 }
+local aside = score < 0
+line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
+aside = aside }
 end
 return line, more
 end
---@include/job/claim.lua:143
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
-local unexpected = {}
 --@include/job/claim.lua:146
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
+local leased = {}
+local unexpected = {}
+--@include/job/claim.lua:150
 local lacking = ARGV[9] ~= '0' and {}
---@include/job/claim.lua:182
+--@include/job/claim.lua:195
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
-local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
-if not job or job.err then
-rare(68, id, queue, nil, 'the queue names what is no job')
+local size = is_id(id) and redis.pcall('HLEN', key)
+if type(size) ~= 'number' then
+rare(69, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
+local job
+if size <= 16 then
+local found = redis.call('HGETALL', key)
+job = {}
+for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
+else
+job = rare(85, key)
+end
+local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
+job.origin
+local log_tag, func, ties = job.log_tag, job.func, job.ties
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(68, id, queue, nil, 'the queue names a job of stock RQ')
+rare(69, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -280,36 +291,35 @@ if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return
 elseif status ~= 'queued' and is_elsewhere(status) then
 return false
 end
-local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(68, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(69, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-if job[5 + 28] then hooked[key] = true end
+if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(4, seq, origin, class, queue, class)
-if set then rare(75, id, key, queue) end
+if set then rare(76, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:219
+--@include/job/claim.lua:241
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(82, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(83, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 39, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(83, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 40, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(84, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -320,7 +330,13 @@ end
 return nil
 end
 end
+local entries = leased[queue]
+if entries then
+entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
+leased[queue] = {}
+end
 if #held == 0 then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
@@ -331,36 +347,43 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(44, key)
-if seq and origin then rare(78, key, origin, queue) end
-if not seq and rare(77, key, data) then job[8] = 'pickle' end
-job[6] = queue
+rare(45, key)
+if seq and origin then rare(79, key, origin, queue) end
+if not seq and rare(78, key, data) then job.serializer = 'pickle' end
+job.origin = queue
 end
-redis.call('PERSIST', key)
-if set then rare(75, id, key, queue) end
+--@include/job/claim.lua:286
+local fresh = size == 6 and status and seq and origin and func and job.created_at
+if not fresh then redis.call('PERSIST', key) end
+if set then rare(76, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
-local last = 4 + 28
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
+--@include/job/claim.lua:296
+if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+local row, last = {}, 28
+for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(76, key) end
+if string.find(ties, 'g', 1, true) then rare(77, key) end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 local n = 5 + (ahead and 2 or 0)
-for i = 1, n do job[last + i] = more[i] end
+for i = 1, n do row[last + i] = more[i] end
 last = last + n
 end
-while not job[last] do last = last - 1 end
-return { queue, id, exec, unpack(job, 5, last) }
+while not row[last] do last = last - 1 end
+return { queue, id, exec, unpack(row, 1, last) }
 end
 --@include/gates/turn_gates.lua:5
 local gates = {}
 --@
 rare = function(nth, ...)
-if nth <= 13 then
+if nth <= 14 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
 local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
@@ -377,7 +400,7 @@ fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
---@include/job/count.lua:63
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -402,6 +425,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -415,7 +442,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -432,20 +459,20 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
 --@include/limit/limit.lua:337
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 43, id, key) end
+if tied[key] then pcall(rare, 44, id, key) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -454,7 +481,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 67, id, key)
+pcall(rare, 68, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -467,11 +494,11 @@ forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@
-made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, forget_expiry, fail_job, discard }
+made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, forget_expiry, fail_job, discard }
 end
 return made_0[nth](...)
 end
-if nth <= 93 then
+if nth <= 95 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -600,7 +627,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(7, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -1058,7 +1085,7 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(12, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(13, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
 if not marked and not (known and kind == 'none') then rare(4, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
@@ -1094,9 +1121,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. set), paused, closed)
+rare(6, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(6, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1107,7 +1134,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(10, id, key, queue) end
+if not keeps then rare(11, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1126,7 +1153,7 @@ redis.call('ZREM', limit and (P .. 'limits:waiting:' .. limit) or (P .. 'waits:'
 redis.call('HDEL', key, 'waits_in')
 end
 end
---@include/job/claim.lua:10
+--@include/job/claim.lua:11
 local function take_given(key)
 local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
 local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
@@ -1136,16 +1163,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:31
+--@include/job/claim.lua:32
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:37
+--@include/job/claim.lua:38
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:42
+--@include/job/claim.lua:43
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1156,7 +1183,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:53
+--@include/job/claim.lua:54
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1169,9 +1196,9 @@ redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
 rare(4, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(13, id, key, queue, nil, true) end
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(14, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:69
+--@include/job/claim.lua:70
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1182,7 +1209,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:83
+--@include/job/claim.lua:84
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1195,7 +1222,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:150
+--@include/job/claim.lua:154
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1212,12 +1239,18 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:168
+--@include/job/claim.lua:172
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(9, id, now_ms + 30000)
+rare(10, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+end
+--@include/job/claim.lua:182
+local function read_by_name(key)
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks' }, {}
+for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
+return fields
 end
 --@include/gates/queue_gate.lua:14
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
@@ -1313,9 +1346,9 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
-return made_1[nth - 13](...)
+return made_1[nth - 14](...)
 end
 end
 --@follow.lua:16
@@ -1348,7 +1381,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or redis.call('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
-or rare(90, { [0] = ARGV[5] }, 1)[1] then
+or rare(92, { [0] = ARGV[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1356,7 +1389,7 @@ local n, out, lines, more, at = tonumber(ARGV[8]), {}, {}, 1, 1
 local line = look(ARGV[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(91, 0, false) then
+if not is_alike(head) or gates[0] and not rare(93, 0, false) then
 more = 0
 break
 end
@@ -1368,23 +1401,24 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(92, 0) end
+if gates[0] then rare(94, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
 --@follow.lua:72
+if leased[ARGV[5]] and leased[ARGV[5]][1] then redis.call('ZADD', (P .. 'wip:' .. ARGV[5]), unpack(leased[ARGV[5]])) end
 if held[1] then redis.call('HSET', (P .. 'worker:' .. ARGV[1] .. ':jobs'), unpack(held)) end
 if unexpected[1] then redis.call('ZREM', P .. 'expiring', unpack(unexpected)) end
 if out[1] then redis.call('ZREM', ready_key(ARGV[5]), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
 if gates[0] then
 local head = line[at]
-if rare(93, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
+if rare(95, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil
 for queue in pairs(rung) do ring(queue) end
-for name in pairs(names) do pcall(rare, 34, name) end
+for name in pairs(names) do pcall(rare, 35, name) end
 redis.call('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
 give_back_numbers()
 write_tallies()

@@ -105,19 +105,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(19, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(20, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(19, other, what, class, 1) end
+if other then rare(20, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(19, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(20)
+rare(20, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(21)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -131,21 +132,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -166,10 +164,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -179,8 +178,7 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/ties.lua:4
 local tied
@@ -189,21 +187,21 @@ tied = {}
 local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(35, id, key, queue, named) end
+if tied[key] then return rare(36, id, key, queue, named) end
 end
 --@include/limit/limit.lua:343
 local function on_return(id, key, queue)
-if tied[key] then rare(39, id, key, queue) end
+if tied[key] then rare(40, id, key, queue) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 38, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 48, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 56, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 47, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 39, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 49, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 57, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -221,11 +219,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(46, id, key, expiry)
+local pinned = tied[key] and rare(47, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(18, key))
+tally(what, queue, class, tied[key] and rare(19, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -238,7 +236,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(42, id, key, queue, status) end
+if hooked[key] then rare(43, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -269,11 +267,11 @@ local job = read_job(key)
 if job.status ~= 'blocked' then return redis.call('ZREM', P .. 'blocked:' .. queue, id) end
 local attempts, why, more = (tonumber(job.attempts) or 0) + 1, job.reason or 'held', {}
 local class = string.match(why, '^[%a_][%w_.]*') or ''
-rare(12, key, nil, 'failed', why, more, nil, now_iso)
-rare(10, id, key, queue, job.priority, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts',
+rare(13, key, nil, 'failed', why, more, nil, now_iso)
+rare(11, id, key, queue, job.priority, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts',
 attempts }, 'attempts', attempts, 'lost', 0, 'ended_at', now_iso, 'error_class', class, unpack(more))
-rare(64, id, key, queue)
-rare(8, id, job.expires_at)
+rare(65, id, key, queue)
+rare(9, id, job.expires_at)
 redis.call('HDEL', key, 'held_since')
 end
 --@include/job/sweep_waits.lua:21
@@ -307,9 +305,11 @@ return left <= 0
 end
 --@
 rare = function(nth, ...)
-if nth <= 16 then
+if nth <= 17 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -334,6 +334,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -347,7 +351,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -364,13 +368,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -395,7 +399,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 62, id, key)
+pcall(rare, 63, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/history.lua:3
@@ -488,11 +492,11 @@ settle('lost', id, key, queue, job, leave, reason, worker, {})
 redis.call('HDEL', key, 'execution_id')
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, forget_expiry, call_off, fail_job, cut, note_attempt, wish_of, let_off, settle, recover }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, forget_expiry, call_off, fail_job, cut, note_attempt, wish_of, let_off, settle, recover }
 end
 return made_0[nth](...)
 end
-if nth <= 72 then
+if nth <= 73 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -575,7 +579,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -992,7 +996,7 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(10, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(11, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
 if not marked and not (known and kind == 'none') then rare(1, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
@@ -1061,7 +1065,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, unpark, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all }
 end
-return made_1[nth - 16](...)
+return made_1[nth - 17](...)
 end
 end
 --@reap.lua:10
@@ -1082,7 +1086,7 @@ local key = (P .. 'job:' .. id)
 local job = read_job(key)
 if job.status == 'started' and job.origin == queue then
 local worker = job.worker_name or '?'
-rare(16, id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
+rare(17, id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
 redis.pcall('HDEL', (P .. 'worker:' .. worker .. ':jobs'), id)
 recovered = recovered + 1
 elseif job.status and is_foreign(job.status) then
@@ -1090,7 +1094,7 @@ error('left to a newer version')
 elseif job.status then
 redis.call('ZREM', wip, id)
 else
-rare(63, id, queue, wip, 'its data vanished while it ran', true)
+rare(64, id, queue, wip, 'its data vanished while it ran', true)
 end
 end
 --@reap.lua:40
@@ -1135,6 +1139,6 @@ if left > 0 then pcall(sweep, ARGV[5 + i - 1]) end
 end
 if left <= 0 or more_waits then again = 1 end
 write_tallies()
-rare(72, queues_of)
+rare(73, queues_of)
 if again == 1 then redis.call('HSET', P .. 'reap', 'more', 1) end
 return { recovered, again, 0 }

@@ -102,19 +102,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(19, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(18, other, what, class, 1) end
+if other then rare(19, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(19)
+rare(19, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(20)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -132,15 +133,16 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 local function give_back_numbers()
 if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
 reserved = 0
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -160,46 +162,42 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(40, id, key, queue, named) end
+if tied[key] then return rare(41, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 60, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 44, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 63, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 71, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 61, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -217,11 +215,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(52, id, key, expiry)
+local pinned = tied[key] and rare(53, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(17, key))
+tally(what, queue, class, tied[key] and rare(18, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -234,21 +232,16 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(46, id, key, queue, status) end
-end
---@include/deps/attach.lua:26
-local function waits_for(sign, status, again)
-if not status or status == 'finished' then return false end
-return not is_terminal(status) or not again and sign ~= '?'
+if hooked[key] then rare(47, id, key, queue, status) end
 end
 --@include/job/forget.lua:5
 local function forget(id, key, status, queue, away)
 local found = redis.call('ZREM', set_of(status, queue), id)
-if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(82, queue, id) end
+if found == 0 and (queue == 'scheduler') and not is_elsewhere(status) then rare(84, queue, id) end
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
-if status == 'failed' then pcall(rare, 74, id, key) end
-if tied[key] then rare(61, id, key) end
+if status == 'failed' then pcall(rare, 75, id, key) end
+if tied[key] then rare(62, id, key) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -261,14 +254,14 @@ local work_left, worked_off = 0, 0
 local function work_off(kind, id)
 if kind == 'u' then
 work_left = work_left - 1
-if rare(49, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
+if rare(50, redis.call('HGET', (P .. 'job:' .. id), 'graph')) then
 redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
-if rare(11, id, (P .. 'job:' .. id), '') then worked_off = worked_off + 1 end
+if rare(12, id, (P .. 'job:' .. id), '') then worked_off = worked_off + 1 end
 elseif kind == 'c' then
 local limit = work_left
-work_left = work_left - rare(15, id, limit)
+work_left = work_left - rare(16, id, limit)
 worked_off = worked_off + limit - work_left
 return work_left > 0
 elseif kind == 'p' then
@@ -276,22 +269,22 @@ local key = (P .. 'job:' .. id)
 local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
 work_left = work_left - 1
 if status and not is_terminal(status) then return true end
-work_left = work_left - rare(58, id, key)
+work_left = work_left - rare(59, id, key)
 while work_left > 0 do
-local count = rare(59, id, not status)
+local count = rare(60, id, not status)
 if not count then
 local score = status and redis.call('ZSCORE', set_of(status, queue), id)
 redis.call('ZREM', P .. 'releasing', 'p ' .. id)
-if score then rare(54, id, key, score) end
+if score then rare(55, id, key, score) end
 return true
 end
 work_left = work_left - count
 end
 return false
 elseif kind == 'a' then
-return rare(83, id)
+return rare(85, id)
 elseif kind == 'g' or kind == 'x' then
-return rare(84, kind, id)
+return rare(86, kind, id)
 end
 return true
 end
@@ -311,11 +304,13 @@ return found[1]
 end
 --@
 rare = function(nth, ...)
-if nth <= 15 then
+if nth <= 16 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/deps/undefer.lua:7
 local released = {}
---@include/job/count.lua:63
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -340,6 +335,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -353,7 +352,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -370,13 +369,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -392,7 +391,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 77, id, key)
+pcall(rare, 78, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -421,12 +420,12 @@ if later then
 schedule(id, due)
 redis.call('HSET', key, 'status', 'scheduled', 'ties', ties or '', unpack(front and { 'at_front', 1 } or {}))
 else
-seq = front and -redis.call('INCR', P .. 'seq:front') or rare(23, queue, priority, next_seq(), fair_key or '')
+seq = front and -redis.call('INCR', P .. 'seq:front') or rare(24, queue, priority, next_seq(), fair_key or '')
 if front then enter_line(queue, score_of(queue, priority, seq), id) else line_up(queue, id, priority, seq) end
 redis.call('HSET', key, 'status', 'queued', 'ties', ties or '', 'seq', seq, 'enqueued_at', now_iso)
 redis.call('HDEL', key, 'at_front', 'arrival')
 end
-local given = not tonumber(ttl) and rare(26, queue)
+local given = not tonumber(ttl) and rare(27, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
 if ttl then
@@ -455,7 +454,7 @@ for queue, class in pairs(released) do ring(queue, class) end
 end
 --@include/deps/settle_children.lua:6
 local function fail_child(id, key, queue, parent, how)
-rare(78, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
+rare(79, id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 --@include/deps/settle_children.lua:11
 local function settle_child(parent, id, score, met, gone, how)
@@ -493,15 +492,15 @@ local met = status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
-if redis.call('EXISTS', children) == 0 then rare(56, id) end
+if redis.call('EXISTS', children) == 0 then rare(57, id) end
 return #found / 2
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, forget_expiry, fail_job, discard, undefer, ring_released, fail_child, settle_child, settle_children }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, forget_expiry, fail_job, discard, undefer, ring_released, fail_child, settle_child, settle_children }
 end
 return made_0[nth](...)
 end
-if nth <= 85 then
+if nth <= 87 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -644,7 +643,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -1133,7 +1132,7 @@ local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'pri
 'hooks', 'ties'))
 if hooks then hooked[key] = true end
 tied[key] = ties or nil
-rare(9, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+rare(10, id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
 'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
 redis.call('HDEL', key, 'due')
 end
@@ -1142,6 +1141,11 @@ local function parents_of(text)
 local ok, found = pcall(cjson.decode, text)
 if not ok or type(found) ~= 'table' then error('ERR a list of parents is none', 0) end
 return found
+end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not is_terminal(status) or not again and sign ~= '?'
 end
 --@include/deps/attach.lua:54
 local function name_child(parent, id)
@@ -1205,7 +1209,7 @@ local text = redis.call('HGET', parents, nth)
 if not text then
 redis.call('HDEL', parents, 'again')
 redis.call('SREM', (P .. 'job:' .. id .. ':dependencies'), '*again')
-if redis.call('EXISTS', (P .. 'job:' .. id .. ':dependencies')) == 0 then rare(11, id, key, queue) end
+if redis.call('EXISTS', (P .. 'job:' .. id .. ':dependencies')) == 0 then rare(12, id, key, queue) end
 return true
 end
 attach(id, parents_of(text), tonumber(arrival) or 0, true)
@@ -1233,10 +1237,10 @@ redis.call('SREM', (P .. 'job:' .. id .. ':dependencies'), '*' .. token)
 redis.call('HDEL', key, 'graph', 'doomed')
 if string.find(ties or '', 'h', 1, true) then redis.call('ZADD', P .. 'releasing', 'XX', now_ms, 'u ' .. id) end
 if status == 'deferred' and doomed then
-rare(13, id, key, queue, string.match(doomed, '^(%S+) (.*)$'))
+rare(14, id, key, queue, string.match(doomed, '^(%S+) (.*)$'))
 elseif status == 'deferred' and redis.call('EXISTS', (P .. 'job:' .. id .. ':dependencies')) == 0
 and not string.find(ties or '', 'h', 1, true) then
-rare(11, id, key, queue)
+rare(12, id, key, queue)
 end
 end
 redis.call('ZREM', graph, id)
@@ -1251,15 +1255,15 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, name_child, attach, strike, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, waits_for, name_child, attach, strike, attach_again, work_off_graph, release_some }
 end
-return made_1[nth - 15](...)
+return made_1[nth - 16](...)
 end
 end
 --@release.lua:9
-local done = rare(85, tonumber(ARGV[1]))
+local done = rare(87, tonumber(ARGV[1]))
 write_tallies()
-rare(12)
+rare(13)
 give_back_numbers()
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 return { done, first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1 }

@@ -2,10 +2,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -104,21 +105,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(1, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(2, wildcard, class) end
+if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -142,10 +140,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -155,8 +154,6 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/park.lua:19
 local parked = false
 --@include/lib/each.lua:4
@@ -178,8 +175,10 @@ local DONE = { ok = true, canceled = true, stopped = true, pending = true, delet
 local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
 --@
 rare = function(nth, ...)
-if nth <= 4 then
+if nth <= 5 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/lib/ring.lua:22
 local function wildcards_of(queue)
 local found = {}
@@ -195,6 +194,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -208,7 +211,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -226,17 +229,17 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { wildcards_of, wake, ring_scheduler, score_at }
+made_0 = { wildcards_of, push, wake, ring_scheduler, score_at }
 end
 return made_0[nth](...)
 end
-if nth <= 29 then
+if nth <= 30 then
 if not made_1 then
 --@include/job/count.lua:10
 local counts
 --@include/job/turns.lua:16
 local fair = {}
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -317,7 +320,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -397,9 +400,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. set), paused, closed)
+rare(2, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(2, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/operation/count_operation.lua:16
 local function entered_of(status, created, enqueued, started, ended)
@@ -502,7 +505,7 @@ end
 --@
 made_1 = { counters_of_key, note_more, write_more, has_turns, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, ring_set, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
-return made_1[nth - 4](...)
+return made_1[nth - 5](...)
 end
 end
 --@reprioritise.lua:12
@@ -527,14 +530,14 @@ if string.sub(new, 1, 1) == '!' then return string.sub(new, 2) end
 if (signature or '') ~= old then return 'altered' end
 redis.call('HSET', key, 'priority', ARGV[1])
 if new ~= '' then redis.call('HSET', key, 'signature', new) end
-rare(6, P .. 'totals' .. ':' .. queue, 'enqueued', before, -1)
-rare(6, P .. 'totals' .. ':' .. queue, 'enqueued', priority, 1)
+rare(7, P .. 'totals' .. ':' .. queue, 'enqueued', before, -1)
+rare(7, P .. 'totals' .. ':' .. queue, 'enqueued', priority, 1)
 changed = true
 if ties then tied[key] = ties end
-local of_key = ties and rare(5, key)
+local of_key = ties and rare(6, key)
 if of_key then
-rare(6, of_key, 'enqueued', before, -1)
-rare(6, of_key, 'enqueued', priority, 1)
+rare(7, of_key, 'enqueued', before, -1)
+rare(7, of_key, 'enqueued', priority, 1)
 end
 if not tonumber(seq) then return 'ok' end
 local score = score_of(queue, priority, seq)
@@ -542,7 +545,7 @@ local better = priority > before
 if status == 'queued' then
 redis.call('ZADD', ready_key(queue), 'XX', score, id)
 if better then raised[queue] = true end
-if tonumber(seq) >= 0 and rare(8, queue) then
+if tonumber(seq) >= 0 and rare(9, queue) then
 redis.call('ZADD', (P .. 'fair:' .. queue), 'LT', score, string.format('%d:', priority) .. (fair_key or ''))
 end
 elseif status == 'blocked' and string.sub(set, 1, 6) ~= 'limit:' then
@@ -550,7 +553,7 @@ redis.call('ZADD', (P .. 'waits:' .. set), 'XX', score, id)
 if better then raised[set] = false end
 end
 if of_key then
-local place = rare(16, key, queue, score)
+local place = rare(17, key, queue, score)
 redis.call('ZADD', (P .. 'limits:held:' .. name), 'XX', place, id)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), 'XX', place, id)
 moved[name] = true
@@ -558,15 +561,15 @@ end
 return 'ok'
 end
 --@reprioritise.lua:64
-local one = rare(28, ARGV[2], reprioritise)
+local one = rare(29, ARGV[2], reprioritise)
 local answers = each(function(id)
 at = at + 1
 return one(id)
 end, 4, n_jobs)
-for name in pairs(moved) do pcall(rare, 20, name) end
+for name in pairs(moved) do pcall(rare, 21, name) end
 for name, is_queue in pairs(raised) do
-if is_queue then ring(name, priority) else rare(21, name, priority) end
+if is_queue then ring(name, priority) else rare(22, name, priority) end
 end
-if changed then rare(7) end
-rare(29, ARGV[2])
+if changed then rare(8) end
+rare(30, ARGV[2])
 return answers

@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -109,19 +110,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(10, other, what, class, 1) end
+if other then rare(11, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(11)
+rare(11, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(12)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -139,10 +141,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -162,29 +165,25 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(1, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(2, wildcard, class) end
+if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
 --@include/lib/each.lua:4
 local function each(call, first, count)
@@ -205,47 +204,44 @@ local tied
 tied = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(30, id, key, queue, named) end
-end
---@include/deps/attach.lua:26
-local function waits_for(sign, status, again)
-if not status or status == 'finished' then return false end
-return not is_terminal(status) or not again and sign ~= '?'
+if tied[key] then return rare(31, id, key, queue, named) end
 end
 --@include/job/again.lua:6
 local function refuses_again(id, record, queue, ties)
-local broken = ties and rare(7, redis.call('HGET', record, 'concurrency_key') or '', queue)
+local broken = ties and rare(8, redis.call('HGET', record, 'concurrency_key') or '', queue)
 if broken then error(broken, 0) end
 if ties and string.find(ties, 'p', 1, true) then
 local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
-local around = batch and not as and rare(46, batch)
+local around = batch and not as and rare(48, batch)
 if around or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then
-local path = rare(47, id, rare(43, parents or '[]'), nil, nil, around)
-if path then return 'cycle ' .. rare(48, path) end
+local path = rare(49, id, rare(44, parents or '[]'), nil, nil, around)
+if path then return 'cycle ' .. rare(50, path) end
 end
 end
 if ties and string.find(ties, 'u', 1, true) then
 local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
-local other = name and rare(38, name)
+local other = name and rare(39, name)
 if other and other ~= id then return 'duplicate ' .. other end
-if name then rare(39, name, id, upto) end
+if name then rare(40, name, id, upto) end
 end
 end
 --@include/job/again.lua:26
 local function waits_again(id, record, ties, asked)
 local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', record, 'parents')
-local waits = parents and rare(45, id, rare(43, parents), next_seq(), asked, true)
+local waits = parents and rare(47, id, rare(44, parents), next_seq(), asked, true)
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(31, 'a ' .. id)
+rare(32, 'a ' .. id)
 end
 return waits
 end
 --@
 rare = function(nth, ...)
-if nth <= 7 then
+if nth <= 8 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/limit/sound.lua:5
 local sound = {}
 --@include/lib/ring.lua:22
@@ -263,6 +259,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -276,7 +276,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -293,13 +293,13 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
@@ -326,11 +326,11 @@ sound[name .. ' ' .. queue] = true
 return nil
 end
 --@
-made_0 = { wildcards_of, wake, ring_scheduler, score_at, schedule, expect_expiry, broken_limit }
+made_0 = { wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_expiry, broken_limit }
 end
 return made_0[nth](...)
 end
-if nth <= 57 then
+if nth <= 59 then
 if not made_1 then
 --@include/job/room.lua:8
 local gate_texts = {}
@@ -441,7 +441,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -653,6 +653,11 @@ local ok, found = pcall(cjson.decode, text)
 if not ok or type(found) ~= 'table' then error('ERR a list of parents is none', 0) end
 return found
 end
+--@include/deps/attach.lua:26
+local function waits_for(sign, status, again)
+if not status or status == 'finished' then return false end
+return not is_terminal(status) or not again and sign ~= '?'
+end
 --@include/deps/attach.lua:54
 local function name_child(parent, id)
 local size = tonumber(redis.pcall('SCARD', (P .. 'job:' .. parent .. ':dependents')))
@@ -862,17 +867,17 @@ redis.call('DEL', P .. 'trash:sizes')
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
+made_1 = { unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
 end
-return made_1[nth - 7](...)
+return made_1[nth - 8](...)
 end
 end
 --@restore.lua:17
 local function bring_back(id, key, ...)
-redis.call('RENAME', rare(55, id), key)
+redis.call('RENAME', rare(57, id), key)
 redis.call('HSET', key, 'requeue_nonce', ARGV[1], ...)
 redis.call('HDEL', key, 'trash_score', 'trash_failed', 'pin')
-rare(57, id, true)
+rare(59, id, true)
 end
 --@restore.lua:24
 local KEPT_FOR = { finished = RESULT_TTL, failed = FAILURE_TTL }
@@ -889,23 +894,23 @@ redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s +
 else
 redis.call('PERSIST', key)
 end
-if status == 'failed' then pcall(rare, 54, id, key, tonumber(failed_ms), true) end
+if status == 'failed' then pcall(rare, 56, id, key, tonumber(failed_ms), true) end
 emit('restored', id, queue, log_tag, 'reason', status)
 end
 --@restore.lua:44
 local function restore_deferred(id, key, queue, priority, ties, log_tag)
-local waits = waits_again(id, rare(55, id), ties)
+local waits = waits_again(id, rare(57, id), ties)
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
-local batch, as = unpack(redis.call('HMGET', rare(55, id), 'batch', 'batch_as'))
+local batch, as = unpack(redis.call('HMGET', rare(57, id), 'batch', 'batch_as'))
 bring_back(id, key, 'arrival', next_seq())
-if as then rare(37, batch, id, as) elseif not waits then rare(32, id) end
+if as then rare(38, batch, id, as) elseif not waits then rare(33, id) end
 emit('deferred', id, queue, log_tag, 'reason', 'restored')
 end
 --@restore.lua:53
 local function restore_waiting(id, key, queue, priority, seq, ties, due, expires, log_tag)
 local now = due and 'scheduled' or 'queued'
 if due then
-rare(5, id, due)
+rare(6, id, due)
 bring_back(id, key, 'status', now)
 emit('scheduled', id, queue, log_tag, 'reason', 'restored', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
 else
@@ -915,16 +920,16 @@ bring_back(id, key, 'status', now, 'seq', seq)
 redis.call('HDEL', key, 'at_front', 'arrival')
 emit('queued', id, queue, log_tag, 'reason', 'restored')
 end
-if expires then rare(6, id, expires) end
+if expires then rare(7, id, expires) end
 end
 --@restore.lua:69
 local function restore(id)
-local key, kept = (P .. 'job:' .. id), rare(55, id)
+local key, kept = (P .. 'job:' .. id), rare(57, id)
 if redis.call('HGET', key, 'requeue_nonce') == ARGV[1] then return 'restored' end
 local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl, func =
 unpack(redis.call('HMGET', kept, 'status', 'origin', 'priority', 'seq', 'ties', 'log_tag', 'expires_at',
 'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl', 'func'))
-if not status or not origin or not rare(56, id) then return 'missing' end
+if not status or not origin or not rare(58, id) then return 'missing' end
 if redis.call('EXISTS', key) == 1 then return 'taken' end
 if is_terminal(status) then
 if status == 'finished' then
@@ -942,8 +947,8 @@ if expires and tonumber(expires) <= now_ms then return 'expired' end
 local due = status == 'scheduled' and score and (math.floor(tonumber(score) * 1000 + 0.001))
 if due and due <= now_ms then due = nil end
 if status ~= 'deferred' and not due then
-local most = rare(14, origin)
-if most and rare(15, origin) >= most then return 'full' end
+local most = rare(15, origin)
+if most and rare(16, origin) >= most then return 'full' end
 end
 local why = refuses_again(id, kept, origin, ties)
 if why then return why end
@@ -957,8 +962,8 @@ redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
 restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
 end
 redis.call('PERSIST', key)
-tally('requeued', origin, priority, ties and rare(9, key))
-if ties and string.find(ties, 'b', 1, true) then rare(36, id, key) end
+tally('requeued', origin, priority, ties and rare(10, key))
+if ties and string.find(ties, 'b', 1, true) then rare(37, id, key) end
 if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
 return 'restored'
 end

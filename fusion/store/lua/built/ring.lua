@@ -31,21 +31,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(1, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(2, wildcard, class) end
+if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -86,14 +83,14 @@ local tied
 tied = {}
 --@include/lib/emit.lua:6
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/park.lua:19
 local parked = false
 --@
 rare = function(nth, ...)
-if nth <= 3 then
+if nth <= 4 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/lib/ring.lua:22
 local function wildcards_of(queue)
 local found = {}
@@ -109,6 +106,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -116,7 +117,7 @@ if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -134,11 +135,11 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { wildcards_of, wake, score_at }
+made_0 = { wildcards_of, push, wake, score_at }
 end
 return made_0[nth](...)
 end
-if nth <= 15 then
+if nth <= 16 then
 if not made_1 then
 --@include/lib/rate.lua:9
 local function rate_of(text)
@@ -158,9 +159,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. set), paused, closed)
+rare(2, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(2, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/gates/queue_gate.lua:14
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
@@ -217,18 +218,18 @@ end
 --@
 made_1 = { rate_of, used_ahead, rate_room, ring_set, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, hand_on }
 end
-return made_1[nth - 3](...)
+return made_1[nth - 4](...)
 end
 end
 --@ring.lua:7
 if ARGV[2] ~= '' then
-rare(15, { [ARGV[2]] = true })
+rare(16, { [ARGV[2]] = true })
 elseif (string.find(ARGV[1], '[*?%[]') ~= nil) then
 local best = redis.pcall('ZREVRANGE', (P .. 'work:' .. ARGV[1]), 0, 0, 'WITHSCORES')[2]
-if best then push((P .. 'wake:' .. ARGV[1])) end
-if best and tonumber(best) >= 2 then push((P .. 'wake:' .. ARGV[1] .. ':high')) end
+if best then rare(2, (P .. 'wake:' .. ARGV[1])) end
+if best and tonumber(best) >= 2 then rare(2, (P .. 'wake:' .. ARGV[1] .. ':high')) end
 elseif (string.match(ARGV[1], '^%a+:([^:]+)')) then
-rare(7, ARGV[1])
+rare(8, ARGV[1])
 else
 ring(ARGV[1])
 end

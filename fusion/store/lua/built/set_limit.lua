@@ -3,10 +3,11 @@
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:88
 local fifos = { scheduler = true }
@@ -70,10 +71,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -107,36 +109,33 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(1, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(2, wildcard, class) end
+if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/job/ties.lua:4
 local tied
 tied = {}
 --@
 rare = function(nth, ...)
-if nth <= 4 then
+if nth <= 5 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/lib/ring.lua:22
 local function wildcards_of(queue)
 local found = {}
@@ -152,6 +151,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -165,7 +168,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -183,13 +186,13 @@ at.count = at.count + 1
 return at.score
 end
 --@
-made_0 = { wildcards_of, wake, ring_scheduler, score_at }
+made_0 = { wildcards_of, push, wake, ring_scheduler, score_at }
 end
 return made_0[nth](...)
 end
-if nth <= 15 then
+if nth <= 16 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/limit/limit.lua:18
 local steps_left = 80
@@ -242,7 +245,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(3, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
 --@include/limit/limit.lua:82
 local function put_in_line(name, id, key, queue, score, log_tag)
@@ -309,7 +312,7 @@ end
 --@
 made_1 = { rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key }
 end
-return made_1[nth - 4](...)
+return made_1[nth - 5](...)
 end
 end
 --@set_limit.lua:8
@@ -325,5 +328,5 @@ end
 if set[1] then redis.call('HSET', key, unpack(set)) end
 if gone[1] then redis.call('HDEL', key, unpack(gone)) end
 redis.call('ZADD', P .. 'limits', 'NX', now_ms, ARGV[1])
-rare(15, ARGV[1])
+rare(16, ARGV[1])
 return before

@@ -96,27 +96,29 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(10, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(10, other, what, class, 1) end
+if other then rare(11, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(10, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(11)
+rare(11, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(12)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/job/mark.lua:6
 local function waits(id, queue)
@@ -143,21 +145,18 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(2, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(3, wildcard, class) end
+if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
@@ -181,10 +180,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -194,11 +194,9 @@ redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
 number), ...)
 end
---@include/job/schedule.lua:16
-local instants = {}
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(39, id, key, queue, named) end
+if tied[key] then return rare(40, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -207,10 +205,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 42, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 51, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 24, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 50, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 43, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 52, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 25, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 51, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -228,11 +226,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(48, id, key, expiry)
+local pinned = tied[key] and rare(49, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(9, key))
+tally(what, queue, class, tied[key] and rare(10, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -245,7 +243,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(46, id, key, queue, status) end
+if hooked[key] then rare(47, id, key, queue, status) end
 end
 --@include/job/withdraw.lua:9
 local function withdraw(id, key, status, wish)
@@ -264,12 +262,12 @@ if is_foreign(was) and not set and not waits(id, queue) then return was end
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
-rare(52, queue, id)
+rare(53, queue, id)
 end
-rare(7, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
+rare(8, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
 rare(1, seq, nil, nil, queue, class)
-if set then rare(43, id, key, queue) end
-rare(6, id, expires)
+if set then rare(44, id, key, queue) end
+rare(7, id, expires)
 return status
 end
 --@include/batch/cancel_members.lua:6
@@ -286,7 +284,7 @@ return
 end
 redis.call('HSETNX', key, 'closed_at', now_iso)
 redis.call('HSET', key, 'cancel', 0)
-rare(16, batch)
+rare(17, batch)
 call_back_no_more(batch)
 end
 --@include/batch/cancel_members.lua:25
@@ -310,15 +308,17 @@ end
 end
 local more = #found == 2 * limit
 if more then redis.call('HSET', key, 'cancel', found[#found]) else redis.call('HDEL', key, 'cancel') end
-rare(16, batch)
-rare(21, batch)
+rare(17, batch)
+rare(22, batch)
 return canceled, running, more, nested
 end
 --@
 rare = function(nth, ...)
-if nth <= 7 then
+if nth <= 8 then
 if not made_0 then
---@include/job/count.lua:63
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -343,6 +343,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -356,7 +360,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -387,13 +391,13 @@ emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
 --@
-made_0 = { meet, wildcards_of, wake, ring_scheduler, score_at, forget_expiry, call_off }
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expiry, call_off }
 end
 return made_0[nth](...)
 end
-if nth <= 55 then
+if nth <= 56 then
 if not made_1 then
---@include/job/schedule.lua:17
+--@include/job/schedule.lua:18
 local soonest
 --@include/job/turns.lua:16
 local fair = {}
@@ -585,7 +589,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -851,7 +855,7 @@ end
 --@
 made_1 = { unique_key, counters_of_key, note_more, write_more, do_later, release_later, is_coming, give_up, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, unpark, is_full, accept_delivery, tell_ended, is_parent, pin_while_read, time_from_now, end_for_kin, let_go, strike, has_come, is_opened, give_up_callbacks }
 end
-return made_1[nth - 7](...)
+return made_1[nth - 8](...)
 end
 end
 --@include/lib/tell.lua:5
@@ -876,27 +880,27 @@ call_back_no_more(batch)
 local read, complete, success, kept = unpack(redis.call('HMGET', (P .. 'batch:' .. batch), 'read', 'on_complete',
 'on_success', 'kept'))
 if (complete or success or kept) and read ~= 'end' then
-return rare(22, batch)
+return rare(23, batch)
 end
 remove(batch)
 end
 --@tend_batches.lua:34
 local function abandon(batch, parent)
-if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':members')) == 0 and not rare(54, batch) then
-rare(55, batch)
-if parent then rare(20, parent, '#' .. batch, 'deleted') end
+if redis.call('EXISTS', (P .. 'batch:' .. batch .. ':members')) == 0 and not rare(55, batch) then
+rare(56, batch)
+if parent then rare(21, parent, '#' .. batch, 'deleted') end
 return remove(batch)
 end
 redis.call('HSET', (P .. 'batch:' .. batch), 'closed_at', now_iso, 'closed_by', 'open_for')
-rare(16, batch)
-rare(21, batch)
+rare(17, batch)
+rare(22, batch)
 end
 --@tend_batches.lua:46
 local function begin_time(id)
 local key = (P .. 'job:' .. id)
 local status, queue, ttl, func, pin = unpack(redis.call('HMGET', key, 'status', 'origin', 'result_ttl', 'func',
 'pin'))
-local score = rare(49, ttl, func)
+local score = rare(50, ttl, func)
 if pin or status ~= 'finished' or not score then return end
 if redis.call('ZSCORE', set_of(status, queue), id) ~= 'inf' then return end
 redis.call('ZADD', set_of(status, queue), 'XX', score, id)
@@ -912,7 +916,7 @@ end
 local more = #found == 2 * limit
 redis.call('HSET', (P .. 'batch:' .. batch), 'read', more and found[#found] or 'end')
 left = left - #found / 2 + 1
-rare(16, batch)
+rare(17, batch)
 end
 --@tend_batches.lua:69
 local function tend(batch)
@@ -933,7 +937,7 @@ abandon(batch, parent)
 elseif over and tonumber(forget) <= now_ms then
 forget_batch(batch, parent, keep)
 else
-rare(16, batch)
+rare(17, batch)
 end
 end
 --@tend_batches.lua:91

@@ -7,16 +7,8 @@ local rare, made_0, made_1
 local fifos = { scheduler = true }
 --@include/lib/keys.lua:102
 local function ready_key(queue)
-if fifos[queue] ~= false and rare(34, queue) then return (P .. 'fifo:' .. queue) end
+if fifos[queue] ~= false and rare(35, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:111
-local function set_of(status, queue)
-if status == 'failed' then return P .. 'queue:failed' end
-if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
-if status == 'started' then return (P .. 'wip:' .. queue) end
-if rare(32, status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
 end
 --@include/lib/keys.lua:120
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
@@ -64,19 +56,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(39, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(37, other, what, class, 1) end
+if other then rare(39, other, what, class, 1) end
 end
 --@include/job/count.lua:48
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(38)
+rare(39, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(40)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
@@ -94,15 +87,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', meta, 'epoch', epoch)
 end
 end
-local last = redis.pcall('HINCRBY', meta, 'n', count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
-local function give_back_numbers()
-if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
-reserved = 0
-end
---@include/lib/emit.lua:29
+--@include/lib/emit.lua:30
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -122,31 +111,27 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:38
-local function push(bell, ...)
-if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
-end
 --@include/lib/ring.lua:51
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. queue), paused, closed)
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local matching = are_wildcards() and rare(6, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(7, wildcard, class) end
+if not stopped then rare(8, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/job/schedule.lua:16
-local instants = {}
+--@include/job/schedule.lua:18
 local soonest
---@include/job/schedule.lua:54
+--@include/job/schedule.lua:55
 local function next_due(limits)
 local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
 if limit and limit <= now_ms then return now_ms end
@@ -169,7 +154,7 @@ local unsettled
 local unrung
 --@include/limit/limit.lua:331
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(59, id, key, queue, named) end
+if tied[key] then return rare(61, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -178,10 +163,10 @@ local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 65, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 82, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 90, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 81, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 67, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 84, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 92, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 83, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -199,11 +184,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(79, id, key, expiry)
+local pinned = tied[key] and rare(81, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(36, key))
+tally(what, queue, class, tied[key] and rare(38, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
 else
@@ -216,7 +201,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(75, id, key, queue, status) end
+if hooked[key] then rare(77, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -232,35 +217,45 @@ attempts = found[11], log_tag = found[12], worker_name = found[13], reason = fou
 spared = found[19] }
 end
 --@include/job/commit.lua:19
+local nothing = {}
 local function callback_error(more)
 for i = 1, #more, 2 do
 if more[i] == 'callback_error' then
 return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
 end
 end
-return {}
+return nothing
 end
---@include/job/commit.lua:149
+--@include/job/commit.lua:154
+local function read_held(key)
+if redis.call('HLEN', key) ~= 10 then return read_job(key) end
+local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
+'func', 'worker_name'))
+if not (status == 'started' and func) then return read_job(key) end
+return { status = status, execution_id = execution, origin = origin, worker_name = worker,
+result_ttl = 500 }
+end
+--@include/job/commit.lua:163
 local left = {}
 local freed = {}
---@include/job/commit.lua:156
+--@include/job/commit.lua:170
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
 local key = (P .. 'job:' .. id)
-local job = read_job(key)
+local job = kind == 'finished' and read_held(key) or read_job(key)
 if not job.status then return 'gone', false end
 if job.execution_id ~= exec then return 'stale', false end
 if job.status ~= 'started' then return 'ok', false end
 local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age)
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 56, key, now_ms + delay)
+pcall(rare, 58, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 101, queue, now_ms + delay)
+pcall(rare, 103, queue, now_ms + delay)
 end
---@include/job/commit.lua:170
+--@include/job/commit.lua:184
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(80, id, key)
-if dropped then rare(25, more) end
+local dropped = tonumber(job.result_ttl) == 0 and not rare(82, id, key)
+if dropped then rare(26, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
 if dropped then redis.call('HDEL', key, 'result') end
@@ -272,14 +267,14 @@ left[wip] = left[wip] or {}
 left[wip][#left[wip] + 1] = id
 emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(26, more) then
+if rare(27, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
 job.lost = false
 redis.call('HDEL', key, 'spared')
 end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(18, more, 'spared')
-if begun and not rare(21, key) then
-if rare(18, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(19, more, 'spared')
+if begun and not rare(22, key) then
+if rare(19, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
 kind, reason = 'lost', reason .. ' (put back too often)'
 elseif begun and kind == 'release' then
 more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
@@ -287,104 +282,116 @@ end
 job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-rare(22, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+rare(23, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(20, job)
-rare(18, more, 'within')
-rare(19, key, job.worker_name, status, reason, more, started, ended)
-rare(15, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(27, kind, id, key, queue, job, wip, delay, reason, more) and rare(30, kind, id, key, queue, job,
+local status = kind == 'stopped' and kind or rare(21, job)
+rare(19, more, 'within')
+rare(20, key, job.worker_name, status, reason, more, started, ended)
+rare(16, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(28, kind, id, key, queue, job, wip, delay, reason, more) and rare(31, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
 return 'over', true
 end
 return 'ok', true
 end
---@include/job/claim.lua:21
+--@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 82, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 84, id, key, 'started') end
 end
 end
---@include/job/claim.lua:98
+--@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(114, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(116, queue)
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(34, queue) then error(found) end
-more = rare(114, queue)
+if not rare(35, queue) then error(found) end
+more = rare(116, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(113, queue)
+more = rare(115, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
 local score = tonumber(found[i + 1])
-line[#line + 1] = { id = found[i], class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score, aside = score < 0 }
+local aside = score < 0
+line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
+aside = aside }
 end
 return line, more
 end
---@include/job/claim.lua:143
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
-local unexpected = {}
 --@include/job/claim.lua:146
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
+local leased = {}
+local unexpected = {}
+--@include/job/claim.lua:150
 local lacking = ARGV[15] ~= '0' and {}
---@include/job/claim.lua:182
+--@include/job/claim.lua:195
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
-local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks')
-if not job or job.err then
-rare(97, id, queue, nil, 'the queue names what is no job')
+local size = is_id(id) and redis.pcall('HLEN', key)
+if type(size) ~= 'number' then
+rare(99, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
+local job
+if size <= 16 then
+local found = redis.call('HGETALL', key)
+job = {}
+for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
+else
+job = rare(120, key)
+end
+local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
+job.origin
+local log_tag, func, ties = job.log_tag, job.func, job.ties
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(97, id, queue, nil, 'the queue names a job of stock RQ')
+rare(99, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(32, status) then
+elseif status ~= 'queued' and rare(33, status) then
 return false
 end
-local ties = job[4 + 28]
 if ties then tied[key] = ties end
 if not data then
-rare(97, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(99, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-if job[5 + 28] then hooked[key] = true end
+if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(5, seq, origin, class, queue, class)
-if set then rare(70, id, key, queue) end
+if set then rare(72, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:219
+--@include/job/claim.lua:241
 local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(116, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(118, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 61, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(117, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 63, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(119, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -395,7 +402,13 @@ end
 return nil
 end
 end
+local entries = leased[queue]
+if entries then
+entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
+leased[queue] = {}
+end
 if #held == 0 then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
@@ -406,29 +419,34 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(5, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(72, key)
-if seq and origin then rare(111, key, origin, queue) end
-if not seq and rare(110, key, data) then job[8] = 'pickle' end
-job[6] = queue
+rare(74, key)
+if seq and origin then rare(113, key, origin, queue) end
+if not seq and rare(112, key, data) then job.serializer = 'pickle' end
+job.origin = queue
 end
-redis.call('PERSIST', key)
-if set then rare(70, id, key, queue) end
+--@include/job/claim.lua:286
+local fresh = size == 6 and status and seq and origin and func and job.created_at
+if not fresh then redis.call('PERSIST', key) end
+if set then rare(72, id, key, queue) end
 if set or unplaced then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
-local last = 4 + 28
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
+--@include/job/claim.lua:296
+if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+local row, last = {}, 28
+for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(109, key) end
+if string.find(ties, 'g', 1, true) then rare(111, key) end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 local n = 5 + (ahead and 2 or 0)
-for i = 1, n do job[last + i] = more[i] end
+for i = 1, n do row[last + i] = more[i] end
 last = last + n
 end
-while not job[last] do last = last - 1 end
-return { queue, id, exec, unpack(job, 5, last) }
+while not row[last] do last = last - 1 end
+return { queue, id, exec, unpack(row, 1, last) }
 end
 --@include/job/wildcards.lua:4
 local names, count = {}, 0
@@ -439,8 +457,10 @@ local gates = {}
 local opens
 --@
 rare = function(nth, ...)
-if nth <= 30 then
+if nth <= 31 then
 if not made_0 then
+--@include/job/schedule.lua:17
+local instants = {}
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
 local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
@@ -454,7 +474,7 @@ local added = redis.pcall('ZADD', ready_key(queue), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(34, queue) then error(added) end
+if not rare(35, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/score.lua:38
@@ -465,7 +485,7 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/count.lua:63
+--@include/job/count.lua:64
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -490,6 +510,10 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
+--@include/lib/ring.lua:38
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
 --@include/lib/ring.lua:43
 local function wake(wildcard, class)
 woken = woken or {}
@@ -503,7 +527,7 @@ local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 
 if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
 end
---@include/job/schedule.lua:22
+--@include/job/schedule.lua:23
 local function score_at(ms)
 local at = instants[ms]
 if not at then
@@ -520,24 +544,24 @@ end
 at.count = at.count + 1
 return at.score
 end
---@include/job/schedule.lua:40
+--@include/job/schedule.lua:41
 local function schedule(id, ms)
 local known = instants[ms]
 redis.call('ZADD', P .. 'scheduler:scheduled_jobs', score_at(ms), id)
 if known then return end
 soonest = math.min(soonest or ms, ms)
---@include/job/schedule.lua:46
+--@include/job/schedule.lua:47
 local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
 --@include/limit/limit.lua:337
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 65, id, key) end
+if tied[key] then pcall(rare, 67, id, key) end
 end
 --@include/limit/limit.lua:343
 local function on_return(id, key, queue)
-if tied[key] then rare(66, id, key, queue) end
+if tied[key] then rare(68, id, key, queue) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -559,7 +583,7 @@ end
 --@include/job/end_job.lua:53
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 96, id, key)
+pcall(rare, 98, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:78
@@ -659,7 +683,7 @@ end
 class = class or string.match(reason, '^[%a_][%w_.]*') or ''
 return frame and class .. ' at ' .. frame or class
 end
---@include/job/commit.lua:29
+--@include/job/commit.lua:30
 local function gives_up_place(more)
 for i = #more - 1, 1, -2 do
 if more[i] == 'seq' then
@@ -670,27 +694,27 @@ end
 end
 return false
 end
---@include/job/commit.lua:41
+--@include/job/commit.lua:42
 local function set_result_aside(more)
 for i = 1, #more, 2 do
 if more[i] == 'result' then more[i] = 'result_once' end
 end
 end
---@include/job/commit.lua:48
+--@include/job/commit.lua:49
 local function has_moved(more)
 for i = 1, #more, 2 do
 if more[i] == 'cursor' then return true end
 end
 return false
 end
---@include/job/commit.lua:56
+--@include/job/commit.lua:57
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
 local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(67, set) then
-rare(69, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(69, set) then
+rare(71, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -703,13 +727,13 @@ redis.call('ZREM', wip, id)
 emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
---@include/job/commit.lua:77
+--@include/job/commit.lua:78
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(46, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(48, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/commit.lua:85
+--@include/job/commit.lua:86
 local function delay_within(key, delay, more)
 local within = tonumber(cut(more, 'within') or nil)
 if not within then return delay end
@@ -722,7 +746,7 @@ end
 if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
 return math.min(delay, left)
 end
---@include/job/commit.lua:99
+--@include/job/commit.lua:100
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
 local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
 if kind == 'retry' then delay = delay_within(key, delay, more) end
@@ -733,7 +757,7 @@ gives_up_place(more)
 cut(more, 'keep_slot')
 end
 note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
---@include/job/commit.lua:110
+--@include/job/commit.lua:111
 redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
 if kind ~= 'retry' then
 local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
@@ -743,7 +767,7 @@ fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason
 return over
 end
 local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
---@include/job/commit.lua:120
+--@include/job/commit.lua:121
 local at_once
 if delay <= 0 and back then
 at_once = pcall(line_up_behind, queue, id, key, job.priority)
@@ -773,11 +797,11 @@ on_return(id, key, queue)
 end
 end
 --@
-made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
 return made_0[nth](...)
 end
-if nth <= 124 then
+if nth <= 127 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -806,6 +830,14 @@ end
 fifos[queue] = known
 end
 return known
+end
+--@include/lib/keys.lua:111
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return ready_key(queue)
 end
 --@include/lib/keys.lua:123
 local function error_text(err)
@@ -931,7 +963,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(9, ms) end
 end
 --@include/limit/limit.lua:69
 local function place_in_key(key, queue, score, arrives)
@@ -1151,9 +1183,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-push((P .. 'wake:' .. set), paused, closed)
+rare(7, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then push((P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(7, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1164,7 +1196,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(11, id, key, queue) end
+if not keeps then rare(12, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1461,7 +1493,7 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(16, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(17, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
 if not marked and not (known and kind == 'none') then rare(5, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
@@ -1540,7 +1572,7 @@ local place = redis.call('ZSCORE', key, '') + redis.call('RPUSH', (P .. 'queue:'
 redis.call('ZADD', key, 'LT', place - 1, id)
 redis.call('ZADD', key, place, '>' .. id)
 end
---@include/job/claim.lua:10
+--@include/job/claim.lua:11
 local function take_given(key)
 local given, parents = unpack(redis.call('HMGET', key, 'given', 'parents'))
 local parent = not given and string.match(parents or '', '^%["[?~]?([%w_-]+)"')
@@ -1550,16 +1582,16 @@ if status ~= 'finished' then return end
 redis.call('HSET', key, 'given', result or 'null')
 if result and serializer == 'pickle' then redis.call('HSET', key, 'given_as', 'pickle') end
 end
---@include/job/claim.lua:31
+--@include/job/claim.lua:32
 local function note_pickle(key, data)
 local first = string.byte(data)
 if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
 end
---@include/job/claim.lua:37
+--@include/job/claim.lua:38
 local function keep_origin(key, origin, queue)
 if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
---@include/job/claim.lua:42
+--@include/job/claim.lua:43
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
 local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
@@ -1570,7 +1602,7 @@ if is_elsewhere(status) then return end
 local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
---@include/job/claim.lua:53
+--@include/job/claim.lua:54
 if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
@@ -1583,9 +1615,9 @@ redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
 rare(5, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(17, id, key, queue, nil, true) end
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(18, id, key, queue, nil, true) end
 end
---@include/job/claim.lua:69
+--@include/job/claim.lua:70
 local function take_over(queue)
 local ids = redis.call('LRANGE', (P .. 'queue:' .. queue), 0, 20 - 1)
 local struck = #ids > 0 and redis.call('EXISTS', (P .. 'inbox:' .. queue)) == 1
@@ -1596,7 +1628,7 @@ passed(queue, #ids)
 end
 return #ids == 20
 end
---@include/job/claim.lua:83
+--@include/job/claim.lua:84
 local function gather(queue)
 local waiting = redis.pcall('ZREVRANGE', (P .. 'queue:' .. queue), 0, 20 - 1, 'WITHSCORES')
 for i = 1, #waiting, 2 do
@@ -1609,7 +1641,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:127
+--@include/job/claim.lua:130
 local function pass_expired(queue)
 local ready, aside, missing = ready_key(queue), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
@@ -1625,7 +1657,7 @@ end
 if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
 if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
---@include/job/claim.lua:150
+--@include/job/claim.lua:154
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1642,12 +1674,18 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:168
+--@include/job/claim.lua:172
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(10, id, now_ms + 30000)
+rare(11, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+end
+--@include/job/claim.lua:182
+local function read_by_name(key)
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks' }, {}
+for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
+return fields
 end
 --@include/job/wildcards.lua:8
 local function expand(wildcard, last)
@@ -1765,9 +1803,9 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_1[nth - 30](...)
+return made_1[nth - 31](...)
 end
 end
 --@turn.lua:31
@@ -1794,7 +1832,7 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(71, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(73, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
 --@turn.lua:60
@@ -1832,10 +1870,10 @@ local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
 --@turn.lua:216
-elseif stopped then rare(34, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+elseif stopped then rare(35, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:218
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(35, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(37, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
@@ -1847,7 +1885,7 @@ local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed = gates[i] and not rare(120, i, ahead)
+local closed = gates[i] and not rare(123, i, ahead)
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 for _, other in ipairs(not closed and sets_of[i] or NONE) do
@@ -1863,7 +1901,7 @@ end
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(124, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(127, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
@@ -1880,7 +1918,7 @@ if late then head, i, of = late, late_of, late_of end
 local queue, line = names[of], queued[i]
 local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
 if not ok then
-bad[#bad + 1] = { queue, rare(35, job) }
+bad[#bad + 1] = { queue, rare(37, job) }
 queued[i] = false
 elseif job == 'keyed' then
 line.shut = true
@@ -1893,7 +1931,7 @@ else
 line.at = line.at + 1
 end
 if job then
-if gates[of] then rare(122, of) end
+if gates[of] then rare(125, of) end
 if ARGV[9] == '0' then start = of + 1 end
 return job
 end
@@ -1902,7 +1940,7 @@ if expired_now and not head.aside and not set_at[i] then
 expired = expired + 1
 if expired == 5 then
 take_out(i)
-rare(115, queue)
+rare(117, queue)
 queued[i] = nil
 head_of(i)
 end
@@ -1916,7 +1954,7 @@ end
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(48, chain.name)
+local limit, interval = rare(50, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -1933,7 +1971,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-rare(53, chain.name, id, score, true)
+rare(55, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -1956,7 +1994,7 @@ end
 end
 --@turn.lua:351
 local spare
---@turn.lua:452
+--@turn.lua:453
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
 --@turn.lua:76
@@ -1970,7 +2008,7 @@ local raised = callback_error(more)
 local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
 more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(35, answer) end
+if not ok then answer = 'error: ' .. rare(37, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
 if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
@@ -1995,7 +2033,7 @@ for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
 if done[1] then write_tallies() end
 end
---@turn.lua:439
+--@turn.lua:440
 do
 --@turn.lua:122
 do
@@ -2003,7 +2041,7 @@ if n_slots > 0 and ARGV[8] == '0' then
 for i = 17, slots_from - 1 do
 if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
 for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
-rare(118, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+rare(121, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
@@ -2040,7 +2078,7 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:443
+--@turn.lua:444
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
 --@turn.lua:167
 do
@@ -2062,7 +2100,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(119, names, count) end
+if gated and count > 0 then bad = rare(122, names, count) end
 for i = 0, count - 1 do
 out[i] = {}
 if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
@@ -2095,6 +2133,7 @@ end
 end
 --@turn.lua:369
 do
+for queue, entries in pairs(leased) do each_of('ZADD', (P .. 'wip:' .. queue), entries) end
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
 local leases, leased = { 'NX' }, {}
@@ -2107,21 +2146,21 @@ end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
 end
---@turn.lua:383
+--@turn.lua:384
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 105, queue) end
+for queue in pairs(freed) do pcall(rare, 107, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(123, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+if rare(126, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
---@turn.lua:398
+--@turn.lua:399
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2129,14 +2168,14 @@ if #jobs > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 55, name) end
+for name in pairs(names_of_keys) do pcall(rare, 57, name) end
 end
---@turn.lua:409
+--@turn.lua:410
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(121, i) then
+if crowded and head and gates[i] and rare(124, i) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2148,31 +2187,31 @@ end
 end
 end
 end
---@turn.lua:450
+--@turn.lua:451
 end
---@turn.lua:457
+--@turn.lua:458
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:427
+--@turn.lua:428
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then ring(names[i], head.class, true) end
-if bound[i] and queued[i] == nil then rare(7, origin[i], bound[i]) end
+if bound[i] and queued[i] == nil then rare(8, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(68, set_at[i], head.class) end
+if head then rare(70, set_at[i], head.class) end
 end
 end
---@turn.lua:462
+--@turn.lua:463
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = next_due(due_limits or soonest)
 end
---@turn.lua:467
+--@turn.lua:468
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2185,8 +2224,13 @@ note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_he
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 end
 redis.call('HSET', KEYS[1], unpack(note))
-give_back_numbers()
+--@include/lib/emit.lua:25
+do
+if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
+reserved = 0
+end
+--@turn.lua:481
 write_tallies()
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(71, ARGV[6]) or {}
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(73, ARGV[6]) or {}
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
 due and math.max(0, due - now_ms) or -1, waits, opens }

@@ -1,6 +1,6 @@
 -- A job is bound to its parents.
 -- INCLUDE: keys ties releasing kin states
--- RARER: attach first_missing must_wait parents_of name_child begin_anew
+-- RARER: attach first_missing must_wait parents_of name_child begin_anew waits_for
 -- Uses: tied
 local MOST_NAMED = 1000
 

@@ -1,5 +1,6 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
 -- INCLUDE: keys time count emit expiry schedule score room ties limit end_job batch failures
+-- RARER: field_of
 -- Uses: gate_texts tied
 -- Exports: discarded
 local discarded -- ids of this call
@@ -68,7 +69,9 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   end
   if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
   if more[1] then redis.call('HSET', key, unpack(more)) end
-  if ttl then expect_expiry(id, more[#more]) end
+  if ttl then
+    expect_expiry(id, more[#more])
+  end
   if ended then redis.call('ZREM', ended, id) end
   local log_tag, known = nil, tied[key]
   for j = first, last, 2 do

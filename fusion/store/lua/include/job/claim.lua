@@ -2,8 +2,9 @@
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit states unique
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside take_given
+-- RARER: read_by_name
 -- Uses: fifos hooked tied
--- Exports: chains held lacking unexpected
+-- Exports: chains held lacking leased unexpected
 
 -- A step of a chain (`g` among its ties) is given what its parent returned: a claim copies it, once, into the step's
 -- own record. The parent is there: it is not forgotten before its children have ended.
@@ -115,7 +116,9 @@ local function look(queue, count, set)
   local line = { at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
   for i = 1, #found, 2 do
     local score = tonumber(found[i + 1])
-    line[#line + 1] = { id = found[i], class = class_of(score), score = score, aside = score < 0 }
+    local aside = score < 0
+    line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
+      aside = aside }
   end
   return line, more
 end
@@ -141,6 +144,7 @@ local function pass_expired(queue)
 end
 
 local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
+local leased = {} -- by queue: what is to be entered among those that run, behind the first
 local unexpected = {} -- ids that are to leave the index of expiry
 
 local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
@@ -172,10 +176,19 @@ local function put_off_broken(id, key, queue, set, log_tag, why)
   emit('held', id, queue, log_tag, 'worker', A_name, 'reason', 'its concurrency key is broken')
 end
 
+-- A record of so few fields is read whole: their number and all of them cost less than the names of all that a run may
+-- need. Of a larger one, which may hold long texts besides, those are read by name.
+local FEW_FIELDS = 16
+local function read_by_name(key)
+  local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks' }, {}
+  for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
+  return fields
+end
+
 -- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
--- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes. KEYED for a
--- job that has a slot of its key, or shares a call with others, and is not claimed ahead: it stays.
+-- set afterwards, and writes down `held` and `leased`: what may be of a wrong type shows here, before the job changes.
+-- KEYED for a job that has a slot of its key, or shares a call with others, and is not claimed ahead: it stays.
 -- `behind`: a chain whose last job it is to follow. It has no slot: it runs in that job's slot, after it, in the same
 -- process, and only if that job finishes there. The commit of that job gives it the slot (`pass_slot_on`).
 local KEYED = 'keyed'
@@ -183,12 +196,22 @@ local chains = {} -- by key: the last job that this call gave: name of the key, 
 local function take(queue, head, exec, set, behind)
   local id = head.id
   local key = job_key(id)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
-  if not job or job.err then
+  local size = is_id(id) and redis.pcall('HLEN', key)
+  if type(size) ~= 'number' then
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
-  local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
+  local job
+  if size <= FEW_FIELDS then
+    local found = redis.call('HGETALL', key)
+    job = {}
+    for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
+  else
+    job = read_by_name(key)
+  end
+  local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
+    job.origin
+  local log_tag, func, ties = job.log_tag, job.func, job.ties
   if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
     return false
@@ -198,14 +221,13 @@ local function take(queue, head, exec, set, behind)
   elseif status ~= 'queued' and is_elsewhere(status) then
     return false
   end
-  local ties = job[4 + N_RUN_FIELDS] -- the last of those fields
   if ties then tied[key] = ties end
   if not data then
     fail_corrupt(id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
     return false
   end
   if expires and (tonumber(expires) or math.huge) <= now_ms then
-    if job[5 + N_RUN_FIELDS] then hooked[key] = true end
+    if job.hooks then hooked[key] = true end
     local class = redis.call('HGET', key, 'priority')
     end_job(id, key, queue, class, 'expired', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
         'expired', 'seq', seq or '')
@@ -238,7 +260,13 @@ local function take(queue, head, exec, set, behind)
       return nil
     end
   end
-  redis.call('ZADD', wip_key(queue), LEASE_END, id)
+  local entries = leased[queue]
+  if entries then
+    entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+  else
+    redis.call('ZADD', wip_key(queue), LEASE_END, id)
+    leased[queue] = {}
+  end
   if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
@@ -251,25 +279,30 @@ local function take(queue, head, exec, set, behind)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
     if seq and origin then keep_origin(key, origin, queue) end
-    if not seq and note_pickle(key, data) then job[8] = 'pickle' end
-    job[6] = queue
+    if not seq and note_pickle(key, data) then job.serializer = 'pickle' end
+    job.origin = queue
   end
-  redis.call('PERSIST', key)
+  -- as an enqueue without options wrote it: nothing has given it a time to go
+  local fresh = size == 6 and status and seq and origin and func and job.created_at
+  if not fresh then redis.call('PERSIST', key) end
   if set then unpark(id, key, queue) end
   if set or unplaced then on_arrive(id, key, queue) end
   on_claim(id, key, queue)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
-  local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
   if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
   if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
+  -- most jobs have few of them: each that is answered costs both sides
+  if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+  local row, last = {}, N_RUN_FIELDS
+  for i, field in ipairs({ RUN_FIELDS }) do row[i] = job[field] or false end
   if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
     if string.find(ties, 'g', 1, true) then take_given(key) end
     local more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
     local n = N_TIED_FIELDS + (ahead and N_CHAIN_FIELDS or 0)
-    for i = 1, n do job[last + i] = more[i] end
+    for i = 1, n do row[last + i] = more[i] end
     last = last + n
   end
-  while not job[last] do last = last - 1 end
-  return { queue, id, exec, unpack(job, 5, last) }
+  while not row[last] do last = last - 1 end
+  return { queue, id, exec, unpack(row, 1, last) }
 end

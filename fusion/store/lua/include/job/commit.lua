@@ -16,13 +16,14 @@ local function error_of(reason, more)
 end
 
 -- For an event: the class alone of what the job's callback raised. None, if it did not.
+local nothing = {}
 local function callback_error(more)
   for i = 1, #more, 2 do
     if more[i] == 'callback_error' then
       return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
     end
   end
-  return {}
+  return nothing
 end
 
 -- Whether a retry goes behind those that wait; what says so is taken out of its fields.
@@ -146,6 +147,19 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   end
 end
 
+-- The fields of a running job that was enqueued without options and claimed once, with those that its claim wrote. If
+-- these are ten, they are status, origin, created_at, seq, func, data, execution_id, worker_name, started_at and
+-- deliveries: there is none else to read.
+local PLAIN_FIELDS = 10
+local function read_held(key)
+  if redis.call('HLEN', key) ~= PLAIN_FIELDS then return read_job(key) end
+  local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
+      'func', 'worker_name'))
+  if not (status == 'started' and func) then return read_job(key) end
+  return { status = status, execution_id = execution, origin = origin, worker_name = worker,
+    result_ttl = STORED_RESULT_TTL }
+end
+
 local left = {} -- by set: finished jobs that are to leave it, all together
 local freed = {} -- queues of which an execution has ended in this call
 
@@ -155,7 +169,7 @@ local freed = {} -- queues of which an execution has ended in this call
 -- `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
-  local job = read_job(key)
+  local job = kind == 'finished' and read_held(key) or read_job(key)
   if not job.status then return 'gone', false end
   if job.execution_id ~= exec then return 'stale', false end
   if job.status ~= 'started' then return 'ok', false end

@@ -52,7 +52,8 @@ local function write_tallies()
     write_more()
   else
     local class = (first_class == '1' or not first_class) and '1' or string.format('%d', class_of(first_class))
-    redis.pcall('HINCRBY', TOTALS .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+    redis.pcall('HINCRBY', TOTALS .. ':' .. first_queue, first_what .. ':' .. class,
+      first_count == 1 and '1' or first_count)
   end
   first_count = nil
 end

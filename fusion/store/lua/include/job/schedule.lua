@@ -13,7 +13,8 @@ end
 -- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores
 -- by id. `promote` sorts them by number, as many as it can read at once: when about so many share a score, later ones
 -- get the next one within the millisecond.
-local SAME_SCORE, instants = 100, {} -- by instant: the score to give, and how many it was given in this call
+local SAME_SCORE = 100
+local instants = {} -- by instant: the score to give, and how many it was given in this call
 local soonest -- ms: the first instant for which something was scheduled in this call
 
 -- The instant a score stands for.

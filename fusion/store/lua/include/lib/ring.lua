@@ -5,7 +5,7 @@
 -- there; the turn that finds it empty, or paused, takes it out. The score is the best class that may wait there: too
 -- high is mended by the turn that looks, too low never happens.
 -- INCLUDE: keys score
--- RARE: wildcards_of wake
+-- RARE: wildcards_of wake push
 -- Exports: wildcards
 local wildcards, woken
 
@@ -50,7 +50,8 @@ end
 -- `class`: the best that waits, where the caller knows it. `known`: it is in the index, and open.
 local function ring(queue, class, known)
   local high, paused, closed = wake_high_key(queue), paused_key(queue), closed_key(queue)
-  push(wake_key(queue), paused, closed)
+  local bell = wake_key(queue)
+  if redis.call('EXISTS', bell, SUSPENDED, paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
   local matching = are_wildcards() and wildcards_of(queue)
   if matching and matching[1] then
     class = class or class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
