@@ -241,7 +241,8 @@ def test_plain_and_general_are_the_same(conn: redis.Redis, place: str | None, st
 
 
 @pytest.mark.long
-@settings(SETTINGS, max_examples=1500)
+@pytest.mark.timeout(300)
+@settings(SETTINGS, max_examples=400)
 @given(place=st.one_of(st.none(), st.sampled_from(sorted(PLACES))), steps=st.lists(STEP, min_size=2, max_size=25))
 def test_plain_and_general_are_the_same_for_long(conn: redis.Redis, place: str | None, steps: list[tuple[Any, ...]]) -> None:
     compare(conn, place, steps)
