@@ -56,7 +56,7 @@ def test_without_a_secret_nothing_is_sent_where_signatures_are_required(
     assert "no secret for 127.0.0.1, and callback_require_signatures is on" in reason
     assert "callbacks retry --all" in reason
     shown = CliRunner().invoke(cli, ["callbacks", "list", "--url", redis_url]).stdout
-    assert "no secret for 127.0.0.1" in shown
+    assert "callback_secrets has no secret for *" in shown, "an address is masked"
     secrets.write_text(json.dumps({"localhost": SECRET, "127.0.0.1": SECRET}))
     assert CliRunner().invoke(cli, ["callbacks", "retry", "--all", "--url", redis_url]).exit_code == 0
     eventually(lambda: len(endpoint.posts) == 1)

@@ -36,6 +36,8 @@ ENV = {
 }
 _JOBS = "tests.faults.crash.jobs"
 _HORSES = 2
+#: Work that one worker does for all.
+_FOR_THE_FLEET = ("reap", "prune", "promote", "expire", "clean", "sample")
 _MANY = (*["short"] * 24, "leaves", *["short"] * 24, "lingers", *["short"] * 6)
 
 
@@ -118,6 +120,8 @@ class UnderWay:
             self._enqueue_all()
         if self.case.point.drive == "overdue":
             self._let_one_expire()
+        if self.case.point.name.partition(".")[0] in _FOR_THE_FLEET:
+            self._hear_of_no_duties()
         if not self._here.exists():
             assert self.worker.process.poll() is None, f"{self.case}: it was never there\n{self.worker.output}"
             if self.case.point in AMID_MANY and status_of(self._conn, self.jobs[-1]) == "finished":
@@ -138,6 +142,12 @@ class UnderWay:
 
     def _is_at_doorbell(self) -> bool:
         return any((one["name"], one["cmd"]) == (self.queue, "blpop") for one in self._conn.client_list())
+
+    def _hear_of_no_duties(self) -> None:
+        """Cut its subscription: else it leaves the work to the worker that did it last, and may never get to its place."""
+        for one in self._conn.client_list(_type="pubsub"):
+            if one["name"] == self.queue:
+                self._conn.client_kill_filter(_id=one["id"])
 
     def _let_one_expire(self) -> None:
         """Have one there at any time, as any worker ends it."""
