@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.architecture.collected import collected
-from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
+from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, SUBJECTS, Mutant, table, without_case
 from tests.kit.process import ROOT
 
 
@@ -43,3 +43,7 @@ def test_the_page_has_them_all() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text()
     missing = [row for row in table() if row not in page.splitlines()]
     assert missing == [], "python -m tests.faults.teeth --table prints them"
+
+
+def test_every_file_of_mistakes_is_read() -> None:
+    assert {path.stem for path in (ROOT / "tests" / "faults" / "teeth" / "mistakes").glob("*.toml")} == set(SUBJECTS)

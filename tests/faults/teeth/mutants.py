@@ -18,7 +18,7 @@ from tests.faults.model.test_mistakes import MISTAKES
 _FOLDER = Path(__file__).with_name("mistakes")
 #: In the order of the page.
 SUBJECTS = (
-    "core", "promises", "queues", "queries", "totals", "hands", "limits", "kin", "batches", "hooks", "bulk", "failures", "long", "crowds",
+    "core", "plain", "promises", "queues", "queries", "totals", "hands", "limits", "kin", "batches", "hooks", "bulk", "failures", "long", "crowds",
     "arguments", "calls", "templates", "stops", "sheets", "trash", "outbox", "unique", "sites", "web", "inprocess", "shipped",
 )  # fmt: skip
 

@@ -78,6 +78,7 @@ def test_what_expires_is_told_in_time(workers: Workers, conn: redis.Redis, point
 
 @claim("P7")
 @pytest.mark.long
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("point", ["reap.before", "reap.after", "prune.before", "prune.after"])
 def test_jobs_of_the_dead_are_claimable_in_time(workers: Workers, conn: redis.Redis, point: str) -> None:
     doomed = workers.start("long", env=QUICK)
