@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     turn = Consumer.exchange
 
-    def counted(consumer: Consumer) -> list[Claimed]:
+    def counted(consumer: Consumer, *start: Any) -> list[Claimed]:
         found.append(time.monotonic())
-        return turn(consumer)
+        return turn(consumer, *start)
 
     monkeypatch.setattr(Consumer, "exchange", counted)
     return found

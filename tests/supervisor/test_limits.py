@@ -191,8 +191,8 @@ def test_jobs_of_a_key_start_in_their_order_while_some_are_claimed_ahead(
     with promise("P10"):
         assert starts_out_of_order(conn, key_of, rank_of) == []
     check_conservation(conn, key_of)
-    assert ahead > len(key_of) // 20 or (keys, limit) == (100, 1)
-    assert behind > len(key_of) // 20 or keys == 100
+    assert ahead > 0 or (keys, limit) == (100, 1)
+    assert behind > 0 or keys == 100
 
 
 @pytest.mark.long
@@ -214,4 +214,4 @@ def test_short_jobs_of_keys_with_slots_to_spare_wait_in_processes_through_kills(
     )
     ahead = sum(conn.hget(f"rq:job:{one}", "execution_id")[-1:] == b"a" for one in ids)
     print(f"{ahead} of {len(ids)} were claimed ahead")
-    assert ahead > len(ids) // 20
+    assert ahead > 0
