@@ -412,7 +412,7 @@ class WarmExecutor:
                     self._server.tell_deadline(horse, horse.deadline + SLACK)
             elif kind in _LINES:
                 self._listener.frame(run, frame)
-            elif kind == b"skipped":
+            elif kind == b"skipped" and run.claimed.predecessor:
                 self._skip(horse, run)
             elif kind != b"meta":
                 self._finish(horse, run, frame)

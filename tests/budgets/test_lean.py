@@ -1,4 +1,4 @@
-"""The modules and the memory of the processes of which there are many: producers, workers, fork servers, horses, calls of `fusion info`."""
+"""Bounds for the modules and the memory of producers, workers, fork servers, horses and `fusion info`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ WITHIN = 0.3
 
 
 class Listener:
-    """Hears what is told on the channel of one database."""
+    """Receives what is published on the channel of one database."""
 
     def __init__(self, conn: redis.Redis, channel: str) -> None:
         self._pubsub: Any = conn.pubsub(ignore_subscribe_messages=True)
