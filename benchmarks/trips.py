@@ -89,7 +89,7 @@ def of_worker(url: str) -> Trip:
 
         def _round(self) -> bool:
             sys.setprofile(None)  # what this looks up is not the worker's
-            at_rest = self.executors.server_pid is not None and not self.executors.busy and self.outbox.flushed
+            at_rest = self.executors.server.pid is not None and not self.executors.busy and self.outbox.flushed
             if at_rest and not queue.count:
                 if self.done == WARM_JOBS:
                     self.drain("")

@@ -52,6 +52,24 @@ class Room(NamedTuple):
     only_high: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """The state of the process that loads the task modules, and forks the jobs' processes.
+
+    - `pid`: its pid; None while there is none, or it still loads;
+    - `generation`: a number that grows each time the task modules are loaded again;
+    - `unloaded`: why the last try to load them failed; empty if they are loaded, or are being loaded for the first time;
+    - `hopeless`: why no job may ever run here; empty if one may;
+    - `draining`: True while jobs still run in code from before a reload.
+    """
+
+    pid: int | None = None
+    generation: int = 0
+    unloaded: str = ""
+    hopeless: str = ""
+    draining: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Run:
     """One execution of a job in an executor. Two runs are never equal.
@@ -125,16 +143,8 @@ class ExecutorListener(Protocol):
 class Executor(Protocol):
     """Runs claimed jobs for one worker. No method waits, except `close`."""
 
-    #: True if jobs may be claimed to wait behind others, see `prefetch_room`.
-    prefetches: bool
-    #: Pid of the process that has loaded the task modules and takes jobs; None while there is none, or it still loads.
-    server_pid: int | None
-    #: A number that grows each time the task modules are loaded again.
-    generation: int
-    #: Why no job may ever run here; empty if one may.
-    hopeless: str
-    #: Why the last try to load the task modules failed; empty if they are loaded, or are being loaded for the first time.
-    unloaded: str
+    #: Another object after each change.
+    server: ServerStatus
 
     def room(self) -> Room:
         """Return what there is room for now."""
@@ -155,26 +165,23 @@ class Executor(Protocol):
     def next_at(self) -> float:
         """Monotonic time of the next `tick` with work; inf for never. Runs and received frames may change it."""
 
-    @property
-    def draining(self) -> bool:
-        """True while jobs still run in code from before a reload."""
-
     def listen(self, listener: ExecutorListener) -> None:
         """Report to this listener from now on. Call it once, before any run is started."""
 
     def expect(self) -> None:
         """Wake the process for a job that may come in a moment, so that the job need not wait for that."""
 
-    def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job for at most `limit` seconds. Call it only while there is `room`. None if there is no room nevertheless."""
+    def start(self, claimed: Claimed, limit: float, *, behind: int = 0) -> Run | None:
+        """Run a job for at most `limit` seconds. Call it only while there is `room`. None if there is no room nevertheless.
+
+        `behind`: if not 0, queue the job behind a running one, in one of at most that many processes; the next `flush` sends it.
+        """
 
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """Return how many jobs may be claimed to wait behind others. `lanes`: processes that may queue jobs. `free`: idle ones among them,
-        which get
-        a first job anyway."""
+        """Return how many jobs may be claimed to wait behind others.
 
-    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Queue a job behind a running one, in one of at most `lanes` processes; the next `flush` sends it. None if there is no room."""
+        `lanes`: processes that may queue jobs. `free`: idle ones among them, which get a first job anyway.
+        """
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis: how long it took, delivery to processes included, and how many jobs it committed or claimed."""

@@ -8,10 +8,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
-from fusion.executors.base import ExecutorListener, KillCause, Room, Run
+from fusion.executors.base import ExecutorListener, KillCause, Room, Run, ServerStatus
 from fusion.executors.concurrent import ConcurrentExecutor
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
@@ -61,16 +62,8 @@ class ExecutorGenerations:
         self._restart_at, self._backoff = 0.0, Backoff(_FIRST_RESTART, _LONGEST_RESTART)
         self._import_timeout = settings.import_timeout
         self._drained = False
-        #: The fork server that takes jobs; None while there is none, or it still loads.
-        self.server_pid: int | None = None
-        #: True if jobs may be claimed to wait behind others.
-        self.prefetches = settings.executor == "pool"
-        #: Counts the fork servers.
-        self.generation = 0
-        #: Why no fork server may ever be ready: its imports failed, or it keeps dying before it is ready. Else empty.
-        self.hopeless = ""
-        #: Why the last try to load the task modules failed; empty once they are loaded.
-        self.unloaded = ""
+        #: The fork server that takes jobs. It is hopeless if its imports failed, or if it keeps dying before it is ready.
+        self.server = ServerStatus()
         self._stillborn = 0
 
     def listen(self, listener: ExecutorListener) -> None:
@@ -120,20 +113,18 @@ class ExecutorGenerations:
         restart_at = self._restart_at if current is None and not self._drained else inf
         return min([restart_at, *(generation.next_at for generation in self._all)])
 
-    @property
-    def draining(self) -> bool:
-        """True while an older fork server still runs jobs."""
-        return bool(self._draining)
-
     def expect(self) -> None:
         """Wake the process that gets the next job."""
         if self._current is not None and not self._drained:
             self._current.expect()
 
-    def start(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job. Call it only while there is `room`. None if there is no process nevertheless."""
-        assert self._current is not None
-        return self._current.start(claimed, limit)
+    def start(self, claimed: Claimed, limit: float, *, behind: int = 0) -> Run | None:
+        """Run a job, or queue it behind another. Call it only while there is `room`. None if there is none nevertheless."""
+        current = self._current
+        if behind:
+            return current.prefetch(claimed, limit, behind) if isinstance(current, WarmExecutor) and not self._drained else None
+        assert current is not None
+        return current.start(claimed, limit)
 
     def prefetch_room(self, lanes: int, free: int) -> int:
         """Return how many jobs may be prefetched, see `WarmExecutor.prefetch_room`; 0 while jobs of an older fork server have slots too."""
@@ -141,11 +132,6 @@ class ExecutorGenerations:
         if not isinstance(current, WarmExecutor) or self._drained or self._draining:
             return 0
         return current.prefetch_room(lanes, free)
-
-    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Queue a job behind another; the next `flush` sends it. None if there is no room."""
-        current = self._current
-        return current.prefetch(claimed, limit, lanes) if isinstance(current, WarmExecutor) and not self._drained else None
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis, from which the size of the next one follows."""
@@ -185,6 +171,7 @@ class ExecutorGenerations:
         for generation in list(filter(_is_over, self._draining)):
             generation.close()
             self._draining.remove(generation)
+            self.server = replace(self.server, draining=bool(self._draining))
         if self._current is not None and self._current.session.closed:
             self._replace(self._current.session)
         if self._drained:
@@ -199,10 +186,11 @@ class ExecutorGenerations:
             return
         session = generation.session
         if not session.announced:
-            session.announced, self.server_pid = True, session.server.pid
+            session.announced = True
+            self.server = replace(self.server, pid=session.server.pid, unloaded="", hopeless="")
             self._log.info("fork server %d is ready for jobs", session.server.pid)
         self._backoff.reset()
-        self._stillborn, self.hopeless, self.unloaded = 0, "", ""
+        self._stillborn = 0
         assert self._listener is not None
         self._listener.capacity_changed()
 
@@ -219,7 +207,8 @@ class ExecutorGenerations:
         if self._current is not None:
             self._current.drain()
             self._draining.append(self._current)
-            self._current = self.server_pid = None
+            self._current = None
+            self.server = replace(self.server, pid=None, draining=True)
         self._late, self._without = (), {}
         self._restart_at = 0.0
         self._backoff.reset()
@@ -257,8 +246,8 @@ class ExecutorGenerations:
             environment=for_tasks(settings, os.environ),
             core=core_limit_before(),
         )
-        self.generation += 1
-        if self.generation == 1 and (both := bundled.settle()):
+        self.server = replace(self.server, generation=self.server.generation + 1)
+        if self.server.generation == 1 and (both := bundled.settle()):
             self._log.warning(
                 "the module tasks is %s, in place of Fusion's own in %s; names like tasks.sms.sendSMS mean Fusion's unless yours has them",
                 *both,
@@ -277,7 +266,8 @@ class ExecutorGenerations:
 
     def _replace(self, session: ServerSession) -> None:
         """Log why the fork server ended, and plan the next one."""
-        self._current = self.server_pid = None
+        self._current = None
+        self.server = replace(self.server, pid=None)
         if session.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)
             module = session.tainted.module
@@ -292,24 +282,25 @@ class ExecutorGenerations:
             failed = session.import_failed
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
-            self.hopeless = f"task module {failed.module} can't be imported"
-            self.unloaded = f"{failed.module}: {error}"
+            hopeless = f"task module {failed.module} can't be imported"
+            self.server = replace(self.server, unloaded=f"{failed.module}: {error}", hopeless=hopeless)
             if session.ready:  # each horse imports it itself, and may have been killed meanwhile
                 self._import_timeout *= 2
         else:
             importing = session.server.importing
             if not session.ready:
-                self.unloaded = (
+                why = (
                     f"{importing}: its import takes the process down, or does not end"
                     if importing
                     else "no process starts for them"
                 )
+                self.server = replace(self.server, unloaded=why)
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
             if importing and not session.ready:
                 self._import_timeout *= 2  # give a slow import more time
             self._stillborn += not session.announced
             if self._stillborn >= _STILLBORN:
-                self.hopeless = "the fork server does not start"
+                self.server = replace(self.server, hopeless="the fork server does not start")
         self._postpone("no job is claimed meanwhile")
 
     def _goes_on_without(self, session: ServerSession) -> bool:

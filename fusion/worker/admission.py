@@ -101,8 +101,8 @@ class Slots:
     def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
         self._executor, self._admission, self._recycling = executor, admission, recycling
         self._slots, self._limited = settings.slots, settings.max_jobs is not None
-        #: Processes that jobs of any class may wait in.
-        self.lanes = settings.slots - settings.reserve_high
+        #: Processes in which a job of any class may wait behind another; 0 if the executor has none.
+        self.lanes = settings.slots - settings.reserve_high if settings.executor == "pool" else 0
         self.turn_due = False
         #: Slots of batched calls that wait for more jobs, see `BatchedCalls`.
         self.reserved = 0
@@ -115,7 +115,7 @@ class Slots:
     def free(self) -> FreeSlots:
         """The jobs that may be claimed now."""
         floors = self.floors()
-        return FreeSlots(floors, self._ahead(floors) if self._executor.prefetches else 0)
+        return FreeSlots(floors, self._ahead(floors) if self.lanes else 0)
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
@@ -147,7 +147,7 @@ class Slots:
 
     def may_wait(self, claimed: Claimed) -> bool:
         """Return True if a job was claimed to wait behind another, and still may: since then this worker may have stopped taking jobs."""
-        return claimed.ahead and self._admission.open
+        return claimed.ahead and self.lanes > 0 and self._admission.open
 
     def take_slot(self) -> None:
         """Count a job that was started."""

@@ -86,7 +86,7 @@ class CommandHandler:
 
     def _on_subscribed(self) -> None:
         """Send a heartbeat: its reply names the jobs that were stopped while this worker was not subscribed."""
-        if self._executor.running or self._executor.queued:
+        if self._executor.busy:
             self._consumer.membership.beat_now()
 
 
@@ -115,7 +115,7 @@ class Health:
         reasons = [Blocked.RECYCLING.value] if Blocked.RECYCLING in blocked else []
         reasons += self._link.trouble
         if Blocked.NO_EXECUTOR in blocked:
-            why = self._executor.unloaded
+            why = self._executor.server.unloaded
             reasons.append(f"can't load tasks: {why}" if why else Blocked.NO_EXECUTOR.value)
         if Blocked.THROTTLED in blocked:
             reasons.append(f"{Blocked.THROTTLED.value}: {self._admission.scarce}")
@@ -164,8 +164,8 @@ class Burst:
 
     def is_hopeless(self) -> bool:
         """Return True if no job can ever run here. A burst does not wait for somebody to repair the cause."""
-        if not (self.on and self._executor.hopeless):
+        if not (self.on and self._executor.server.hopeless):
             return False
         self.code = 1
-        self._log.error("%s: the burst ends; see --tasks", self._executor.hopeless)
+        self._log.error("%s: the burst ends; see --tasks", self._executor.server.hopeless)
         return True

@@ -61,7 +61,7 @@ class Dispatcher:
             self._outcomes.refuse(claimed, limit)
             return
         gathered = idle and b"gather" in claimed.fields and self._batched_calls.take(claimed, limit)
-        if not (gathered or (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes))):
+        if not (gathered or executor.start(claimed, limit, behind=0 if idle else slots.lanes)):
             self._outcomes.give_back(claimed, "no process for it")
             return
         slots.take_slot()

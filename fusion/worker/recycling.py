@@ -81,7 +81,7 @@ class Recycling:
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"
-        if not idle or self._executor.server_pid is None:
+        if not idle or self._executor.server.pid is None:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = now
@@ -90,7 +90,7 @@ class Recycling:
         return ""
 
     def _measure(self, now: float) -> str:
-        server = self._executor.server_pid
+        server = self._executor.server.pid
         if server is None:
             return ""
         self._measure_at = now + _INTERVAL
@@ -109,6 +109,6 @@ class Recycling:
         known, first = self._server
         if server != known:
             self._server = server, size
-        elif size - first > self._settings.forkserver_growth and not self._executor.draining:
+        elif size - first > self._settings.forkserver_growth and not self._executor.server.draining:
             log.warning("fork server %d has grown from %d to %d MiB: a new one takes the next jobs", server, first, size)
             self._executor.reload()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 
-from fusion.executors.base import KillCause
+from fusion.executors.base import KillCause, ServerStatus
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.context import ProcessContext
@@ -65,8 +65,8 @@ class Worker(Process):
         self.command_handler = CommandHandler(
             process, self.consumer, self.executors, parts.stop_requests, self._set_quiet, self.drain
         )
-        #: What `_note_executors` saw last: the fork server's pid, and why there is none.
-        self._executors_known: tuple[int | None, str] | None = None
+        #: The status of the fork server that was noted last.
+        self._server_noted: ServerStatus | None = None
         self._give_up = self.timers.at(inf, self._on_give_up)
         self._gave_up, self._parent, self._memory_shown = False, os.getppid(), 0
         self._schedule()
@@ -120,7 +120,7 @@ class Worker(Process):
 
     def claim_filter(self, now: float) -> ClaimFilter:
         """The blocked jobs that may be claimed, and the tasks that are missing here."""
-        return self.parts.blocked_work.claim_filter(now, self.parts.probation, self.executors.generation)
+        return self.parts.blocked_work.claim_filter(now, self.parts.probation, self.executors.server.generation)
 
     def turn_sent(self, slots: FreeSlots) -> None:
         """Wake the process that gets the next job while Redis looks for one."""
@@ -202,11 +202,11 @@ class Worker(Process):
 
     def _note_executors(self) -> None:
         """Take no jobs while no task modules are loaded, and show why."""
-        known = self.executors.server_pid, self.executors.unloaded
-        if known != self._executors_known:
-            self._executors_known = known
-            self.admission.block(Blocked.NO_EXECUTOR, self.executors.server_pid is None)
-            self.membership.note("unloaded", self.executors.unloaded[:_NOTE])
+        server = self.executors.server
+        if server is not self._server_noted:
+            self._server_noted = server
+            self.admission.block(Blocked.NO_EXECUTOR, server.pid is None)
+            self.membership.note("unloaded", server.unloaded[:_NOTE])
 
     def _check_limits(self, now: float) -> None:
         """Drain if a limit is reached, or if a burst can run no job."""
@@ -334,7 +334,7 @@ class Worker(Process):
         """`stopping`, `busy`, `outdated` or `idle`; ready while a fork server is, unless it is too old for the data."""
         outdated = self.link.outdated
         busy = "busy" if self.executors.busy else "outdated" if outdated else "idle"
-        return "stopping" if self.phase >= Phase.DRAINING else busy, self.executors.server_pid is not None and not outdated
+        return "stopping" if self.phase >= Phase.DRAINING else busy, self.executors.server.pid is not None and not outdated
 
     def live(self) -> HealthReport:
         """See `Health`."""

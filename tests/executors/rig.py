@@ -84,7 +84,8 @@ class Rig:
 
     def __init__(self, executor: FakeExecutor | None = None, **settings: Any) -> None:
         self.executor = executor or FakeExecutor(settings.get("slots", 2))
-        self.settings = Settings(**{"slots": self.executor.slots, **settings})
+        horses = self.executor.slots if self.executor.depth else None
+        self.settings = Settings(**{"slots": self.executor.slots, "horses": horses, **settings})
         self.broker: Any = _Broker()
         self.membership: Any = _Membership()
         link = RedisLink(LOG)

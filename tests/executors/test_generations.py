@@ -26,7 +26,7 @@ def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def test_horses_are_forked_ahead_once_the_modules_are_loaded(stage: Stage) -> None:
     stage.tick(0.0)
-    assert stage.executor.room().free == 0 and stage.executor.server_pid is None
+    assert stage.executor.room().free == 0 and stage.executor.server.pid is None
     stage.server.say("READY")
     stage.tick(0.0)
     assert [line.split()[0] for line in stage.server.read()].count("FORK") == 3, "a spare more than there are slots"
@@ -137,11 +137,11 @@ def test_fork_servers_that_never_get_ready_are_hopeless_after_three(stage: Stage
         stage.tick(1e9 + number)
         stage.server.hang_up()
         stage.tick(0.0)
-    assert len(stage.servers) == times and bool(stage.executor.hopeless) is (times >= 3)
+    assert len(stage.servers) == times and bool(stage.executor.server.hopeless) is (times >= 3)
     stage.tick(2e9)
     stage.server.say("READY")
     stage.tick(0.0)
-    assert not stage.executor.hopeless and stage.executor.room().free == 2
+    assert not stage.executor.server.hopeless and stage.executor.room().free == 2
 
 
 def test_a_module_that_can_not_be_imported_is_hopeless_until_it_can(stage: Stage) -> None:
@@ -149,7 +149,7 @@ def test_a_module_that_can_not_be_imported_is_hopeless_until_it_can(stage: Stage
     stage.server.say("IMPORT_FAILED " + json.dumps({"module": "tasks", "error": "E", "traceback": "T"}))
     stage.server.hang_up()
     stage.tick(0.0)
-    assert "task module tasks can't be imported" in stage.executor.hopeless
+    assert "task module tasks can't be imported" in stage.executor.server.hopeless
     assert 0 < stage.executor.next_at < inf, "it is tried again"
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_dies_of_what_it_imports_by_itself_costs_no_job(late: Sta
     run = late.start()
     late.server.exit(2, SIGKILL)
     late.tick(0.0)
-    assert late.executor.running == [run] and late.listener.ends == [] and not late.executor.hopeless
+    assert late.executor.running == [run] and late.listener.ends == [] and not late.executor.server.hopeless
 
 
 @pytest.mark.parametrize(("why", "told"), [("-", "takes the process down"), ("timeout", "does not end within 60 s")])
@@ -199,7 +199,7 @@ def test_where_no_process_can_import_it_no_job_is_claimed(
 ) -> None:
     late.server.exit(2, SIGKILL, why)
     late.tick(0.0)
-    assert late.servers[1].destroyed and "task module tasks can't be imported" in late.executor.hopeless
+    assert late.servers[1].destroyed and "task module tasks can't be imported" in late.executor.server.hopeless
     assert told in caplog.text
     late.tick()
     assert len(late.servers) == 3, "it is tried again"
@@ -216,7 +216,7 @@ def test_a_fork_server_that_dies_ends_its_runs_and_is_replaced(stage: Stage) -> 
     stage.tick()
     stage.server.say("READY")
     stage.tick(0.0)
-    assert stage.executor.room().free == 2 and stage.executor.generation == 2 and stage.listener.rooms == 2
+    assert stage.executor.room().free == 2 and stage.executor.server.generation == 2 and stage.listener.rooms == 2
 
 
 def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs(stage: Stage) -> None:
@@ -225,7 +225,7 @@ def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs
     old.jobs(stage.serial(run))
     stage.executor.reload()
     stage.tick(0.0)
-    assert len(stage.servers) == 2 and stage.executor.draining and stage.executor.room().free == 0 and not old.destroyed
+    assert len(stage.servers) == 2 and stage.executor.server.draining and stage.executor.room().free == 0 and not old.destroyed
     stage.server.say("READY")
     stage.tick(0.0)
     assert stage.executor.room().free == 1, "the old one's job has a slot"
@@ -237,7 +237,7 @@ def test_after_a_reload_the_old_one_finishes_and_the_new_one_takes_the_next_jobs
     while not old.destroyed and old.ends:  # idle warm horses go, too
         old.exit(next(iter(old.ends)))
         stage.tick(0.0)
-    assert old.destroyed and not stage.executor.draining and stage.executor.room().free == 2
+    assert old.destroyed and not stage.executor.server.draining and stage.executor.room().free == 2
 
 
 def test_a_drained_executor_takes_nothing_and_starts_no_other(stage: Stage) -> None:
@@ -245,7 +245,7 @@ def test_a_drained_executor_takes_nothing_and_starts_no_other(stage: Stage) -> N
     run = stage.start()
     stage.server.jobs(stage.serial(run))
     stage.executor.drain()
-    assert stage.executor.room().free == 0 and stage.executor.prefetch(claimed(ahead=True), 1.0, 2) is None
+    assert stage.executor.room().free == 0 and stage.executor.start(claimed(ahead=True), 1.0, behind=2) is None
     stage.answer(run)
     stage.server.hang_up()
     stage.tick()
@@ -302,7 +302,7 @@ def test_a_default_module_that_can_not_be_imported_is_left_out_at_once(
         stage.server.hang_up()
     stage.tick(0.0)
     stage.tick(0.0)
-    assert len(stage.servers) == 2 and not stage.executor.hopeless
+    assert len(stage.servers) == 2 and not stage.executor.server.hopeless
     assert stage.server.config.modules == ("json",) and list(stage.server.config.without) == ["tasks"]
     (warning,) = [record for record in caplog.records if record.levelname == "WARNING" and "default" in record.message]
     assert "the worker goes on without it" in warning.message
@@ -323,5 +323,5 @@ def test_a_broken_module_that_was_named_is_not_left_out(monkeypatch: pytest.Monk
     stage.server.say("IMPORT_FAILED " + json.dumps({"module": "tasks", "error": "E", "traceback": "T"}))
     stage.server.hang_up()
     stage.tick(0.0)
-    assert len(stage.servers) == 1 and "task module tasks can't be imported" in stage.executor.hopeless
+    assert len(stage.servers) == 1 and "task module tasks can't be imported" in stage.executor.server.hopeless
     stage.executor.close()

@@ -31,7 +31,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def wait(stage: Stage, lanes: int = 2, **fields: Any) -> Run:
-    run = stage.executor.prefetch(claimed(ahead=True, **fields), 10.0, lanes)
+    run = stage.executor.start(claimed(ahead=True, **fields), 10.0, behind=lanes)
     assert run is not None
     stage.executor.flush()
     return run
@@ -57,7 +57,7 @@ def test_room_grows_with_lanes_that_have_a_job_or_are_about_to(stage: Stage, run
 
 
 def test_without_a_busy_horse_nothing_waits(stage: Stage) -> None:
-    assert stage.executor.prefetch(claimed(ahead=True), 10.0, 2) is None
+    assert stage.executor.start(claimed(ahead=True), 10.0, behind=2) is None
 
 
 def test_jobs_wait_where_the_fewest_do_and_run_in_their_order(stage: Stage) -> None:
@@ -84,8 +84,8 @@ def test_jobs_of_a_key_wait_in_one_process_in_their_order(stage: Stage) -> None:
 @pytest.mark.parametrize("priority", [0, 1, 2, 3])
 def test_a_higher_class_goes_before_those_that_wait(stage: Stage, priority: int) -> None:
     first = stage.start(priority=1)
-    assert stage.executor.prefetch(claimed(ahead=True, priority=1), 10.0, 1)
-    run = stage.executor.prefetch(claimed(ahead=True, priority=priority), 10.0, 1)
+    assert stage.executor.start(claimed(ahead=True, priority=1), 10.0, behind=1)
+    run = stage.executor.start(claimed(ahead=True, priority=priority), 10.0, behind=1)
     assert run is not None
     order = [queued.priority for queued in stage.executor.queued]
     assert order == sorted([1, priority], reverse=True)
@@ -95,7 +95,7 @@ def test_a_higher_class_goes_before_those_that_wait(stage: Stage, priority: int)
 
 def test_jobs_prefetched_behind_a_long_run_are_returned(stage: Stage) -> None:
     first = stage.start()
-    waiting = [stage.executor.prefetch(claimed(ahead=True), 10.0, 1) for _ in range(3)]
+    waiting = [stage.executor.start(claimed(ahead=True), 10.0, behind=1) for _ in range(3)]
     assert read_one(stage, first) == name(first)
     stage.executor._current.runs[stage.serial(first)].began -= 2000  # type: ignore[union-attr, index]
     stage.executor._current._runs_at = -float("inf")  # type: ignore[union-attr]
@@ -119,7 +119,7 @@ def read_one(stage: Stage, run: Run) -> bytes:
 def test_a_recall_leaves_each_horse_its_first_job(stage: Stage, begun: bool, why: str, sent: int) -> None:
     first = stage.start()
     waiting = [wait(stage) for _ in range(sent)]
-    waiting += [run for _ in range(2 - sent) if (run := stage.executor.prefetch(claimed(ahead=True), 10.0, 2))]
+    waiting += [run for _ in range(2 - sent) if (run := stage.executor.start(claimed(ahead=True), 10.0, behind=2))]
     if begun:
         read_one(stage, first)
     stage.executor.recall(why)
@@ -132,7 +132,7 @@ def test_a_recall_leaves_each_horse_its_first_job(stage: Stage, begun: bool, why
 @pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize("cause", [KillCause.LOST, KillCause.COLD, KillCause.COMMAND])
 def test_a_kill_spares_the_jobs_around(stage: Stage, cause: KillCause, position: int) -> None:
-    runs = [stage.start()] + [stage.executor.prefetch(claimed(ahead=True), 10.0, 1) for _ in range(2)]
+    runs = [stage.start()] + [stage.executor.start(claimed(ahead=True), 10.0, behind=1) for _ in range(2)]
     first, killed = runs[0], runs[position]
     assert first is not None and killed is not None
     read_one(stage, first)
@@ -163,7 +163,7 @@ def test_a_death_returns_what_was_not_read_and_ends_what_was(stage: Stage) -> No
 @pytest.mark.parametrize("left", ["jobs", "threads"])
 def test_a_horse_that_is_replaced_returns_what_waits(stage: Stage, left: str) -> None:
     first = stage.start()
-    waiting = stage.executor.prefetch(claimed(ahead=True), 10.0, 1)
+    waiting = stage.executor.start(claimed(ahead=True), 10.0, behind=1)
     read_one(stage, first)
     stage.answer(first, recycle=left.encode())
     assert stage.listener.back == [(waiting, "the process it waited for is replaced")] and not stage.executor.busy
@@ -183,15 +183,15 @@ def test_an_answer_for_another_job_is_stolen(stage: Stage) -> None:
 def test_an_isolated_job_neither_waits_nor_lets_others_wait(stage: Stage) -> None:
     run = stage.start(isolate=b"1")
     assert stage.executor.prefetch_room(1, 0) == 0
-    assert stage.executor.prefetch(claimed(ahead=True), 10.0, 1) is None
+    assert stage.executor.start(claimed(ahead=True), 10.0, behind=1) is None
     stage.answer(run, recycle=b"isolated")
     stage.start()
-    assert stage.executor.prefetch(claimed(ahead=True, isolate=b"1"), 10.0, 1) is None
+    assert stage.executor.start(claimed(ahead=True, isolate=b"1"), 10.0, behind=1) is None
 
 
 def test_a_job_too_large_for_the_socket_has_its_horse_to_itself(stage: Stage) -> None:
     stage.start()
-    assert stage.executor.prefetch(claimed(ahead=True, data=b"x" * 100_000), 10.0, 1) is None
+    assert stage.executor.start(claimed(ahead=True, data=b"x" * 100_000), 10.0, behind=1) is None
     assert stage.executor.prefetch_room(1, 0) == 0, "the next ones may well be as large"
 
 
@@ -208,7 +208,7 @@ def test_a_full_socket_returns_what_it_has_no_room_for(stage: Stage, size: int) 
     """Each job is in one place: with the horse, or back."""
     first = stage.start()
     waiting = []
-    while len(waiting) < MOST and (run := stage.executor.prefetch(claimed(ahead=True, data=b"x" * size), 10.0, 1)):
+    while len(waiting) < MOST and (run := stage.executor.start(claimed(ahead=True, data=b"x" * size), 10.0, behind=1)):
         waiting.append(run)
     assert len(waiting) == MOST
     stage.executor.flush()

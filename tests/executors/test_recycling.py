@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -26,7 +27,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 
 def recycling(executor: FakeExecutor | None = None, **settings: Any) -> Recycling:
     executor = executor or FakeExecutor()
-    executor.server_pid = executor.server_pid or 1
+    executor.server = replace(executor.server, pid=1)
     return Recycling(Settings(**settings), executor)
 
 
@@ -61,7 +62,7 @@ def test_a_worker_is_idle_only_without_work_and_unsent_outcomes(
 ) -> None:
     executor = FakeExecutor()
     one = recycling(executor, max_idle_time=10)
-    executor.server_pid = 1 if ready else None
+    executor.server = replace(executor.server, pid=1 if ready else None)
     if busy:
         executor.start(claimed(), 1.0)
     found = [why(one, now, settled=bool(settled)) for now in (0.0, 9.0, 10.0)]
@@ -94,7 +95,7 @@ def test_a_fork_server_that_has_grown_is_replaced(growth: int, draining: bool, r
     one = recycling(executor, forkserver_growth=64)
     assert why(one, 0.0) == ""
     sizes[1] += growth
-    executor.draining = draining
+    executor.server = replace(executor.server, draining=draining)
     assert why(one, 1.0) == "" and executor.reloads == reloads
 
 
@@ -102,7 +103,7 @@ def test_another_fork_server_is_measured_from_its_own_size(sizes: dict[int, int]
     executor = FakeExecutor()
     one = recycling(executor, forkserver_growth=64)
     why(one, 0.0)
-    executor.server_pid, sizes[2] = 2, 500
+    executor.server, sizes[2] = replace(executor.server, pid=2), 500
     assert why(one, 1.0) == "" and executor.reloads == 0
 
 
@@ -121,7 +122,7 @@ def test_the_next_tick_is_the_soonest_of_its_times(sizes: dict[int, int]) -> Non
     now = time.monotonic()
     why(one, now)
     assert one.next_at == pytest.approx(now + 0.2)
-    executor.server_pid = None
+    executor.server = replace(executor.server, pid=None)
     why(one, now + 0.1)
     assert one.next_at > now + 100
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from signal import SIGKILL
 
-from fusion.executors.base import Death, ExecutorListener, KillCause, Room, Run
+from fusion.executors.base import Death, ExecutorListener, KillCause, Room, Run, ServerStatus
 from fusion.store.layout.records import Claimed
 
 
@@ -26,12 +27,9 @@ class FakeExecutor:
         self.exchanges: list[tuple[float, int]] = []
         self.told: list[tuple[Run, dict[bytes, bytes]]] = []
         self.next_at = float("inf")
-        self.server_pid: int | None = None
-        self.generation = 1
+        self.server = ServerStatus(generation=1)
         self.reloads = self.expected = 0
-        self.draining = self.drained = self.closed = False
-        self.hopeless = self.unloaded = ""
-        self.only_high, self.prefetches = False, depth > 0
+        self.drained = self.closed = self.only_high = False
         self._listener: ExecutorListener | None = None
 
     @property
@@ -56,11 +54,11 @@ class FakeExecutor:
     def expect(self) -> None:
         self.expected += 1
 
-    def start(self, claimed: Claimed, limit: float) -> Run | None:
-        if not self.capacity:
+    def start(self, claimed: Claimed, limit: float, *, behind: int = 0) -> Run | None:
+        if not (self.running and len(self.queued) < self.depth if behind else self.capacity):
             return None
         run = Run(claimed, limit, time.monotonic())
-        self.running.append(run)
+        (self.queued if behind else self.running).append(run)
         return run
 
     def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
@@ -68,13 +66,6 @@ class FakeExecutor:
 
     def prefetch_room(self, lanes: int, free: int) -> int:
         return max(0, self.depth - len(self.queued) - free) if lanes and not self.drained else 0
-
-    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        if len(self.queued) >= self.depth or not self.running:
-            return None
-        run = Run(claimed, limit, time.monotonic())
-        self.queued.append(run)
-        return run
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         self.exchanges.append((seconds, jobs))
@@ -115,7 +106,7 @@ class FakeExecutor:
 
     def reload(self) -> None:
         self.reloads += 1
-        self.generation += 1
+        self.server = replace(self.server, generation=self.server.generation + 1)
 
     def drain(self) -> None:
         self.drained = True
