@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from signal import SIGKILL
 
@@ -55,11 +56,12 @@ class ForkExecutor:
     @property
     def next_at(self) -> float:
         """Monotonic time of the next check; inf at rest."""
-        return 0.0 if self._imported else self.session.next_at(at_rest=not self.runs, short=self._ahead < self._wanted)
+        return 0.0 if self._imported else self.session.next_at(at_rest=not self.runs, short=self._missing > 0)
 
     @property
-    def _ahead(self) -> int:
-        return len(self._spares) + len(self._importing) + len(self._imported)
+    def _missing(self) -> int:
+        """The number of horses to fork ahead."""
+        return self._wanted - len(self._spares) - len(self._importing) - len(self._imported)
 
     def expect(self) -> None:
         """Wake the spare that gets the next job."""
@@ -76,7 +78,7 @@ class ForkExecutor:
         self.runs[horse.serial] = run
         frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
         self._server.run(horse, now + limit, frame)
-        self._loop.watch(horse.fileno(), lambda: self._on_readable(run))
+        self._loop.watch(horse.fileno(), partial(self._on_readable, run))
         if horse.unsent:
             self.session.finish_sending(horse)
         return run
@@ -119,9 +121,12 @@ class ForkExecutor:
         return not had_room and self.session.open and bool(self._spares)
 
     def _fork(self, now: float, ask: Callable[[], Horse]) -> None:
-        if self._ahead >= self._wanted or not self.session.may_fork(now):
+        missing = self._missing
+        if missing <= 0 or not self.session.may_fork(now):
             return
-        while self._ahead < self._wanted and (horse := self.session.fork(ask)):
+        for _ in range(missing):
+            if (horse := self.session.fork(ask)) is None:
+                return
             if self._by_horses:
                 self._await_imports(horse, now)
             else:
@@ -176,13 +181,12 @@ class ForkExecutor:
             self._loop.unwatch(run.horse.fileno())
 
     def _take_in(self, run: HorseRun, frames: list[dict[bytes, bytes]]) -> None:
-        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") not in _LINES), default=-1)
         for at, frame in enumerate(frames):
             if run.horse.serial not in self.runs:
                 return  # nothing counts after an outcome
             kind = frame.get(b"kind")
             if kind == b"meta":
-                if at < newest:
+                if any(later.get(b"kind") not in _LINES for later in frames[at + 1 :]):
                     continue  # a later frame contains it too: a task that saves in a loop must not delay the worker
             elif kind not in _LINES:
                 self._loop.unwatch(run.horse.fileno())

@@ -55,6 +55,8 @@ class ExecutorGenerations:
         self._listener: ExecutorListener | None = None
         self._current: Generation | None = None
         self._draining: list[Generation] = []
+        #: Those that drain, and the current one.
+        self._all: list[Generation] = []
         self._late: tuple[str, ...] = ()
         self._log_config = _plain(settings, log)
         #: Default task modules that can't be imported, and why.
@@ -70,9 +72,10 @@ class ExecutorGenerations:
         """Report to this listener from now on."""
         self._listener = listener
 
-    @property
-    def _all(self) -> list[Generation]:
-        return [*self._draining, self._current] if self._current else self._draining
+    def _change(self, current: Generation | None) -> None:
+        """Note which generation takes jobs from now on, or that another has ended."""
+        self._current = current
+        self._all = [*self._draining, current] if current else [*self._draining]
 
     @property
     def running(self) -> list[Run]:
@@ -171,6 +174,7 @@ class ExecutorGenerations:
         for generation in list(filter(_is_over, self._draining)):
             generation.close()
             self._draining.remove(generation)
+            self._change(self._current)
             self.server = replace(self.server, draining=bool(self._draining))
         if self._current is not None and self._current.session.closed:
             self._replace(self._current.session)
@@ -207,7 +211,7 @@ class ExecutorGenerations:
         if self._current is not None:
             self._current.drain()
             self._draining.append(self._current)
-            self._current = None
+            self._change(None)
             self.server = replace(self.server, pid=None, draining=True)
         self._late, self._without = (), {}
         self._restart_at = 0.0
@@ -256,17 +260,17 @@ class ExecutorGenerations:
         context = ExecutorContext(settings, self._loop, self._log, self._listener, self._import_timeout)
         try:
             if config.executor == "process":
-                self._current = ForkExecutor(ForkServerClient(config), context)
+                self._change(ForkExecutor(ForkServerClient(config), context))
             elif config.executor == "pool":
-                self._current = WarmExecutor(WarmForkServerClient(config), context)
+                self._change(WarmExecutor(WarmForkServerClient(config), context))
             else:
-                self._current = ConcurrentExecutor(ConcurrentForkServerClient(config), context)
+                self._change(ConcurrentExecutor(ConcurrentForkServerClient(config), context))
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 
     def _replace(self, session: ServerSession) -> None:
         """Log why the fork server ended, and plan the next one."""
-        self._current = None
+        self._change(None)
         self.server = replace(self.server, pid=None)
         if session.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)

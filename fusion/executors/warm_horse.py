@@ -106,7 +106,8 @@ class WarmHorse(Horse):
             pass
         except OSError:
             self.unsent = memoryview(b"")
-        self._shut_if_done()
+        if self._finishing:
+            self._shut_if_done()
 
     def say(self, fields: Mapping[bytes, bytes]) -> None:
         """Send a frame to the running job, at once or not at all. Nothing may wait in the socket before it."""

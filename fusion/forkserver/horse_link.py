@@ -48,6 +48,8 @@ class Horse:
         self.pid: int | None = None
         self._server = server
         self._socket = end
+        #: The socket's descriptor, for the loop.
+        self.fileno = end.fileno
         self._reader = FrameReader(limit)
         #: True once the task has ended and its callback runs.
         self.task_over = False
@@ -56,10 +58,6 @@ class Horse:
         self._callbacks: list[float] = []
         self._for_hooks, self._is_shared = 0.0, False
         self._finishing = False
-
-    def fileno(self) -> int:
-        """The socket's descriptor, for the loop."""
-        return self._socket.fileno()
 
     def send(self, fields: Mapping[bytes, bytes]) -> None:
         """Send one frame, or begin to: see `unsent`."""
@@ -82,7 +80,8 @@ class Horse:
             pass
         except OSError:
             self.unsent = memoryview(b"")
-        self._shut_if_done()
+        if self._finishing:
+            self._shut_if_done()
 
     def finish(self) -> None:
         """Close the sending side behind the sent data. A spare ends at that; a running job that checks sees a request to end."""
@@ -90,7 +89,7 @@ class Horse:
         self._shut_if_done()
 
     def _shut_if_done(self) -> None:
-        if self._finishing and not self.unsent:
+        if not self.unsent:
             with suppress(OSError):
                 self._socket.shutdown(_socket.SHUT_WR)
 

@@ -146,10 +146,6 @@ class RelayProcess(Process):
     def due(self, now: float) -> None:
         """Do nothing: timers and threads do the work."""
 
-    def finished(self, now: float) -> bool:
-        """Return True as soon as a signal or the supervisor asks for the end; `end` lets the threads finish."""
-        return self.phase >= Phase.DRAINING
-
     def end(self) -> int:
         """Let the threads finish and leave the list of relays. 1 if a sink did not finish in time, or the courier did not; else 0."""
         for runner in self._runners:

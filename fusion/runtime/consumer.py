@@ -93,9 +93,9 @@ class Consumer:
         listing = WorkerListing(settings, broker, served_queues, line)
         self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
         self.history = History(broker, link, self.membership, settings.lease / 3, process.log)
-        self.doorbells = Doorbells(process, self._on_rung)
         #: Due when a doorbell has rung, see `claim_at_once`.
         self.rung = Timer()
+        self.doorbells = Doorbells(process, self.rung)
         self.maintenance = Maintenance(settings, broker, link, served_queues, process.log)
         #: The reply to the last turn, None if there was none; and the jobs that it committed or claimed, whichever is more.
         self.turn: Turn | None = None
@@ -189,14 +189,15 @@ class Consumer:
     def take_turns(self, now: float, *, blocking: bool = False, rung: bool = False) -> None:
         """Commit outcomes and claim jobs for the free slots, turn after turn while one is due. RedisAway: the turn is kept.
 
-        `blocking`: wait for each reply. `rung`: a doorbell rang, so a job is likely: `turn_sent` of the owner is called.
+        `blocking`: wait for each reply. `rung`: a doorbell rang and nothing runs, so a job is likely in the first turn: `turn_sent` of the
+        owner is called.
         """
         slots = self._owner.free_slots()
         self.poll(now, slots.floors)
         for nth in range(MAX_TURNS):
             if self.outbox.line.busy or not self.turn_due:
                 break
-            self.take_turn(self._owner.free_slots() if nth else slots, blocking=blocking, rung=rung)
+            self.take_turn(self._owner.free_slots() if nth else slots, blocking=blocking, rung=rung and not nth)
 
     def take_turn(self, slots: FreeSlots, *, blocking: bool, rung: bool = False) -> None:
         """Take one turn. If not `blocking`, its reply is received now if it comes within a moment, else by `_on_reply`."""
@@ -209,9 +210,6 @@ class Consumer:
             self._owner.turn_sent(self._slots)
         if self._reply_comes_soon():
             self._end_turn(self.receive_reply)
-
-    def _on_rung(self) -> None:
-        self.rung.next_at = 0.0
 
     def claim_at_once(self, now: float) -> None:
         """Answer a doorbell before all else, if no job runs and no outcome waits.

@@ -14,7 +14,7 @@ from fusion.kernel.failpoints import failpoint
 from fusion.runtime.context import ProcessContext
 from fusion.runtime.free_slots import ANY
 from fusion.runtime.redis_link import RedisAway
-from fusion.runtime.timers import Timers
+from fusion.runtime.timers import Timer, Timers
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.layout.keys import Keys
 
@@ -106,9 +106,9 @@ class Doorbells:
     - `floors` below are the lowest priorities of the free slots.
     """
 
-    def __init__(self, process: ProcessContext, on_rung: Callable[[], None] = lambda: None) -> None:
-        """`on_rung`: called when a token came that `answer` must handle. A wait that merely ran out asks for nothing: it begins anew."""
-        self._process, self._on_rung = process, on_rung
+    def __init__(self, process: ProcessContext, timer: Timer) -> None:
+        """`timer`: due from when a token has come that `answer` must handle. After a wait that merely ran out it is not: the wait begins anew."""
+        self._process, self._timer = process, timer
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)
         self._high = Doorbell(process.connect_blocking, keys, wait, high=True)
@@ -167,7 +167,7 @@ class Doorbells:
         if isinstance(rang, str):
             failpoint("doorbell.token")
             self.rung.append((for_any, rang))
-            self._on_rung()
+            self._timer.next_at = 0.0
 
     def _pass_on(self, queue: str) -> None:
         if self._process.link.open(time.monotonic()):

@@ -91,7 +91,7 @@ class Process(ABC):
         self.phase = max(self.phase, Phase.KILLING)
 
     def obey(self) -> None:
-        """Obey signals and the supervisor."""
+        """Obey signals and the supervisor. Called in each round once there is something to obey."""
         signals, released = self.signals, self.supervisor.released
         if signals.quit or signals.stops > 1 or (released and self.supervisor.impatient(time.monotonic())):
             self.kill()
@@ -102,15 +102,16 @@ class Process(ABC):
 
     def _round(self) -> bool:
         """Run one round of the loop. False if the process should end."""
-        self.obey()
+        if self.signals.came or self.supervisor.released:
+            self.obey()
         now = time.monotonic()
-        if self.finished(now):
+        if self.phase >= Phase.DRAINING and self.finished(now):
             return False
         self.timers.tick(now)
         self.due(now)
         if self.supervisor.wants_ready:
             self._report(now)  # report a change of state at once
-        if self.finished(now):
+        if self.phase >= Phase.DRAINING and self.finished(now):
             return False
         self.loop.run_once(self.timers.pause())
         return True
@@ -127,9 +128,9 @@ class Process(ABC):
     def due(self, now: float) -> None:
         """Do the work of each round, after the timers that were due."""
 
-    @abstractmethod
     def finished(self, now: float) -> bool:
-        """Return True if the loop should end. Called before and after each round's work."""
+        """Return True if the loop should end. Called before and after each round's work, from DRAINING on."""
+        return True
 
     @abstractmethod
     def end(self) -> int:

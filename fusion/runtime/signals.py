@@ -22,6 +22,8 @@ class Signals:
     ends_process = False
 
     def __init__(self) -> None:
+        #: True once any signal has come.
+        self.came = False
         self.stops = 0
         #: Monotonic time of the last signal that ends processes.
         self.struck_at = -inf
@@ -53,7 +55,7 @@ class Signals:
         self._woken.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.noted = True
+        self.came = self.noted = True
         if number not in (signal.SIGTSTP, signal.SIGCONT):
             self.struck_at = time.monotonic()
         if number == signal.SIGQUIT:

@@ -10,7 +10,7 @@ from fusion.runtime.doorbells import Doorbell
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Held, Membership, own_fields
 from fusion.runtime.probes import HealthReport
-from fusion.runtime.process import Phase, Process
+from fusion.runtime.process import Process
 from fusion.runtime.redis_link import CallRefused, RedisAway, refusable
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.timers import Tick
@@ -118,10 +118,6 @@ class SchedulerProcess(Process):
         if not self._was_away:
             self._bell.arm([SCHEDULER_BELL])
         self.loop.follow("doorbell", self._bell.fileno(), self._on_bell)
-
-    def finished(self, now: float) -> bool:
-        """Return True as soon as a signal or the supervisor asks for the end."""
-        return self.phase >= Phase.DRAINING
 
     def end(self) -> int:
         """Leave the list of schedulers; return 0."""

@@ -45,18 +45,14 @@ class Admission:
         self._slots, self._reserve, self.throttle, self._log = slots, reserve, throttle, log
         #: Why no job is taken; empty if jobs are.
         self.blocked: set[Blocked] = set()
-        if self.scarce:
-            self.blocked.add(Blocked.THROTTLED)
+        #: True if this worker may ask Redis for jobs.
+        self.open = True
+        self.block(Blocked.THROTTLED, bool(self.scarce))
 
     @property
     def scarce(self) -> str:
         """Name the memory that is scarce, like `RAM 92.1 %`; empty if none is."""
         return self.throttle.active if self.throttle else ""
-
-    @property
-    def open(self) -> bool:
-        """True if this worker may ask Redis for jobs."""
-        return not (self.blocked and self.blocked & _CLOSING)
 
     def floors(self, free: int, taken: int) -> list[int]:
         """Return the lowest priority that each of `free` slots takes, slots for any job first. `taken`: slots in use. Empty unless
@@ -71,6 +67,7 @@ class Admission:
         if not (blocked or self.blocked) or blocked == (reason in self.blocked):
             return False
         (self.blocked.add if blocked else self.blocked.discard)(reason)
+        self.open = self.blocked.isdisjoint(_CLOSING)
         return True
 
     def set_quiet(self, quiet: bool, entry: Membership) -> bool:

@@ -44,12 +44,11 @@ class BlockedWork:
     - a new fork server may have other code, so the missing tasks of the one before are forgotten.
     """
 
-    def __init__(self, served_queues: ServedQueues) -> None:
-        self._served_queues = served_queues
+    def __init__(self, served_queues: ServedQueues, probation: Probation) -> None:
+        self._served_queues, self._probation = served_queues, probation
         self._known = ""
         self._sets: list[_Set] = []
         self._lacking: dict[str, _Lack] = {}
-        self._generation = 0
 
     def update(self, waits: tuple[str, list[str]]) -> None:
         """Replace the sets of blocked jobs with the list from Redis."""
@@ -64,6 +63,10 @@ class BlockedWork:
             self._lacking[task] = _Lack(why, now + backoff.next(), backoff)
             while len(self._lacking) > _MOST:
                 del self._lacking[next(iter(self._lacking))]
+
+    def forget_missing(self) -> None:
+        """Let jobs of all tasks run again: other code is loaded."""
+        self._lacking.clear()
 
     def lacking(self, now: float) -> dict[str, str]:
         """Tasks that were found missing a short time ago, and why."""
@@ -81,22 +84,18 @@ class BlockedWork:
     def _of(self, kind: str) -> list[_Set]:
         return [one for one in self._sets if one.kind == kind and self._served_queues.serves(one.queue)]
 
-    def claim_filter(self, now: float, probation: Probation, generation: int) -> ClaimFilter:
-        """Return which blocked jobs a turn may claim, and which tasks are missing here.
-
-        `generation`: the number of the fork server. If it changed, no task counts as missing: the new one may have them.
-        """
-        if generation != self._generation:
-            self._generation = generation
-            self._lacking.clear()
+    def claim_filter(self, now: float) -> ClaimFilter:
+        """Return which blocked jobs a turn may claim, and which tasks are missing here."""
+        probation = self._probation
         if not (self._sets or self._lacking):
             return ClaimFilter(self._known, (), {}, probation.alone, probation.only)
         sets = () if probation.only else self.held(now)
         sets = (*sets, *(self.on_probation if probation.allowed else ()))
         return ClaimFilter(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)
 
-    def bells(self, now: float, probation: Probation) -> Sequence[str]:
+    def bells(self, now: float) -> Sequence[str]:
         """Return the queues and sets to wait for."""
+        probation = self._probation
         if not (self._sets or probation.only):
             return self._served_queues.bells
         own = () if probation.only else (*self._served_queues.bells, *self.held(now))

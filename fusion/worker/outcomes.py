@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 
@@ -136,7 +136,7 @@ class Outcomes:
         if run.stands is not None:
             self.received(run, {**said, **run.stands, b"callback_error": f"{run.last}: {_cut_short(run, death)}".encode()})
         elif run.killed not in (KillCause.COLD, KillCause.LOST):
-            decision = guarded(lambda: of_death(run, death, stopping=self._slots.stopping, grace=self._grace))
+            decision = of_death(run, death, stopping=self._slots.stopping, grace=self._grace)
             if said:
                 decision = replace(decision, fields={**kept(said), **decision.fields})
             self._outbox.add(run.claimed, decision, monotonic() - run.began)
@@ -144,9 +144,12 @@ class Outcomes:
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
     """Decide by an outcome frame. A frame of an unknown kind is a failure."""
-    if frame.get(b"kind") not in _KINDS:
-        return guarded(lambda: died(job, "its process sent something that is not an outcome"))
-    return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))
+    try:
+        if frame.get(b"kind") not in _KINDS:
+            return died(job, "its process sent something that is not an outcome")
+        return decide(job, frame)
+    except _UNREADABLE as error:
+        return _corrupt(error, frame.get(b"exc_info", b""))
 
 
 def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decision:
@@ -164,6 +167,13 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     - SIGKILL, but not by Fusion: the host did it (OOM killer, operator), so the job is lost and runs again;
     - anything else (SIGSEGV, os._exit, also exit code 0): the task did it, so it failed.
     """
+    try:
+        return _of_death(run, death, stopping, grace)
+    except _UNREADABLE as error:
+        return _corrupt(error)
+
+
+def _of_death(run: Run, death: Death, stopping: bool, grace: float) -> Decision:
     fields, cause = run.claimed.fields, run.killed
     if cause is KillCause.STOPPED:
         return NOT_BEGUN
@@ -253,15 +263,12 @@ def _how_it_went(death: Death, grace: float) -> str:
     return f"its process {'was gone' if death.status is None else describe_death(death.status)}"
 
 
-def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
-    """Return the result of `judge`; a failure with the reason if a field of the job, such as its retry policy, can't be read."""
-    try:
-        return judge()
-    except _UNREADABLE as error:
-        why = f"corrupt: a field of the job can't be read: {type(error).__name__}: {error}"
-        told = exc_info + b"\n" + why.encode("utf-8", "replace") if exc_info else why
-        shown = f"corrupt: a field of the job can't be read: {type(error).__name__}"
-        return Decision("failed", why, fields={"exc_info": told, "reason": why}, shown=shown)
+def _corrupt(error: Exception, exc_info: bytes = b"") -> Decision:
+    """Return the failure of a job with a field, such as its retry policy, that can't be read. `exc_info`: of its task, if that failed."""
+    why = f"corrupt: a field of the job can't be read: {type(error).__name__}: {error}"
+    told = exc_info + b"\n" + why.encode("utf-8", "replace") if exc_info else why
+    shown = f"corrupt: a field of the job can't be read: {type(error).__name__}"
+    return Decision("failed", why, fields={"exc_info": told, "reason": why}, shown=shown)
 
 
 def struck(decision: Decision) -> Decision:

@@ -89,9 +89,9 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
     admission = Admission(settings.slots, settings.reserve_high, throttle, log)
     recycling = Recycling(settings, executors)
     slots = Slots(settings, executors, admission, recycling)
-    blocked_work = BlockedWork(served_queues)
     side = plan.side_processes
     probation = Probation(process, side.probation, side.only_probation)
+    blocked_work = BlockedWork(served_queues, probation)
     envelopes = EnvelopeCheck(settings, log)
     reports = Reports(broker, link, membership, executors.tell)
     task_logs = TaskLogs(broker, link, membership, log)

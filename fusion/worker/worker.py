@@ -20,7 +20,7 @@ from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.terminal_log import WorkerNames
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
-from fusion.store.layout.records import Claimed, ClaimFilter, Turn
+from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Blocked
 from fusion.worker.control import CommandHandler
@@ -62,11 +62,13 @@ class Worker(Process):
         self.parts = parts = build(process, plan, self.supervisor, self)
         self.consumer, self.executors, self.slots = parts.consumer, parts.executors, parts.slots
         self.membership, self.outbox, self.admission = self.consumer.membership, self.consumer.outbox, parts.admission
+        # Each turn calls these of its owner; the parts answer.
+        self.free_slots, self.claim_filter = parts.slots.free, parts.blocked_work.claim_filter
         self.command_handler = CommandHandler(
             process, self.consumer, self.executors, parts.stop_requests, self._set_quiet, self.drain
         )
         #: The status of the fork server that was noted last.
-        self._server_noted: ServerStatus | None = None
+        self._server_noted = ServerStatus()
         self._give_up = self.timers.at(inf, self._on_give_up)
         self._gave_up, self._parent, self._memory_shown = False, os.getppid(), 0
         self._schedule()
@@ -114,17 +116,9 @@ class Worker(Process):
         """True while a job runs."""
         return self.executors.busy
 
-    def free_slots(self) -> FreeSlots:
-        """The jobs that can be started now."""
-        return self.slots.free()
-
-    def claim_filter(self, now: float) -> ClaimFilter:
-        """The blocked jobs that may be claimed, and the tasks that are missing here."""
-        return self.parts.blocked_work.claim_filter(now, self.parts.probation, self.executors.server.generation)
-
     def turn_sent(self, slots: FreeSlots) -> None:
         """Wake the process that gets the next job while Redis looks for one."""
-        if slots.floors and not self.executors.busy:
+        if slots.floors:
             self.executors.expect()
 
     def start_jobs(self, jobs: Sequence[Claimed]) -> None:
@@ -195,15 +189,17 @@ class Worker(Process):
             self.slots.turn_due = False
             self.consumer.request_turn()
         self._check_limits(now)
-        self.consumer.wait(now, self._doorbells)
+        self.consumer.wait(now, parts.blocked_work.bells)
         if self.command_handler.commands.channel is not self.command_handler.followed:
             self.command_handler.follow()
         self.executors.flush()
 
     def _note_executors(self) -> None:
-        """Take no jobs while no task modules are loaded, and show why."""
+        """Take no jobs while no task modules are loaded, and show why. A new fork server may have the tasks that the last one lacked."""
         server = self.executors.server
         if server is not self._server_noted:
+            if server.generation != self._server_noted.generation:
+                self.parts.blocked_work.forget_missing()
             self._server_noted = server
             self.admission.block(Blocked.NO_EXECUTOR, server.pid is None)
             self.membership.note("unloaded", server.unloaded[:_NOTE])
@@ -222,13 +218,10 @@ class Worker(Process):
             self._memory_shown = parts.recycling.memory
             self.membership.note("memory", str(self._memory_shown))
 
-    def _doorbells(self, now: float) -> Sequence[str]:
-        return self.parts.blocked_work.bells(now, self.parts.probation)
-
     def finished(self, now: float) -> bool:
         """Return True after a cold end, or after a warm one once all outcomes are committed."""
-        if self.phase != Phase.DRAINING:
-            return self.phase > Phase.DRAINING
+        if self.phase > Phase.DRAINING:
+            return True
         if self.executors.busy or self.parts.probation.child:
             return False
         if not self.outbox.flushed:

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from fusion.executors.base import Run
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.free_slots import NO_SLOTS
 from fusion.runtime.history import History
 from fusion.runtime.job_log import JobLog
+from fusion.runtime.loop import Loop
 from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
@@ -23,6 +25,7 @@ from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
+from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
 from fusion.worker.reports import Reports
 from fusion.worker.stop_requests import StopRequests
@@ -93,7 +96,8 @@ class Rig:
         self.admission = Admission(self.settings.slots, self.settings.reserve_high, None, LOG)
         self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
         self.outbox = Outbox(self.broker, link, self.settings)
-        self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False))
+        probation = Probation(ProcessContext(self.settings, self.broker, link, Loop(), LOG), (), False)
+        self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False), probation)
         keyless = MissingKeyWarnings(History(self.broker, link, self.membership, 10.0, LOG), LOG)
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from fusion.executors.base import Death, KillCause, Run
-from fusion.worker.outcomes import guarded, of_death, of_frame
+from fusion.worker.outcomes import of_death, of_frame
 from tests.executors.rig import Rig, claimed
 
 CODES = (0, 1, 70, 255)
@@ -118,7 +118,7 @@ def test_a_frame_that_is_no_outcome_fails_the_job(kind: bytes) -> None:
 
 @pytest.mark.parametrize("retry", [b"{", b"[]", b'{"max": "x"}', b"\xff", b"1"])
 def test_an_unreadable_retry_policy_is_a_failure_with_its_reason(retry: bytes) -> None:
-    decision = guarded(lambda: of_death(run(None) if not retry else run_with(retry), NOBODY_FAILS, stopping=False, grace=5.0))
+    decision = of_death(run(None) if not retry else run_with(retry), NOBODY_FAILS, stopping=False, grace=5.0)
     assert decision.kind == "failed" and decision.reason.startswith("corrupt: ")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from math import inf
 
@@ -37,10 +38,9 @@ class Kind(Process):
         self.calls.append("due")
         self.phases.append(self.phase)
         self.rounds -= 1
+        if not self.rounds:
+            self.drain("it has had its rounds")
         self.timers.at(0.0, print)  # so that the loop does not sleep
-
-    def finished(self, now: float) -> bool:
-        return self.rounds <= 0 or self.phase >= Phase.DRAINING
 
     def end(self) -> int:
         self.calls.append("end")
@@ -75,7 +75,7 @@ def test_a_life(rounds: int) -> None:
     assert kind.phase is S
     assert kind.run() == 7
     assert kind.calls == ["boot", *["due"] * rounds, "end", "close second part", "close first part"]
-    assert kind.phases == [S, *[R] * (rounds + 1)]
+    assert kind.phases == [S, *[R] * rounds, D]
     assert kind.phase is E
 
 
@@ -126,7 +126,7 @@ def test_a_phase_only_moves_on(kind: Kind, before: Phase, act: str, least: Phase
 
 def test_told_to_end_before_its_first_round_it_does_nothing() -> None:
     kind = Kind()
-    kind.signals.stops = 1
+    kind.signals._note(signal.SIGTERM, None)
     kind.run()
     assert "due" not in kind.calls
     assert kind.phases == [S, D]

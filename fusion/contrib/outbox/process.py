@@ -165,10 +165,6 @@ class OutboxProcess(Process):
     def due(self, now: float) -> None:
         """Do nothing: the timers do all the work."""
 
-    def finished(self, now: float) -> bool:
-        """Return True as soon as a stop is requested: no batch is under way between two rounds."""
-        return self.phase >= Phase.DRAINING
-
     def end(self) -> int:
         """Let another forward at once."""
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusion.store.layout import codec
 from fusion.store.layout.records import Claimed, Turn, TurnRequest
-from fusion.store.scripting.host import to_ms, to_texts
+from fusion.store.scripting.host import to_texts
 
 
 def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
@@ -27,7 +27,7 @@ def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
         "name": request.name,
         "incarnation": request.incarnation,
         "token": request.token,
-        "lease_ms": to_ms(request.lease),
+        "lease_ms": int(request.lease * 1e3),
         "worker_ttl": int(request.worker_ttl),
         "known": filtered.known,
         "alone": int(filtered.alone or filtered.only),
@@ -50,7 +50,8 @@ def _outcomes(request: TurnRequest) -> list[Any]:
         pairs = codec.to_pairs(one.fields)
         if one.attempt:
             pairs += ("attempt", json.dumps(one.attempt))
-        flat += (one.kind, one.job_id, one.execution_id, int(one.elapsed * 1e6), int(one.age * 1e6), to_ms(one.delay), one.reason)
+        elapsed, age, delay = int(one.elapsed * 1e6), int(one.age * 1e6), int(one.delay * 1e3)
+        flat += (one.kind, one.job_id, one.execution_id, elapsed, age, delay, one.reason)
         flat += (len(pairs), *pairs)
     return flat
 
