@@ -32,10 +32,6 @@ MOST_SLOTS = 32
 _MOMENT = 0.002
 
 
-#: Called with the jobs that a turn brought.
-Start = Callable[[Sequence[Claimed]], None]
-
-
 class TurnOwner(Protocol):
     """The worker or courier that a consumer takes turns for."""
 
@@ -120,7 +116,7 @@ class Consumer:
         self.doorbells.schedule(timers)
         timers.when(self.membership, renew_leases, redis=True)
         timers.when(self.outbox, self.outbox.retry_commits)
-        timers.when(self.outbox.line, self._on_reply)
+        timers.when(self.outbox.line, self.receive_reply)
         timers.when(self, take_turns or self.take_turns, redis=True)
         timers.when(self.history, self.history.tick, redis=True)
         timers.when(self.maintenance, self.maintenance.tick, redis=True)
@@ -145,11 +141,6 @@ class Consumer:
     def in_flight(self) -> bool:
         """True if a turn was sent and its reply was not received."""
         return self.outbox.line.busy
-
-    @property
-    def reply_ready(self) -> bool:
-        """True if the reply to the turn in flight has come or is overdue: then `_on_reply` has work."""
-        return not self.outbox.line.next_at
 
     @property
     def next_at(self) -> float:
@@ -200,16 +191,16 @@ class Consumer:
             self.take_turn(self._owner.free_slots() if nth else slots, blocking=blocking, rung=rung and not nth)
 
     def take_turn(self, slots: FreeSlots, *, blocking: bool, rung: bool = False) -> None:
-        """Take one turn. If not `blocking`, its reply is received now if it comes within a moment, else by `_on_reply`."""
+        """Take one turn. If not `blocking`, its reply is received now if it comes within a moment, else when the line's timer is due."""
         self._began = time.monotonic()
         self.begin_turn(slots, self._owner.claim_filter(self._began))
         if blocking or not self.send_async():
-            self._end_turn(self.exchange)
+            self.exchange()
             return
         if rung:
             self._owner.turn_sent(self._slots)
         if self._reply_comes_soon():
-            self._end_turn(self.receive_reply)
+            self.receive_reply()
 
     def claim_at_once(self, now: float) -> None:
         """Answer a doorbell before all else, if no job runs and no outcome waits.
@@ -230,53 +221,51 @@ class Consumer:
         self._requested, self._slots = False, _at_most(slots)
         self.outbox.begin(self._served_queues.turn, self._slots, claim_filter)
 
-    def exchange(self, start: Start | None = None) -> list[Claimed]:
-        """Send the turn and wait for its reply: one round trip. Return the jobs it brought; `turn` is the whole reply. `start` is called with
-        the jobs: first of all if no outcome is answered, else after the outcomes.
+    def exchange(self) -> list[Claimed]:
+        """Send the turn, wait for its reply, and start the jobs that it brought; return them. `turn` is the whole reply.
 
         RedisAway: the turn is kept. If this process is no longer registered, it registers again, and the turn is kept, too.
         """
         self.turn, self.moved = None, 0
         if not self.outbox.turn_open:
             return []
-        return self._receive(*self.outbox.exchange(self.membership.name, self.membership.incarnation), start)
+        return self._end_turn(*self.outbox.exchange(self.membership.name, self.membership.incarnation))
 
     def send_async(self) -> bool:
         """Send the turn without waiting. False if `exchange` is to be used. RedisAway: the turn is kept."""
         return self.outbox.turn_open and self.outbox.send_async(self.membership.name, self.membership.incarnation)
 
-    def receive_reply(self, start: Start | None = None) -> list[Claimed]:
-        """Receive the reply to `send_async`, and return as `exchange` does."""
+    def receive_reply(self, now: float = 0.0) -> list[Claimed]:
+        """Receive the reply to `send_async`; start and return the jobs as `exchange` does."""
         self.turn, self.moved = None, 0
-        return self._receive(*self.outbox.receive_reply(self.membership.name, self.membership.incarnation), start)
+        return self._end_turn(*self.outbox.receive_reply(self.membership.name, self.membership.incarnation))
 
     def _reply_comes_soon(self) -> bool:
         """Serve only running jobs for a moment. Most replies come within it; a whole round would take as long as some turns."""
-        until, loop = time.monotonic() + _MOMENT, self._process.loop
+        until, loop, line = time.monotonic() + _MOMENT, self._process.loop, self.outbox.line
         self._watch_reply()
         while (left := until - time.monotonic()) > 0:
             loop.run_once(left)
-            if self.reply_ready:
+            if not line.next_at:  # the reply has come
                 return True
         return False
 
-    def _on_reply(self, now: float) -> None:
-        self._end_turn(self.receive_reply)
-
-    def _end_turn(self, receive: Callable[[Start], list[Claimed]]) -> None:
-        with self.job_log.batch:
-            receive(self._owner.start_jobs)
-        if self.turn is not None:
-            self._owner.turn_ended(self.turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
-
-    def _receive(self, turn: Turn, results: list[Result], start: Start | None) -> list[Claimed]:
+    def _end_turn(self, turn: Turn, results: list[Result]) -> list[Claimed]:
+        """Start the jobs of a reply: first of all if it answers no outcome, else after the outcomes. Note when the next turn is due."""
         if turn.status == "unregistered":
             self._process.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()
             return []
-        if start is not None and turn.jobs and not results:
-            start(turn.jobs)
-            start = None
+        with self.job_log.batch:
+            if turn.jobs and not results:
+                self._owner.start_jobs(turn.jobs)
+            self._note_answers(turn, results)
+            if turn.jobs and results:
+                self._owner.start_jobs(turn.jobs)
+        self._owner.turn_ended(turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
+        return turn.jobs
+
+    def _note_answers(self, turn: Turn, results: list[Result]) -> None:
         for result, answer in zip(results, turn.answers, strict=False):
             if answer == "over":
                 result.give_up()
@@ -299,9 +288,6 @@ class Consumer:
         if turn.again or len(turn.jobs) >= MOST_SLOTS:  # a turn requested while this one was in flight stays requested, too
             self._requested = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
-        if start is not None and turn.jobs:
-            start(turn.jobs)
-        return turn.jobs
 
     # -- waiting
 

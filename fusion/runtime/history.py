@@ -16,7 +16,7 @@ from fusion.runtime.membership import Membership
 from fusion.runtime.outbox import Result
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
-from fusion.store.layout.history import OTHER, bucket, class_of
+from fusion.store.layout.history import CLASSES, OTHER, bucket
 from fusion.store.write.broker import Broker
 
 #: What an outcome counts as. Other outcomes do not count: their run time does not show how long a job takes.
@@ -61,7 +61,7 @@ class History:
         seen = (
             result.claimed.queue,
             fields.get(b"func") or _function(fields),
-            _class_of(fields.get(b"priority")),
+            _class_of(fields.get(b"priority", b"")),
             what,
             bucket(result.elapsed),
             waited,
@@ -146,8 +146,8 @@ def _function(fields: dict[bytes, bytes]) -> bytes:
     return found[1] if found else b""
 
 
-def _class_of(priority: bytes | None) -> int:
-    return class_of(int(priority)) if priority and priority.isdigit() and len(priority) < 4 else 1
+def _class_of(priority: bytes) -> int:
+    return min(int(priority), CLASSES - 1) if priority.isdigit() and len(priority) < 4 else 1
 
 
 def _named(function: bytes) -> str:

@@ -61,7 +61,7 @@ class _OpenTurn:
     results: list[Result]
     queues: list[str]
     slots: FreeSlots
-    begun: list[Claimed]
+    begun: list[tuple[str, str]]
     claim_filter: ClaimFilter
 
 
@@ -93,7 +93,8 @@ class Outbox:
         self._late: list[tuple[float, Result]] = []
         #: When a postponed outcome is sent again.
         self.next_at = inf
-        self._begun: list[Claimed] = []
+        #: Job ids and executions that have begun, see `report_begun`.
+        self._begun: list[tuple[str, str]] = []
         self._open: _OpenTurn | None = None
         #: True if nothing waits to be sent and no turn is under way. Postponed outcomes do not count.
         self.flushed = True
@@ -151,7 +152,7 @@ class Outbox:
         """Add a job's outcome to the next turn."""
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
-            self._begun = [other for other in self._begun if other is not claimed]
+            self._begun = [begun for begun in self._begun if begun[1] != claimed.execution_id]
         self.flushed = False
 
     def add_signaled(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
@@ -168,7 +169,7 @@ class Outbox:
 
     def report_begun(self, claimed: Claimed) -> None:
         """Report with the next turn that a prefetched job runs: if this worker dies, the job counts as lost."""
-        self._begun.append(claimed)
+        self._begun.append((claimed.id, claimed.execution_id))
         self.flushed = False
 
     def begin(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
@@ -270,7 +271,7 @@ class Outbox:
             lease=self._lease,
             worker_ttl=self._worker_ttl,
             ahead=sent.slots.ahead,
-            begun=[(claimed.id, claimed.execution_id) for claimed in sent.begun],
+            begun=sent.begun,
             claim_filter=sent.claim_filter,
             listed=self._listed,
         )

@@ -71,21 +71,23 @@ class Recycling:
         """
         if self.over:
             return ""
-        why = self._due(now, idle=settled and not (self._executor.busy or waits), waits=waits)
+        why = self._due(now, settled, waits)
         return why or (self._measure(now) if now >= self._measure_at else "")
 
-    def _due(self, now: float, *, idle: bool, waits: bool) -> str:
+    def _due(self, now: float, settled: bool, waits: bool) -> str:
         s = self._settings
         # Waiting jobs are not given back for this limit: they would end the next worker in the same way.
         if s.max_jobs is not None and self._jobs >= s.max_jobs and not waits:
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"
-        if not idle or self._executor.server.pid is None:
+        if not s.max_idle_time:
+            return ""
+        if not settled or waits or self._executor.busy or self._executor.server.pid is None:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = now
-        elif s.max_idle_time and now - self._idle_since >= s.max_idle_time:
+        elif now - self._idle_since >= s.max_idle_time:
             return f"nothing to do for {now - self._idle_since:.1f} s, --max-idle-time"
         return ""
 

@@ -159,7 +159,7 @@ def test_a_connection_that_breaks_while_nothing_was_asked_is_made_anew(three: Ma
     heard(line)
     line.answer()
     assert line.channel is not None
-    line.channel._open().shutdown(socket.SHUT_RDWR)
+    line.channel._sock.shutdown(socket.SHUT_RDWR)
     line.receive()
     assert (line.fileno(), line.busy, line.next_at) == (None, False, inf)
     assert send(three), "on a new connection"

@@ -77,8 +77,10 @@ class NonBlockingReader:
     def flush(self) -> None:
         """Send what is buffered. Raises as `send` does."""
         while self.unsent:
+            if self._sock is None:
+                raise errors.ConnectionError(_CLOSED)
             try:
-                sent = self._open().send(self.unsent)
+                sent = self._sock.send(self.unsent)
             except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return
             except OSError as error:
@@ -92,7 +94,8 @@ class NonBlockingReader:
         """
         if self.unsent:
             self.flush()
-        sock = self._open()
+        if (sock := self._sock) is None:
+            raise errors.ConnectionError(_CLOSED)
         read = 0
         ended = ""
         while read < _MAX_READ or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
@@ -135,11 +138,6 @@ class NonBlockingReader:
         except errors.InvalidResponse as error:
             raise self._broken(f"this is not the Redis protocol: {error}") from error
         return replies
-
-    def _open(self) -> Any:
-        if self._sock is None:
-            raise errors.ConnectionError(_CLOSED)
-        return self._sock
 
     def _broken(self, reason: str) -> errors.ConnectionError:
         self.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
 from fusion.store.layout import codec
@@ -60,9 +60,9 @@ def turn(answer: Any) -> Turn:
     """Read the reply of turn.lua."""
     status, answers, jobs, bad, again, releases, next_ms, waits, *opens_ms = answer
     return Turn(
-        codec.text(status),
-        to_texts(answers),
-        [claimed(*row) for row in jobs],
+        status.decode(),
+        [answer.decode("utf-8", "replace") for answer in answers],
+        list(starmap(claimed, jobs)),
         [(codec.text(queue), codec.text(error)) for queue, error in bad],
         bool(again),
         None if next_ms < 0 else next_ms / 1000,
@@ -74,4 +74,5 @@ def turn(answer: Any) -> Turn:
 
 def claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:
     """Read a claimed job from its row in a reply."""
-    return Claimed(codec.text(queue), codec.text(job_id), codec.text(execution_id), codec.run_fields([*fields]))
+    lossy = ("utf-8", "replace")
+    return Claimed(queue.decode(*lossy), job_id.decode(*lossy), execution_id.decode(), codec.run_fields([*fields]))
