@@ -141,17 +141,17 @@ def test_copies_that_run_when_redis_wakes_up_are_one_job(
     jobs = Jobs(private_redis.conn, tmp_path)
     worker = private_workers.start("r", env=QUICK)
     jobs.begun(jobs.gated())
-    impatient = Queue("r", connect(private_redis.url + "&socket_timeout=0.3"))
+    impatient = Queue("r", connect(private_redis.url + "&socket_timeout=2"))
     ready = impatient.enqueue(basic.witness, str(jobs.seen), "short")
     before = jobs.conn.info("commandstats")["cmdstat_evalsha"]["calls"]
     made: list[Job] = []
     thread = threading.Thread(target=lambda: made.append(impatient.enqueue(basic.witness, str(jobs.seen), "short")))
     private_redis.pause()
     try:
-        thread.start()
         jobs.gate.unlink()
         eventually(lambda: "Redis is away" in worker.output, why="its turn has timed out")
-        thread.join(0.9)  # its second attempt is under way: no condition shows that from outside
+        thread.start()
+        thread.join(3)  # its second attempt of three is under way: no condition shows that from outside
     finally:
         private_redis.resume()
     thread.join(10)
