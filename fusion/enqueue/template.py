@@ -23,6 +23,7 @@ from fusion.job import Job
 from fusion.kernel.gather import MARK
 from fusion.kernel.serializers import get_serializer
 from fusion.middleware import producers
+from fusion.retry import Retry
 from fusion.settings import Settings, get_settings
 from fusion.store.layout.records import NewJob
 from fusion.store.write.enqueue_command import NO_ARGUMENTS, EnqueueCommand, command_of
@@ -59,11 +60,18 @@ class Template:
         stored = {name: value for name, value in new.fields.items() if name != "data"}
         self._new = NewJob("", new.priority, stored, new.front, new.ttl)
         common = {"origin": queue, "original_queue": queue, "status": "queued", "priority": new.priority}
-        self._fields = {**stored, **common}
+        # with places for what is set in each copy: to add those later costs as much as the copy
+        self._fields = {"data": b"", **stored, **common, "created_at": "", "enqueued_at": ""}
 
     def fits(self, func: Func) -> bool:
         """Return True if the function is what it was when this was made: its name, its parameters and the marks of `@job`."""
-        return type(func) is str or self._facts == _facts_of(func)
+        facts = self._facts
+        if facts is None:
+            return type(func) is str
+        code, module, name, gathers, ties = facts
+        marks: dict[str, Any] = func.__dict__
+        same = func.__code__ is code and func.__module__ == module and func.__qualname__ == name  # type: ignore[union-attr]
+        return same and marks.get(MARK) == gathers and marks.get(DECLARED) == ties
 
     def encoded(
         self, func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Check | None
@@ -93,7 +101,8 @@ class Template:
 
     def job(self, job_id: str, data: bytes, at: str, connection: Any) -> Job:
         """Return a job that was accepted at that time."""
-        fields = {"data": self.command.call_of(data), **self._fields, "created_at": at, "enqueued_at": at}
+        fields = self._fields.copy()
+        fields["data"], fields["created_at"], fields["enqueued_at"] = self.command.call_of(data), at, at
         return Job.of(job_id, fields, connection)
 
 
@@ -156,12 +165,14 @@ def key_of(timeout: float | str | None, options: Mapping[str, Any]) -> Key | Non
 
 
 def _key(options: Mapping[str, Any]) -> Key | None:
-    found = list[Any]()
+    found: list[Any] = []
     for name, value in options.items():
         if value is None and name in _LASTING:
             continue
         kind = type(value)
-        if name not in _LASTING or not (kind is int or kind is str or (kind is bool and name in _SWITCHES)):
+        if kind is Retry and name == "retry":  # a policy can change: what it is now
+            value = value.to_json()
+        elif name not in _LASTING or not (kind is int or kind is str or (kind is bool and name in _SWITCHES)):
             return None
         found += (name, value)
     return tuple(found)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import AsyncQueue, Job, Queue, QueueFull, Secret, StoreUnavailable
+from fusion import AsyncQueue, Job, Queue, QueueFull, Retry, Secret, StoreUnavailable
 from fusion.decorators import job as task
 from fusion.enqueue import template
 from fusion.enqueue.call import called
@@ -139,6 +139,7 @@ class Chance(random.Random):
             "at_front": lambda: self.choice((True, False)),
             "description": lambda: self.choice(("of one call", "")),
             "meta": lambda: {"n": self.randrange(3)},
+            "retry": lambda: self.choice((Retry(2), Retry(max=2, interval=[1, 2.5], on=OSError), Retry(within="2h"), "x", None)),
             "concurrency_key": lambda: self.choice(("a", "b")),
             "fair_key": lambda: self.choice(("a", "b", "with a space")),
             "max_queue_length": lambda: 100_000,
@@ -257,6 +258,15 @@ def test_each_way_to_enqueue_has_templates(conn: redis.Redis, general: list[str]
     for one in records:
         del one["stored"][b"data"], one["job"]["data"]
     assert all(one == records[0] for one in records)
+
+
+def test_a_policy_of_retries_is_what_it_is_at_each_call(conn: redis.Redis, general: list[str]) -> None:
+    queue, policy = Queue("sms", conn), Retry(max=2)
+    jobs = [queue.enqueue(basic.noop, retry=policy) for _ in range(3)] + [queue.enqueue(basic.noop, retry=Retry(2))]
+    assert len(general) == 1
+    policy.intervals.append(30)
+    jobs.append(queue.enqueue(basic.noop, retry=policy))
+    assert [conn.hget(f"rq:job:{job.id}", "retry") for job in jobs] == [b'{"max": 2}'] * 4 + [b'{"max": 2, "interval": [0, 30]}']
 
 
 def test_after_a_change_of_the_settings(conn: redis.Redis, redis_url: str, general: list[str]) -> None:

@@ -73,7 +73,8 @@ class Asking(_Commands):  # type: ignore[misc]
         """Make a pipeline without MULTI, since redis-py reads the reply to EXEC without options. It sends and replies in the same way."""
         assert not transaction
         pipe = self.client.pipeline(transaction=False)
-        add, commands = pipe.execute_command, list[tuple[Any, ...]]()
+        commands: list[tuple[Any, ...]] = []
+        add = pipe.execute_command
 
         def added(*command: Any, **options: Any) -> Any:
             commands.append(command)

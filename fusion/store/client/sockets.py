@@ -56,6 +56,10 @@ class _Sized(AbstractConnection):
     again without its reply ever being read. The results of several jobs are such a request."""
 
     _prolonged = False
+    #: True while `CleanPool.ready` has handed it out.
+    quick = False
+    #: What `_is_quiet` made for its socket: that socket, and the functions that check it.
+    poller: tuple[Any, ...] = (None,)
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command, with more time for its answer if it is large."""
@@ -165,7 +169,7 @@ class CleanPool(ConnectionPool):
             return
         if not whole:
             connection.disconnect()
-        if getattr(connection, "quick", False) and self.pid == getpid() and self.owns_connection(connection):
+        if connection.quick and self.owns_connection(connection):  # in a forked process `reset` drops it later, as it drops all
             connection.quick = False
             with self._lock:
                 if connection in self._in_use_connections:
@@ -199,14 +203,18 @@ class CleanPool(ConnectionPool):
 
 def _is_quiet(connection: Any) -> bool:
     sock, reader = connection._sock, getattr(connection._parser, "_reader", None)
-    if sock is None or reader is None or reader.has_data() or (isinstance(sock, SSLSocket) and sock.pending()):
+    if sock is None or reader is None or reader.has_data():
         return False
-    known = getattr(connection, "poller", None)
-    if known is None or known[0] is not sock:
+    known = connection.poller
+    if known[0] is not sock:
         poller = select.poll()
         poller.register(sock, select.POLLIN)
-        known = connection.poller = sock, poller.poll
-    return not known[1](0)
+        known = connection.poller = sock, poller.poll, sock.pending if isinstance(sock, SSLSocket) else _nothing
+    return not (known[1](0) or known[2]())
+
+
+def _nothing() -> int:
+    return 0
 
 
 class CleanSentinelPool(SentinelConnectionPool, CleanPool):

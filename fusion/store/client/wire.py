@@ -114,7 +114,8 @@ def ask(client: Redis, packed: bytes) -> Any:
 
 
 def _asked(pool: Any, packed: bytes) -> Any:
-    connection, whole, failed = None, False, list[Exception]()
+    failed: list[Exception] = []
+    connection, whole = None, False
     try:
         connection = pool.ready() or pool.get_connection()
         answer = _attempt(connection, packed, failed)
