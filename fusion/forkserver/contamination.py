@@ -1,7 +1,8 @@
 """Detects what a job leaves in a warm horse: its state after each job is compared with that before the first. If it differs, the process is
 replaced.
 
-The comparison takes only a few system calls. It can't see a module's globals or an open file; `isolate=True` is for jobs that leave those.
+Each fact is read in the cheapest way that shows a change: this is a large part of the cost of a short job. It can't see a module's globals or
+an open file; `isolate=True` is for jobs that leave those.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import gc
 import os
 import resource
+import select
 import sys
 
 TYPE_CHECKING = False
@@ -30,6 +32,7 @@ _NAMES = (
     "working directory",
     "umask",
     "environment",
+    "environment",
     "sys.path",
     "nice value",
     "resource limits",
@@ -38,35 +41,45 @@ _NAMES = (
     "interpreter settings",
     "threads",
     "descriptors",
+    "child processes",
 )
 #: Descriptors that all jobs together may leave open, but at most half of the process's limit.
 _KEPT = 256
-_TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
+_REAL, _VIRTUAL, _PROF = _signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF
+_SOFT_MASK = 0o077
 
 
 class Leftovers:
     """The state of this process as it was before its first job."""
 
     def __init__(self, spare_fd: int) -> None:
-        """`spare_fd`: the least number for its own descriptor."""
-        self._tasks = _open_tasks(spare_fd)
+        """`spare_fd`: the least number for its own descriptors."""
+        self._tasks = _open("/proc/self/task", spare_fd)
+        # Only of the children of this thread, so only while there is no other: one that ends leaves its children to this one.
+        self._children = _open("/proc/thread-self/children", spare_fd) if self._threads() == 1 else -1
         lowest = _lowest_free(self._tasks)
         #: If the lowest free descriptor reaches this number, too many are open: a task may keep some (a client, a log file), but a leak has
         #: no end.
         self._too_many = lowest + min(_KEPT, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - lowest) // 2)
-        self._before = self._look()
+        #: As long as one number below that is free, there are not too many; it is the last of them that a leak reaches.
+        self._last = select.poll()
+        self._last.register(_highest_free(lowest, self._too_many), 0)
+        self._before = (*self._look()[:-1], False)
 
     def _look(self) -> tuple[Any, ...]:
-        """Return the state, in the order of `_NAMES`. It is one expression, as this is a large part of the cost of a short job."""
+        """Return the state, in the order of `_NAMES`. The last two parts are hints: `found` checks whether a change of them matters."""
+        timer, mask = _signal.getitimer, os.umask(_SOFT_MASK)
+        os.umask(mask)
         return (
             os.getpgrp(),
             (os.geteuid(), os.getegid()),
             _signal.pthread_sigmask(_signal.SIG_BLOCK, ()),
             [*map(_signal.getsignal, _SIGNALS)],
-            [timer[0] > 0 for timer in map(_signal.getitimer, _TIMERS)],
+            (timer(_REAL)[0] > 0, timer(_VIRTUAL)[0] > 0, timer(_PROF)[0] > 0),
             os.getcwd(),
-            _umask(),
-            (type(os.environ), os.environ._data.copy()),  # type: ignore[attr-defined]
+            mask,
+            type(os.environ),
+            os.environ._data.copy(),  # type: ignore[attr-defined]
             sys.path.copy(),
             os.getpriority(os.PRIO_PROCESS, 0),
             [*map(resource.getrlimit, _LIMITS)],
@@ -74,18 +87,20 @@ class Leftovers:
             _locale.setlocale(_locale.LC_ALL, None),
             (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled()),
             self._threads(),
-            self._used_up(),
+            self._last.poll(0),
+            os.pread(self._children, 1, 0) != b"" if self._children >= 0 else _has_children(),
         )
 
     def found(self) -> bytes:
         """Return the names of the parts that changed; empty if none did."""
         try:
             now = self._look()
-            if now == self._before and not _has_children():
+            if now == self._before:
                 return b""
-            left = [name for name, here, before in zip(_NAMES, now, self._before, strict=True) if here != before]
-            if _has_children():
-                left.append("child processes")
+            left = {name: None for name, here, before in zip(_NAMES, now, self._before, strict=True) if here != before}
+            for hint, matters in (("descriptors", self._used_up), ("child processes", _has_children)):
+                if hint in left and not matters():
+                    del left[hint]
             return ", ".join(left).encode()
         except BaseException as error:  # a deleted working directory, a closed descriptor, an object with its own __eq__
             return type(error).__name__.encode("ascii", "replace")
@@ -99,14 +114,15 @@ class Leftovers:
 
     def _threads(self) -> int:
         if self._tasks >= 0:
-            return os.fstat(self._tasks).st_nlink
+            return os.fstat(self._tasks).st_nlink - 2
         threading = sys.modules.get("threading")
         return threading.active_count() if threading is not None else 1
 
 
-def _open_tasks(spare_fd: int) -> int:
+def _open(path: str, spare_fd: int) -> int:
+    """Open a file of /proc with a high number, and return that; -1 if there is no such file."""
     try:
-        fd = os.open("/proc/self/task", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return -1
     try:
@@ -117,27 +133,35 @@ def _open_tasks(spare_fd: int) -> int:
     return lifted
 
 
+def _highest_free(lowest: int, end: int) -> int:
+    """Return the highest number below `end` that no descriptor has. `lowest`, the lowest such number, is one."""
+    for fd in range(end - 1, lowest, -1):
+        try:
+            fcntl.fcntl(fd, fcntl.F_GETFD)
+        except OSError:
+            return fd
+    return lowest
+
+
 def _lowest_free(open_fd: int) -> int:
     fd = fcntl.fcntl(open_fd, fcntl.F_DUPFD_CLOEXEC, 0) if open_fd >= 0 else os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     os.close(fd)
     return fd
 
 
-def _umask() -> int:
-    value = os.umask(0o077)
-    os.umask(value)
-    return value
+def _streams() -> tuple[Any, ...]:
+    objects = id(sys.stdin), id(sys.stdout), id(sys.stderr)
+    try:
+        return objects, os.fstat(0)[1:3], os.fstat(1)[1:3], os.fstat(2)[1:3]  # number and device
+    except OSError:  # one is closed
+        return objects, *map(_file_of, (0, 1, 2))
 
 
-def _streams() -> list[Any]:
-    found: list[Any] = [id(sys.stdin), id(sys.stdout), id(sys.stderr)]
-    for fd in (0, 1, 2):
-        try:
-            stat = os.fstat(fd)
-            found.append((stat.st_dev, stat.st_ino))
-        except OSError:
-            found.append(None)
-    return found
+def _file_of(fd: int) -> Any:
+    try:
+        return os.fstat(fd)[1:3]
+    except OSError:
+        return None
 
 
 def _has_children() -> bool:

@@ -132,6 +132,8 @@ class Chance:
         self._found, self._later = _Found(()), _Found(())
         #: True if there are any. Most programs have none, and a check of each kind copies 14 pages in every process.
         self.found = False
+        #: True if there are any that were found later.
+        self._more = False
         self._modules = len(sys.modules)
 
     def look(self) -> list[str]:
@@ -160,13 +162,16 @@ class Chance:
         if random is not None:
             _base(random).seed(random._inst, _seed())
             random._inst.gauss_next = None
-        self._found.renew()
-        self._later.renew()
+        if self.found:
+            self._found.renew()
+        if self._more:
+            self._later.renew()
 
     def _look_again(self) -> None:
         self._modules = len(sys.modules)
         self._later = _Found([*gc.get_objects(), *_untracked()])  # those of the fork server are frozen and not among the first
         self._later.drop_fixed()
+        self._more = any(vars(self._later).values())
 
 
 def _untracked() -> list[Any]:
