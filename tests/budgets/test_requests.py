@@ -114,7 +114,9 @@ def test_idle_workers_share_what_is_done_for_the_fleet(workers: Workers, conn: r
         time.sleep(window)  # not a wait for anything: the window of the measurement
         sent, seconds = Counter(monitor.commands()), time.monotonic() - began
         scripts, total = sent["EVALSHA"], sum(sent.values()) - 1
-        print(f"{scripts / seconds / count:.2f} scripts and {total / seconds / count:.2f} commands a worker and second, {dict(sent)}")
+        print(
+            f"{scripts / seconds / count:.2f} scripts and {total / seconds / count:.2f} commands a worker and second, {dict(sent)}"
+        )
         most_scripts, most = (each * seconds * count + figures.BURST for each in (figures.IDLE_SCRIPTS, figures.IDLE_COMMANDS))
         if scripts <= most_scripts and total <= most:
             break
