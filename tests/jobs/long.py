@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from fusion import get_current_job
@@ -139,6 +140,18 @@ def fails_twice(path: str, count: int) -> int:
 def slow_steps(path: str, count: int, pause: float) -> int:
     """Notes each step with its process, and says how far it is."""
     for step in current().iterate(range(count)):
+        noted(path, f"{step} {os.getpid()}")
+        current().progress(step + 1, count)
+        time.sleep(pause)
+    return count
+
+
+def allowed_steps(path: str, count: int, pause: float) -> int:
+    """Does the same as `slow_steps`, and waits before each step that the number in `path`.allowed does not reach."""
+    allowed = Path(path + ".allowed")
+    for step in current().iterate(range(count)):
+        while step >= int(allowed.read_text() or 0):
+            time.sleep(pause)
         noted(path, f"{step} {os.getpid()}")
         current().progress(step + 1, count)
         time.sleep(pause)
