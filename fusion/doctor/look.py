@@ -23,6 +23,7 @@ from fusion.store.access import (
     server_inspector_of,
 )
 from fusion.store.client.connections import url_of
+from fusion.store.client.failover import read_risks
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.read.tolerant import forgiving
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.jobs.failures import Failure
+    from fusion.store.client.failover import Risk
     from fusion.store.layout.schema import Schema
     from fusion.store.read.blocked import BlockedJobs
     from fusion.store.read.callback_inspector import DeliveryInfo
@@ -75,6 +77,12 @@ class Look:
     def server_whole(self) -> ServerFacts:
         """The same, and also the server's settings, this user's rights and the latency."""
         return server_inspector_of(self._connection).facts(deep=True)
+
+    @cached_property
+    def failover_risks(self) -> list[Risk]:
+        """What a failover of this Redis would lose."""
+        info = self.server.info
+        return read_risks(self._connection, info, cluster=bool(info.get("cluster_enabled")))
 
     @cached_property
     def acl_rules(self) -> str:

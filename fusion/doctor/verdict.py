@@ -30,6 +30,7 @@ class Check(NamedTuple):
 CHECKS = (
     Check("server", server.server),
     Check("eviction", server.eviction),
+    Check("failover", server.failover),
     Check("clocks", server.clocks),
     Check("queues", queues.queues),
     Check("workers", fleet.workers),

@@ -56,6 +56,8 @@ class Child:
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
+        #: What a person should know of it, for the probe; empty as a rule.
+        self.warning = ""
         self.ready_at: float | None = None
         #: True once it has done its work: it is not replaced.
         self.done = False
@@ -123,6 +125,8 @@ class Child:
             self.ready_at = self.heard
         elif word == "BEAT":
             self.state = value
+        elif word == "WARN":
+            self.warning = value
         elif word == "DONE":
             self.done = True
 

@@ -31,10 +31,12 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The answer to one probe: healthy if `reasons` is empty. `facts`: more fields of the JSON answer."""
+    """The answer to one probe: healthy if `reasons` is empty. `facts`: more fields of the JSON answer. `warnings`: what a person should know
+    although it is healthy."""
 
     reasons: list[str] = field(default_factory=list)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
 
 class _Client:
@@ -126,6 +128,8 @@ class Probes:
             return _response(405, {})
         report = check()
         document = {"status": "error" if report.reasons else "ok", "reasons": report.reasons, **report.facts}
+        if report.warnings:
+            document["warnings"] = report.warnings
         as_json = query == "json" or b"application/json" in request.lower()
         return _response(503 if report.reasons else 200, document, as_json=as_json, head=method == "HEAD")
 
@@ -148,18 +152,18 @@ class Probes:
         self.next_at = min((client.until for client in self._clients.values()), default=inf)
 
 
-def _response(status: int, document: Mapping[str, object], *, as_json: bool = False, head: bool = False) -> bytes:
+def _response(status: int, document: Mapping[str, Any], *, as_json: bool = False, head: bool = False) -> bytes:
     if as_json:
         kind, text = "application/json", json.dumps(document)
     else:
-        reasons = document.get("reasons") or document.get("paths") or [_STATUS[status].lower()]
-        kind, text = "text/plain; charset=utf-8", "\n".join(map(str, reasons if isinstance(reasons, list) else []))
+        lines = [*document.get("reasons", ()), *document.get("paths", ())] or [_STATUS[status].lower()]
+        kind, text = "text/plain; charset=utf-8", "\n".join([*lines, *document.get("warnings", ())])
     body = (text + "\n").encode()
-    lines = [
+    head_lines = [
         f"HTTP/1.0 {status} {_STATUS[status]}",
         f"Content-Type: {kind}",
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "Connection: close",
     ]
-    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)
+    return "\r\n".join([*head_lines, "", ""]).encode() + (b"" if head else body)

@@ -17,7 +17,7 @@ from fusion.runtime.signals import Signals
 from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Timers
 from fusion.settings import Settings
-from fusion.store.client.connections import check_server, connect
+from fusion.store.client.connections import ServerInfo, check_server, connect
 
 
 class Phase(IntEnum):
@@ -50,6 +50,8 @@ class Process(ABC):
         self.timers = Timers(self.link)
         self.supervisor = SupervisorLine.inherited()
         self.connection = connect(settings, role="worker")
+        #: The server that was found at the start.
+        self.server: ServerInfo | None = None
         self.probes = Probes(self.loop, {"/livez": self.live, "/readyz": self.ready})
         self.closing = ExitStack()
         for close in (self.connection.close, self.supervisor.close, self.signals.restore, self.probes.close):
@@ -67,7 +69,7 @@ class Process(ABC):
         ConfigurationError if the server can't be used; redis-py's errors if it can't be reached at the start.
         """
         with self.closing:
-            check_server(self.connection, allow_eviction=self.settings.allow_eviction)
+            self.server = check_server(self.connection, allow_eviction=self.settings.allow_eviction)
             if self.settings.probe_port is not None:
                 url = self.probes.open(self.settings.probe_host, self.settings.probe_port)
                 self._log.info("probes: %s/livez and /readyz", url)

@@ -18,7 +18,7 @@ _GRACE = 2.0
 
 
 class SupervisorLine:
-    """Sends lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `DONE`. Without a `channel` it does nothing.
+    """Sends lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `WARN ...`, `DONE`. Without a `channel` it does nothing.
 
     - a supervisor that does not read is not waited for;
     - end of file means: end warm, whether the supervisor asked for it or died. So a child outlives it only until its jobs are done;

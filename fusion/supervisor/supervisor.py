@@ -266,7 +266,8 @@ class Supervisor:
     def _report_ready(self) -> HealthReport:
         missing = [f"{post.label} is not ready" for post in self._posts if not any(child.ready for child in post.children)]
         reasons = ["stopping"] * self._stopping + ["quiet"] * self._quiet + missing
-        return HealthReport(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]})
+        warnings = sorted({child.warning for child in self._all if child.warning})
+        return HealthReport(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]}, warnings)
 
     def _publish(self, now: float) -> None:
         if now < self._tell_at:

@@ -11,6 +11,7 @@ from fusion.executors.base import Executor, KillCause
 from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, STOP_JOB, UNQUIET, Command, Commands
 from fusion.runtime.consumer import Consumer
 from fusion.runtime.context import ProcessContext
+from fusion.runtime.failover_watch import FailoverWatch
 from fusion.runtime.job_log import one_line
 from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport
@@ -94,9 +95,15 @@ class Health:
     """The health of one worker. A suspended worker stays ready: an operator suspended it, and a roll-out must still succeed."""
 
     def __init__(
-        self, settings: Settings, membership: Membership, link: RedisLink, executor: Executor, admission: Admission
+        self,
+        settings: Settings,
+        membership: Membership,
+        link: RedisLink,
+        executor: Executor,
+        admission: Admission,
+        failover: FailoverWatch,
     ) -> None:
-        self._settings, self._membership, self._link = settings, membership, link
+        self._settings, self._membership, self._link, self._failover = settings, membership, link, failover
         self._executor, self._admission = executor, admission
         # The longest waits of one round: the sleep until the next timer, and one attempt to reach Redis.
         self._patience = 2 * max(settings.idle_wait, settings.socket_timeout)
@@ -122,7 +129,7 @@ class Health:
         if Blocked.QUIET in blocked:
             reasons.append(Blocked.QUIET.value)
         facts = {"running": len(self._executor.running), "slots": self._settings.slots, "suspended": Blocked.SUSPENDED in blocked}
-        return HealthReport(reasons, {**self.live().facts, **facts})
+        return HealthReport(reasons, {**self.live().facts, **facts}, self._failover.warnings)
 
 
 class Burst:

@@ -9,6 +9,7 @@ from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.consumer import Consumer, TurnOwner
 from fusion.runtime.context import ProcessContext
+from fusion.runtime.failover_watch import FailoverWatch
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.supervised import SupervisorLine
@@ -73,6 +74,7 @@ class WorkerParts:
     task_logs: TaskLogs
     #: Looks after the worker itself.
     burst: Burst
+    failover: FailoverWatch
     health: Health
     relay_child: RelayChild
 
@@ -99,6 +101,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
     outcomes = Outcomes(consumer.outbox, blocked_work, slots, missing_keys, settings.timeout_grace)
     batched_calls = BatchedCalls(executors, slots, broker, link, membership, settings)
     stop_requests = StopRequests(batched_calls, broker, link, log)
+    failover = FailoverWatch(broker.connection, link, line, log)
     dispatcher = Dispatcher(
         executors,
         slots=slots,
@@ -127,6 +130,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         reports=reports,
         task_logs=task_logs,
         burst=Burst(plan.burst, broker, link, served_queues, executors, log),
-        health=Health(settings, membership, link, executors, admission),
+        failover=failover,
+        health=Health(settings, membership, link, executors, admission, failover),
         relay_child=RelayChild(process, side.relay),
     )

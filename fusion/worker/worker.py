@@ -92,6 +92,7 @@ class Worker(Process):
         self.consumer.schedule(timers, self._renew_leases)
         # After a turn: they use its result, and may wait.
         timers.when(parts.batched_calls, parts.batched_calls.tick)
+        timers.when(parts.failover, parts.failover.tick, redis=True)
         timers.when(parts.reports, parts.reports.flush, redis=True)
         timers.when(parts.task_logs, parts.task_logs.flush, redis=True)
         timers.when(self.command_handler.commands, self.command_handler.commands.tick, redis=True)
@@ -164,7 +165,8 @@ class Worker(Process):
         for queue, values in (self.settings.queue_gates or {}).items():
             self.link.attempt(partial(self.broker.set_gate, queue, values, of_setting=True))
         log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), parts.served_queues)
-        log.info("Redis: %s", describe(self.connection))
+        log.info("Redis: %s", describe(self.connection, self.server))
+        parts.failover.begin(cluster=self.server is not None and self.server.cluster)
         parts.envelopes.announce()
 
     def _adopt_rq(self, lists: Sequence[str]) -> None:

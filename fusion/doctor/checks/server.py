@@ -79,6 +79,12 @@ def eviction(look: Look) -> Iterator[Finding]:
         yield Finding("FUS-408", "fail" if share > _FULL[1] else "warn", "eviction", "", what, fix)
 
 
+def failover(look: Look) -> Iterator[Finding]:
+    """Report what a failover would lose, and what keeps one from happening."""
+    for risk in look.failover_risks:
+        yield Finding(risk.code, risk.level, "failover", risk.about, risk.what, risk.fix.replace("{cli}", look.redis_cli))
+
+
 def persistence(look: Look) -> Iterator[Finding]:
     """Report a server that loses accepted jobs when it dies."""
     if not _number(look.server.info.get("aof_enabled")):

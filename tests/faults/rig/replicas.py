@@ -46,11 +46,20 @@ class Pair:
                 asked = self.primary.client().info("replication")
             except redis.RedisError:
                 return False
-            return (
-                told.get("master_link_status") == "up" and asked["connected_slaves"] >= 1 and asked["slave0"]["state"] == "online"
-            )
+            there = asked.get("slave0", {})
+            # It acknowledges once a second.
+            return told.get("master_link_status") == "up" and there.get("state") == "online" and bool(there["offset"])
 
         eventually(in_step, timeout=30, why="the replica follows")
+
+    def lose_step(self) -> None:
+        """The replica is connected, and waits for a first copy that does not come."""
+        self.primary.client().config_set("repl-diskless-sync-delay", "3600")
+        self.replica.client().replicaof("NO", "ONE")
+        self.replica.client().flushall()
+        self.replica.client().replicaof("127.0.0.1", str(self.ports[0]))
+        told = self.primary.client().info
+        eventually(lambda: told("replication").get("slave0", {}).get("state") == "wait_bgsave", timeout=30, why="it waits")
 
     def halt_replica(self) -> None:
         """It acknowledges nothing, and its connection stays."""

@@ -1,0 +1,132 @@
+"""What a failover of this Redis would lose, read before there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import redis
+from redis.exceptions import ResponseError
+
+#: Seconds since its last acknowledgement after which a replica is not in sync: Redis's own limit for a good replica.
+_LAG = 10
+_COVERAGE = "cluster-require-full-coverage"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A way in which a failover would lose jobs, or could not happen. `code`: see docs/errors.md. `about`: the nodes, empty for this Redis.
+    `what`: a sentence. `fix`: commands, one a line, with `{cli}` for redis-cli and its address of this Redis; what follows a comma is for a
+    person."""
+
+    code: str
+    level: Literal["note", "warn", "fail"]
+    about: str
+    what: str
+    fix: str
+
+
+def can_fail_over(conn: redis.Redis, info: Mapping[str, Any], *, cluster: bool) -> bool:
+    """Return True if another server may replace this one: it has a replica, or is behind Sentinel or in a cluster. `info`: INFO replication."""
+    return cluster or _behind_sentinel(conn) or (info.get("role") == "master" and bool(info.get("connected_slaves")))
+
+
+def read_risks(conn: redis.Redis, info: Mapping[str, Any], *, cluster: bool) -> list[Risk]:
+    """Return the risks of a failover; none for a replica. `info`: INFO replication. Reads more only from a node of a `cluster`. Raises what
+    redis-py raises, except for a command that this user may not use."""
+    if info.get("role") != "master" or not can_fail_over(conn, info, cluster=cluster):
+        return []
+    found = _of_replicas(info, automatic=cluster or _behind_sentinel(conn), cluster=cluster)
+    return found + _of_cluster(conn, alone=not info.get("connected_slaves")) if cluster else found
+
+
+def _behind_sentinel(conn: redis.Redis) -> bool:
+    return bool(getattr(conn.connection_pool, "service_name", None))
+
+
+def _of_replicas(info: Mapping[str, Any], *, automatic: bool, cluster: bool) -> list[Risk]:
+    """Return the risks that INFO shows. `automatic`: no person decides on a failover."""
+    rows = [row for key, row in info.items() if key.startswith("slave") and isinstance(row, Mapping)]
+    if not info.get("connected_slaves"):
+        what = "no replica is connected to this Redis: if it dies, nothing takes over, or something that lacks its jobs"
+        more = "CLUSTER REPLICATE ID-OF-THIS-PRIMARY" if cluster else "REPLICAOF HOST-OF-THIS-PRIMARY PORT"
+        return [Risk("FUS-443", "warn", "", what, f"{{cli}} INFO replication\nredis-cli -h A-SECOND-SERVER {more}")]
+    found = list[Risk]()
+    if not any(_in_sync(row, info) for row in rows):
+        states = ", ".join(f"{row.get('ip')}:{row.get('port')} is {_state(row)}" for row in rows[:3])
+        what = f"no replica is in sync with this Redis ({states}): a failover now loses accepted jobs, all of them at worst"
+        fix = "{cli} INFO replication, until a replica is online; the replica's log has the cause"
+        found.append(Risk("FUS-444", "fail" if automatic else "warn", "", what, fix))
+    # INFO has this line only where the setting is over 0, so the right to read settings is not needed.
+    if "min_slaves_good_slaves" not in info:
+        what = "min-replicas-to-write is 0: a primary that is cut off from its replicas accepts jobs, and a failover loses these"
+        fix = "{cli} CONFIG SET min-replicas-to-write 1, and on the replicas; writes are refused while none follows\n{cli} CONFIG REWRITE"
+        found.append(Risk("FUS-445", "note", "", what, fix))
+    return found
+
+
+def _in_sync(row: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
+    # A replica that loads what it was sent is online, too: it has acknowledged nothing.
+    return (
+        row.get("state") == "online"
+        and row.get("lag", 0) <= _LAG
+        and bool(row.get("offset") or not info.get("master_repl_offset"))
+    )
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row.get("state") != "online":
+        return str(row.get("state"))
+    return f"silent for {row['lag']} s" if row.get("lag", 0) > _LAG else "loading"
+
+
+def _of_cluster(conn: redis.Redis, *, alone: bool) -> list[Risk]:
+    """Read how the other nodes concern this one. `alone`: this primary has no replica, which is a risk of its own already."""
+    coverage, bare = _setting(conn, _COVERAGE), _without_replica(conn)
+    found = list[Risk]()
+    if bare and coverage != "no" and len(bare) > alone:
+        what = f"primaries of this cluster have no replica ({', '.join(bare[:3])}{' ...' * (len(bare) > 3)}): if one dies, "
+        what += "all queues stop" if coverage else f"all queues stop, unless {_COVERAGE} is no"
+        found.append(
+            Risk(
+                "FUS-446",
+                "warn",
+                bare[0],
+                what,
+                "{cli} CLUSTER NODES\nredis-cli -h ANOTHER-NODE CLUSTER REPLICATE ID-OF-THAT-PRIMARY",
+            )
+        )
+    if coverage == "yes":
+        what = f"{_COVERAGE} is yes: if any primary is lost with its replicas, all queues stop, those of the other nodes as well"
+        fix = f"{{cli}} CONFIG SET {_COVERAGE} no, and on each other node\n{{cli}} CONFIG REWRITE"
+        found.append(Risk("FUS-447", "note", "", what, fix))
+    elif coverage is None:
+        what = f"{_COVERAGE} can't be read: this Redis user may not use CONFIG GET"
+        fix = f"{{cli}} CONFIG GET {_COVERAGE}, as a user who may: it should be no; a provider's console may show it"
+        found.append(Risk("FUS-448", "note", "", what, fix))
+    return found
+
+
+def _setting(conn: redis.Redis, name: str) -> str | None:
+    """Return a setting of the server; None if it can't be read."""
+    try:
+        pairs: Any = conn.execute_command("CONFIG", "GET", name)  # type: ignore[no-untyped-call]
+    except ResponseError:
+        return None
+    values = list(pairs.values()) if isinstance(pairs, dict) else pairs[1::2]
+    return _text(values[0]) if values else None
+
+
+def _without_replica(conn: redis.Redis) -> list[str]:
+    """Return the addresses of primaries without a replica; none if this user may not read them."""
+    try:
+        ranges: Any = conn.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+    except ResponseError:
+        return []
+    # Each range: its first and last slot, its primary, replicas. A node: host, port, id ...
+    return sorted({f"{_text(primary[0] or '')}:{primary[1]}" for _, _, primary, *replicas in ranges if not replicas})
+
+
+def _text(raw: Any) -> str:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
