@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from fusion import AsyncQueue, Queue, StoreUnavailable
+from fusion.doctor.look import Look
+from fusion.doctor.verdict import CHECKS, examine
 from fusion.settings import Settings
 from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
@@ -48,6 +51,8 @@ class Producer(threading.Thread):
         self._queue = Queue("q", connect(url, settings=Settings.load(socket_timeout=1)))
         self._witness, self._options = witness, options
         self._over = threading.Event()
+        #: Who holds it knows that the last call has returned, and that there is no other meanwhile.
+        self.standstill = threading.Lock()
         #: Ids in the order in which they were accepted; those of which a call raised before that, by the kind of its error.
         self.accepted: list[str] = []
         self.warned: dict[str, set[str]] = {}
@@ -56,7 +61,8 @@ class Producer(threading.Thread):
     def run(self) -> None:
         try:
             while not self._over.wait(0.02):
-                self._one()
+                with self.standstill:
+                    self._one()
         except BaseException as error:  # the test looks at it
             self.trouble = error
 
@@ -159,3 +165,94 @@ def test_a_primary_killed_and_another_demoted_under_load(trio: Trio, fleet: Work
         f"\n{len(sure.accepted)} replicated, {len(plain.accepted)} plain; "
         f"lost of the plain ones {len(lost)} (before the kill: {len(set(lost) & set(plain.accepted[: killed[plain]]))}); runs again {again}"
     )
+
+
+def findings(trio: Trio) -> set[str]:
+    """The codes of what a failover would lose, as `doctor` has them."""
+    checks = [check for check in CHECKS if check.name == "failover"]
+    return {one.code for one in examine(Look(connect(trio.url), Settings()), checks)}
+
+
+def run_out(conn: redis.Redis) -> None:
+    eventually(
+        lambda: not (conn.zcard("rq:queue:q") or conn.zcard("rq:wip:q") or conn.zcard("rq:scheduler:scheduled_jobs")),
+        timeout=60,
+        interval=0.1,
+        why="all that there is has run",
+    )
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("flags", [(), ("--horses", "2")], ids=["process", "pool"])
+def test_nothing_is_lost_with_a_replica_in_sync(trio: Trio, fleet: Workers, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """doctor finds nothing, the primary is killed while jobs are drained, and each accepted job is there. The producer stands still at that
+    moment: what is accepted in the last milliseconds is what `primary` does not promise."""
+    pair, witness = trio.pair, tmp_path / "witness"
+    pair.client(0).config_set("min-replicas-to-write", "1")
+    backlog = [
+        job.id
+        for job in Queue("q", connect(trio.url)).enqueue_many(
+            [Queue.prepare_data(basic.witness, (str(witness), "ran")) for _ in range(300)]
+        )
+    ]
+    workers = [fleet.start("q", *flags, env=ENV) for _ in range(2)]
+    producer = Producer(trio.url, witness)
+    producer.start()
+    producer.more()
+    assert findings(trio) == set()
+    assert not any("FUS-444" in worker.output for worker in workers)
+    with producer.standstill:
+        pair.primary.process.kill()
+    trio.wait_for_primary(pair.ports[1])
+    producer.more()
+    producer.end()
+    there = pair.client(1)
+    run_out(there)
+    assert set(check_conservation(there, [*backlog, *producer.accepted]).values()) == {"finished"}
+    ran = runs_seen(witness)
+    assert all(ran[job_id] for job_id in (*backlog, *producer.accepted))
+
+
+@pytest.mark.timeout(180)
+def test_a_replica_that_is_not_in_sync_is_reported_before_the_primary_dies(trio: Trio, fleet: Workers, tmp_path: Path) -> None:
+    """And then all that was accepted is lost: the finding says what is."""
+    pair, witness = trio.pair, tmp_path / "witness"
+    pair.lose_step()
+    queue = Queue("q", connect(trio.url))
+    lost = [queue.enqueue(basic.witness, str(witness), "ran").id for _ in range(20)]
+    worker = fleet.start("elsewhere", env=ENV)
+    worker.says("failover: no replica is in sync with this Redis")
+    assert findings(trio) == {"FUS-444", "FUS-445"}
+    pair.primary.process.kill()
+    trio.wait_for_primary(pair.ports[1])
+    there = pair.client(1)
+    assert [job_id for job_id in lost if there.exists(f"rq:job:{job_id}")] == []
+    # It looks again after the outage: the new primary has no replica.
+    worker.says("failover: no replica is connected to this Redis", timeout=60)
+    assert findings(trio) == {"FUS-443"}
+
+
+@pytest.mark.timeout(180)
+def test_replicated_loses_nothing_when_no_replica_is_in_sync(trio: Trio, tmp_path: Path) -> None:
+    """Nothing is accepted meanwhile: each call raises NotReplicated."""
+    pair, witness = trio.pair, tmp_path / "witness"
+    sure = Producer(trio.url, witness, durability="replicated", replicas_timeout=0.3)
+    sure.start()
+    sure.more()
+    with sure.standstill:
+        before = list(sure.accepted)
+        pair.halt_replica()
+    eventually(lambda: any("NotReplicated" in kinds for kinds in sure.warned.values()), timeout=40, why="not replicated")
+    assert sure.accepted == before
+    eventually(lambda: "FUS-444" in findings(trio), timeout=40, why="the replica is silent")
+    pair.primary.process.kill()
+    pair.release_replica()
+    trio.wait_for_primary(pair.ports[1])
+    there = pair.client(1)
+    assert all(there.exists(f"rq:job:{job_id}") for job_id in before), "each that was accepted"
+    third = pair.start(0, primary=1)
+    pair.primary.close()
+    pair.primary = third
+    sure.more()
+    sure.end()
+    assert set(check_conservation(there, sure.accepted).values()) == {"queued"}
