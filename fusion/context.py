@@ -19,24 +19,24 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from fusion.execution.steps import Steps
     from fusion.job import Job
 
+_BURST = float(defaults.LOG_BURST)
 #: The job of this thread or coroutine, in a process of many jobs; that of the process, in one of a single job.
 _here: ContextVar[CurrentJob | None] = ContextVar("fusion_job", default=None)
-_of_process: CurrentJob | None = None
+_of_process: list[CurrentJob | None] = [None]  # a list: to set a name of the module writes to its dict, too
 
 
 def get_current_job() -> CurrentJob | None:
     """Return the job that this code runs for; None outside a job. Where a process runs many jobs, also None in a thread that a job has
     started itself."""
-    return _here.get() or _of_process
+    return _here.get() or _of_process[0]
 
 
 def set_current_job(job: CurrentJob | None, *, among_others: bool = False) -> None:
     """Set the job that this process runs; with `among_others` only for this thread or coroutine. For the code that runs jobs."""
-    global _of_process
     if among_others:
         _here.set(job)
     else:
-        _of_process = job
+        _of_process[0] = job
 
 
 class CurrentJob:
@@ -57,7 +57,7 @@ class CurrentJob:
         self._check = check
         #: Progress and checkpoints of a long job; None if it has reported none.
         self.steps: Steps | None = None
-        self._room, self._room_at = float(defaults.LOG_BURST), 0.0
+        self._room, self._room_at = _BURST, 0.0
         #: Lines dropped since the last one that was sent.
         self.unsaid = 0
         self._meta: dict[str, Any] | None = None

@@ -11,6 +11,13 @@ from collections.abc import Mapping
 
 from fusion.exceptions import FusionError
 
+#: Converters by the count of numbers, enough for most frames: `struct` would look each up by its format, and make it where there is none yet.
+_NUMBERS = [struct.Struct(f">{count}I") for count in range(80)]
+
+
+def _numbers(count: int) -> struct.Struct:
+    return _NUMBERS[count] if count < len(_NUMBERS) else struct.Struct(f">{count}I")
+
 
 class FrameError(FusionError):
     """The other side sent something that is not a frame, or one over the limit."""
@@ -24,7 +31,7 @@ def pack(fields: Mapping[bytes, bytes]) -> bytes:
     for pair in fields.items():
         parts += pair
     count, lengths = len(parts), list(map(len, parts))
-    return struct.pack(f">{count + 2}I", sum(lengths) + 4 * count + 4, count, *lengths) + b"".join(parts)
+    return _numbers(count + 2).pack(sum(lengths) + 4 * count + 4, count, *lengths) + b"".join(parts)
 
 
 def unpack(body: bytes) -> dict[bytes, bytes]:
@@ -33,10 +40,10 @@ def unpack(body: bytes) -> dict[bytes, bytes]:
     at = 4 * count + 4
     if at > size or count % 2:
         raise FrameError(f"a frame of {size} bytes can't have {count} parts")
-    fields, lengths = {}, iter(struct.unpack_from(f">{count}I", body, 4))
-    for key, value in zip(lengths, lengths, strict=True):
+    fields, lengths = {}, iter(_numbers(count).unpack_from(body, 4))
+    for key in lengths:
         middle = at + key
-        end = middle + value
+        end = middle + next(lengths)
         fields[body[at:middle]] = body[middle:end]
         at = end
     if at != size:

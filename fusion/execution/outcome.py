@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 MAX_LINE = 1024
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
+#: Where it is in what `getrusage` returns. To look up names and modules would be more for a horse to touch.
+_MAXRSS = 2
+_getrusage, _SELF = resource.getrusage, resource.RUSAGE_SELF
 _MAX_CLASSES = 64
 _MAX_FRAME = 300
 #: Most kinds of errors of a group in a frame, and most names of their classes.
@@ -263,4 +266,4 @@ def one_line(text: Any) -> bytes:
 
 def used() -> dict[bytes, bytes]:
     """Return the peak memory of this process, for an outcome frame."""
-    return {b"maxrss": b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)}
+    return {b"maxrss": b"%d" % (_getrusage(_SELF)[_MAXRSS] // _MAXRSS_UNIT)}

@@ -9,7 +9,8 @@ from functools import partial
 from time import monotonic
 from types import CoroutineType, FunctionType, TracebackType
 
-from fusion import context, middleware
+from fusion import middleware
+from fusion.context import CurrentJob, seconds, set_current_job
 from fusion.exceptions import (
     DependencyFailed,
     DeserializationError,
@@ -22,6 +23,7 @@ from fusion.exceptions import (
 from fusion.execution import outcome
 from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limit
 from fusion.execution.frames import pack
+from fusion.execution.outcome import used
 from fusion.kernel import defaults, sentences, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
@@ -136,7 +138,7 @@ class Execution:
         self._shown = True
         # A full record may be read by programs that know no compressed texts, and so is a pickled job, by stock RQ.
         self._compress = b"func" in fields and b"serializer" not in fields
-        self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
+        self.job = CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}
         self._hooked = bool(middleware.registered or performer.named)
         self.hooks: Hooks | None = None
@@ -151,7 +153,7 @@ class Execution:
         """Run the job; return the fields of its outcome frame."""
         self.begin()
         try:
-            value = guard.run_task(self.limit, self.call)
+            value = guard.run_task(seconds(self.fields.get(b"timeout")), self.call)
         except BaseException as error:
             self.failed(error)
             self._run_hooks(guard)
@@ -175,12 +177,12 @@ class Execution:
         """Begin the run. `shown`: make it the current job; False for jobs that share a call."""
         self._started, self._shown = monotonic(), shown
         if shown:
-            context.set_current_job(self.job, among_others=self._judge.among_others)
+            set_current_job(self.job, among_others=self._judge.among_others)
 
     @property
     def limit(self) -> float | None:
         """Return the seconds that the task may take; None without a limit."""
-        return context.seconds(self.fields.get(b"timeout"))
+        return seconds(self.fields.get(b"timeout"))
 
     def call(self) -> Any:
         """Find the task and call it; return its result."""
@@ -192,14 +194,15 @@ class Execution:
 
             value = call_alone(self._judge, function, self.job)
         else:
-            value = _called(self._judge, function, self.job.func_name, self.job.args, self.job.kwargs)
+            args, kwargs = self.job.called()
+            value = _called(self._judge, function, self.job.func_name, args, kwargs)
         failpoint("horse.after_task")
         return value
 
     def prepare(self) -> Callable[..., Any]:
         """Return the task's function; its arguments are in `job`."""
         job, fields = self.job, self.fields
-        name, load = split_call(self._serializer, fields.get(b"data", b""))
+        name, load = split_call(self._performer.serializer(fields.get(b"serializer", b"")), fields.get(b"data", b""))
         job.func_name = name
         function = resolve(name, self._performer.tasks, self._performer.without)
         self._found, self._unread = True, function
@@ -255,13 +258,13 @@ class Execution:
         """Record the task's result."""
         self._elapsed = monotonic() - self._started
         self._end = None, value
-        retry: Any = sys.modules.get("fusion.retry")
-        # If the module is not (completely) loaded yet, the value can't be a Retry.
-        if issubclass(type(value), getattr(retry, "Retry", ())):
-            self._asked(value, retry.retries_done(self.fields.get(b"retryCount")))
-            return
         self._answer = {b"kind": b"finished"}
         if value is not None:
+            retry: Any = sys.modules.get("fusion.retry")
+            # If the module is not (completely) loaded yet, the value can't be a Retry.
+            if issubclass(type(value), getattr(retry, "Retry", ())):
+                self._asked(value, retry.retries_done(self.fields.get(b"retryCount")))
+                return
             try:
                 self._answer[b"result"] = self._encoded(value)
             except BaseException as error:  # the task is done: it must not run again because its result can't be stored
@@ -348,7 +351,7 @@ class Execution:
     def _whole(self) -> Fields:
         answer, job = dict(self._answer), self.job
         answer[b"elapsed"] = b"%.6f" % self._elapsed
-        answer |= outcome.used()
+        answer |= used()
         self._add_meta(answer)
         if job.steps is not None:
             answer |= job.steps.unsent()
@@ -366,10 +369,11 @@ class Execution:
         if job.steps is not None:
             job.steps.end()
         answer = self._whole()
-        for name in _LONG & self._stands.keys():
-            del answer[name]
+        if self._stands:
+            for name in _LONG & self._stands.keys():
+                del answer[name]
         if self._shown:
-            context.set_current_job(None, among_others=self._judge.among_others)
+            set_current_job(None, among_others=self._judge.among_others)
         job.end()
         return answer
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import _thread
+import atexit
 import fcntl
 import os
 import resource
@@ -23,7 +24,7 @@ from fusion.execution.perform import Performer
 from fusion.forkserver.offspring import free_children, note_struck
 from fusion.forkserver.patched import unfit
 from fusion.forkserver.random_state import Chance
-from fusion.kernel import bundled, stopping
+from fusion.kernel import bundled, titles
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper, set_parent_death_signal
 from fusion.kernel.timeouts import held, was_struck
@@ -53,10 +54,24 @@ _REHEARSE_AFTER = 30
 _CHAIN = 64
 #: Bytes of one write: a socket with packets takes at most its buffer size at once, and the worker reads packets of this size.
 _PIECE = 64 * 1024
+#: Bytes of the first read of a process for one job: a buffer of 64 KiB would be three pages of its own. Most jobs have less.
+_FIRST = 2048
 
 
 #: Module that runs many jobs at once, by executor. The fork server loads the one that it uses.
 CROWDED = {"thread": "fusion.forkserver.thread_horse", "asyncio": "fusion.forkserver.asyncio_horse"}
+
+
+#: What each horse needs at its start, in one tuple: each attribute of the settings would be one more name to touch. The pid of the fork server;
+#: its own descriptors, from each first number up to the second; a free number for the socket; the limits of descriptors to restore; the channel,
+#: the rehearsal and the performer if nothing else has to be done before the job.
+Start = tuple[
+    int,
+    tuple[tuple[int, int], ...],
+    int | None,
+    tuple[int, int] | None,
+    tuple["Channel", Callable[[], object] | None, Performer] | None,
+]
 
 
 class HorseSettings:
@@ -74,15 +89,54 @@ class HorseSettings:
     #: Configures logging if each process must do that itself; and makes handlers write JSON if the settings say so.
     log_to: Callable[[], object] | None = None
     log_json: Callable[[], object] | None = None
-    server_pid = 0
-    #: Descriptors of the fork server alone: from each first number up to the second.
-    private_fds: tuple[tuple[int, int], ...] = ()
     #: Runs a job that does nothing; None: no rehearsals.
     rehearsed: Callable[[], object] | None = None
+    channel: Channel
+    start: Start
+
+    def __init__(self) -> None:
+        self.channel = Channel(first=_FIRST)
+
+    def ready(self, private_fds: tuple[tuple[int, int], ...], *, hooked: bool) -> None:
+        """Set `start`, just before the first fork. `private_fds`: see `Start`. `hooked`: a hook of the user's runs before each fork."""
+        settled = not (hooked or self.late or self.chance.found or self.after_fork or self.log_to or self.log_json)
+        plain = None
+        if settled and self.executor == "process" and "django.db" not in sys.modules:
+            plain = self.channel, self.rehearsed, self.performer
+        place = None if hooked or _is_open(SAFE_FD) else SAFE_FD
+        self.start = os.getpid(), private_fds, place, self.nofile, plain
 
 
-# The originals, from before any task module was loaded: replacements by gevent or eventlet may switch to the task's own threads.
+# The originals, from before any task module was loaded: replacements by gevent or eventlet may switch to the task's own threads. To look one
+# up in its module after the fork would copy four pages: those of the module, its dict, the name and the class of both.
 _read, _write, _poll, _POLLIN, _POLLHUP = os.read, os.write, select.poll, select.POLLIN, select.POLLHUP
+_close, _closerange, _dup2, _fstat, _getpid, _getppid, _setpgid, _exit = (
+    os.close,
+    os.closerange,
+    os.dup2,
+    os.fstat,
+    os.getpid,
+    os.getppid,
+    os.setpgid,
+    os._exit,
+)
+_fcntl, _DUPLICATE, _setrlimit, _NOFILE = fcntl.fcntl, fcntl.F_DUPFD_CLOEXEC, resource.setrlimit, resource.RLIMIT_NOFILE
+_set_handler, _set_wakeup_fd, _setitimer, _mask = (
+    _signal.signal,
+    _signal.set_wakeup_fd,
+    _signal.setitimer,
+    _signal.pthread_sigmask,
+)
+_SIGKILL, _SIGCHLD, _SIGALRM, _SIG_DFL = int(_signal.SIGKILL), int(_signal.SIGCHLD), int(_signal.SIGALRM), _signal.SIG_DFL
+_REAL, _UNBLOCK, _getitimer, _getsignal = _signal.ITIMER_REAL, _signal.SIG_UNBLOCK, _signal.getitimer, _signal.getsignal
+#: Where the number is in `os.stat_result`: its name would be one more page.
+_INODE = 1
+_count_threads, _allocate_lock, _modules, _run_exitfuncs = (
+    _thread._count,
+    _thread.allocate_lock,
+    sys.modules,
+    atexit._run_exitfuncs,
+)
 #: Only Linux has this flag; elsewhere a closed socket shows as readable.
 _POLLRDHUP = getattr(select, "POLLRDHUP", 0)
 #: Seconds between two checks while a job lies in the socket before the awaited frame.
@@ -92,26 +146,46 @@ _MOMENT = 0.002
 class Channel:
     """The horse's end of the socket. It writes whole frames, or nothing if the task broke the socket."""
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._inode = os.fstat(fd).st_ino
-        self._owner = os.getpid()
-        self._lock = _thread.allocate_lock()
+    def __init__(self, fd: int = -1, first: int = _PIECE) -> None:
+        """`fd`: -1 for one that is made before the fork, see `open`. `first`: bytes of the first reads, until a frame is longer."""
+        self._room = first
+        self.fd, self._owner = -1, 0
+        self._inode = 0.0  # a whole number; for its type any member of `os.stat_result`
+        self._lock = _allocate_lock()
         self._rest = b""
         self._reader = FrameReader(_MAX_JOB_FRAME)
+        self._held = held()  # its own, used under the lock
+        self._waiting = _poll()
+        if fd >= 0:
+            self.open(fd)
+
+    def open(self, fd: int) -> Channel:
+        """Use this socket, in the process that runs now."""
+        self.fd, self._inode, self._owner = fd, _fstat(fd)[_INODE], _getpid()
+        return self
+
+    def has_data(self, milliseconds: int) -> bool:
+        """Wait for data, at most for this time."""
+        waiting = self._waiting
+        waiting.register(self.fd, _POLLIN)
+        try:
+            return bool(waiting.poll(milliseconds))
+        finally:
+            waiting.unregister(self.fd)
 
     def receive(self) -> dict[bytes, bytes] | None:
         """Return the next job; None at end of file, when no more will come. Empty frames only wake this process and are skipped."""
         reader = self._reader
         while True:
             try:
-                data = _read(self.fd, 65536)
+                data = _read(self.fd, self._room)
             except ConnectionResetError:  # the worker died before it read all of this process's frames
                 return None
             if not data:
                 return None
             if (frame := reader.only(data)) is None:
                 reader.feed(data)
+                self._room = _PIECE
                 while (frame := reader.next()) is not None and not frame:
                     pass
             if frame:
@@ -120,7 +194,7 @@ class Channel:
     def send(self, fields: dict[bytes, bytes]) -> None:
         """Send a frame. OSError if the socket is gone or its number belongs to another file."""
         frame = pack(fields)
-        with self._lock, held():
+        with self._lock, self._held:
             self._check_owner()
             self._check()
             frame, self._rest = self._rest + frame, b""
@@ -131,7 +205,7 @@ class Channel:
     def offer(self, fields: dict[bytes, bytes]) -> bool:
         """Send a frame if that is possible without waiting. False if it was not sent. OSError as for `send`."""
         with held():
-            if os.getpid() != self._owner or not self._lock.acquire(timeout=_OFFER_LIMIT):
+            if _getpid() != self._owner or not self._lock.acquire(timeout=_OFFER_LIMIT):
                 return False
             try:
                 self._check()
@@ -155,7 +229,7 @@ class Channel:
 
     def asked_to_end(self) -> bool:
         """Return True if the worker sends nothing more: then this process should end when it can."""
-        if os.getpid() != self._owner:
+        if _getpid() != self._owner:
             return False
         poll = _poll()
         poll.register(self.fd, _POLLRDHUP)
@@ -167,7 +241,7 @@ class Channel:
         False if none can come any more: the worker ends, or it does not know this thread or process. Jobs in front of the frame stay in the
         socket: the worker takes them back.
         """
-        if os.getpid() != self._owner:
+        if _getpid() != self._owner:
             return False
         from _socket import MSG_PEEK, SO_TYPE, SOCK_STREAM, SOL_SOCKET, socket
 
@@ -197,11 +271,11 @@ class Channel:
             end.close()
 
     def _check_owner(self) -> None:
-        if os.getpid() != self._owner:
+        if _getpid() != self._owner:
             raise OSError("only the job's own process can reach the worker, not one that its task has forked")
 
     def _check(self) -> None:
-        if os.fstat(self.fd).st_ino != self._inode:
+        if _fstat(self.fd)[_INODE] != self._inode:
             raise OSError("the task closed Fusion's socket")
 
 
@@ -220,32 +294,42 @@ def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
     except BaseException:  # an after_fork hook failed, say
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(code)
+        _exit(code)
 
 
 def _live(fd: int, settings: HorseSettings) -> int:
-    _settle(settings)
-    if settings.chance.found:
+    server_pid, private_fds, place, nofile, plain = settings.start
+    _settle(server_pid, private_fds)
+    if plain is None and settings.chance.found:
         settings.chance.after_fork()
-    fd = _lift(fd, settings)
+    fd = _lift(fd, place, nofile)
     failpoint("horse.start")
+    code = _live_simply(fd, *plain) if plain is not None else _live_otherwise(fd, settings)
+    _wind_up()
+    return code
+
+
+def _live_simply(fd: int, channel: Channel, rehearsed: Callable[[], object] | None, performer: Performer) -> int:
+    """Run one job, with nothing to do before it."""
+    channel.open(fd)
+    if rehearsed is not None:
+        rehearse(channel, rehearsed)
+    return run_one(channel, performer)
+
+
+def _live_otherwise(fd: int, settings: HorseSettings) -> int:
+    """Run jobs as the settings say, after hooks and late imports."""
     refusal = _prepare(settings)
     if refusal:
         Channel(fd).send(refusal)
-        return EXIT_UNFIT
+        _exit(EXIT_UNFIT)
     if settings.executor in CROWDED:
-        code = int(import_module(CROWDED[settings.executor]).run_jobs(fd, settings))
-    elif settings.executor == "pool":
-        code = run_many(Channel(fd), settings.performer, settings.chance)
-    else:
-        channel = Channel(fd)
-        if settings.late and not _tell_ready(channel):
-            return EXIT_NO_CHANNEL
-        if settings.rehearsed is not None:
-            rehearse(channel, settings.rehearsed)
-        code = run_one(channel, settings.performer)
-    _wind_up()
-    return code
+        return int(import_module(CROWDED[settings.executor]).run_jobs(fd, settings))
+    if settings.executor == "pool":
+        return run_many(Channel(fd), settings.performer, settings.chance)
+    if settings.late and not _tell_ready(Channel(fd)):
+        _exit(EXIT_NO_CHANNEL)
+    return _live_simply(fd, settings.channel, settings.rehearsed, settings.performer)
 
 
 def run_one(channel: Channel, performer: Performer) -> int:
@@ -253,7 +337,8 @@ def run_one(channel: Channel, performer: Performer) -> int:
     fields = channel.receive()
     if fields is None:
         return 0
-    title(*_about(fields))
+    if titles.shown:
+        title(*_about(fields))
     answer = performer.run(fields, channel.send, channel.offer, channel)
     note_struck(answer)
     failpoint("horse.before_outcome")
@@ -316,33 +401,41 @@ def _may_follow(fields: dict[bytes, bytes], finished: deque[bytes]) -> bool:
     return own != fields[b"execution_id"] or before in finished
 
 
-def _settle(settings: HorseSettings) -> None:
+def _settle(server_pid: int, private_fds: tuple[tuple[int, int], ...]) -> None:
     """Give this process its own group, make it adopt orphans, and make it die with the fork server."""
     try:
-        os.setpgid(0, 0)
+        _setpgid(0, 0)
     except OSError:  # the fork server did it first
         pass
-    set_parent_death_signal(_signal.SIGKILL)
-    if os.getppid() != settings.server_pid:
-        os._exit(0)
+    set_parent_death_signal(_SIGKILL)
+    if _getppid() != server_pid:
+        _exit(0)
     become_subreaper()
-    _signal.set_wakeup_fd(-1)
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    stopping.listen()
+    _set_wakeup_fd(-1)
+    _set_handler(_SIGCHLD, _SIG_DFL)
     free_children()
-    for first, end in settings.private_fds:
-        os.closerange(first, end)
+    for first, end in private_fds:
+        _closerange(first, end)
 
 
-def _lift(fd: int, settings: HorseSettings) -> int:
+def _lift(fd: int, place: int | None, nofile: tuple[int, int] | None) -> int:
     try:
-        lifted = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, SAFE_FD)
-        os.close(fd)
+        # `fcntl` would first try to read its number as text, which fails and touches more.
+        lifted: int = _fcntl(fd, _DUPLICATE, SAFE_FD) if place is None else _dup2(fd, place, False)
+        _close(fd)
     except OSError:  # a hard limit of 1024 or less
         lifted = fd
-    if settings.nofile is not None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, settings.nofile)
+    if nofile is not None:
+        _setrlimit(_NOFILE, nofile)
     return lifted
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
@@ -350,7 +443,7 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
 
     Return a report for the worker if jobs can't run side by side in this process.
     """
-    if "django.db" in sys.modules:
+    if "django.db" in _modules:
         close_django_connections()
     if settings.after_fork is not None:
         settings.after_fork()
@@ -382,17 +475,13 @@ def _tell_ready(channel: Channel) -> bool:
 def rehearse(channel: Channel, run: Callable[[], object]) -> None:
     """Run a job that does nothing if none has come for a moment. So this process copies the pages that jobs write to before a real job
     waits."""
-    poll = _poll()
-    poll.register(channel.fd, _POLLIN)
-    if not poll.poll(_REHEARSE_AFTER) and not _would_show():
+    if not channel.has_data(_REHEARSE_AFTER) and not _would_show():
         run()
 
 
 def _would_show() -> bool:
     """Return True if user code runs here already: a thread, which could see the rehearsed job, or an alarm."""
-    return bool(
-        _thread._count() or _signal.getsignal(_signal.SIGALRM) != _signal.SIG_DFL or _signal.getitimer(_signal.ITIMER_REAL)[0]
-    )
+    return bool(_count_threads() or _getsignal(_SIGALRM) != _SIG_DFL or _getitimer(_REAL)[0])
 
 
 def close_django_connections() -> None:
@@ -413,15 +502,13 @@ def renew_django_connections() -> None:
 
 def _wind_up() -> None:
     """Flush and run atexit handlers, with a time limit that the kernel enforces: the outcome is sent, so nothing may delay the exit."""
-    _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
-    _signal.setitimer(_signal.ITIMER_REAL, EXIT_LIMIT)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
-    atexit = sys.modules.get("atexit")
-    if atexit is not None:
-        try:
-            atexit._run_exitfuncs()
-        except BaseException:  # it has printed the traceback; the job's outcome stands
-            pass
+    _set_handler(_SIGALRM, _SIG_DFL)
+    _setitimer(_REAL, EXIT_LIMIT)
+    _mask(_UNBLOCK, (_SIGALRM,))
+    try:
+        _run_exitfuncs()
+    except BaseException:  # it has printed the traceback; the job's outcome stands
+        pass
     flush_stdio()
 
 

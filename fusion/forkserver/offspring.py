@@ -7,9 +7,9 @@ A stop of the whole tree (systemd, Heroku, ^C) signals the horses too, but their
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
-import _thread
 import os
 import resource
+from _thread import _local, get_ident
 from math import inf
 from time import monotonic, sleep
 
@@ -24,8 +24,15 @@ PASSING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
 _PASSING_MASK = sum(1 << number - 1 for number in PASSING)
 
-_mask = _thread._local()  # the signal mask of the forking thread
+_mask = _local()  # the signal mask of the forking thread
 
+
+#: The original, from before any task module was loaded.
+_register_at_fork = os.register_at_fork
+try:
+    _register_at_fork()
+except TypeError:  # it has made the names of its parameters, which each process would make otherwise
+    pass
 
 #: Monotonic time of the last ignored signal.
 _passed = [-inf]
@@ -47,7 +54,7 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
     if answer.get(b"kind") != b"failed":
         return
     forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    in_main = _thread.get_ident() == _main[0]
+    in_main = get_ident() == _main[0]
     is_pending = False
     if forked or not in_main:
         began = now = monotonic()
@@ -94,9 +101,9 @@ def _main_starves(ran: int) -> bool:
 
 def free_children() -> None:
     """Give processes that this one forks the usual signal dispositions. They inherit handlers that the task installs, as usual."""
-    _main[0] = _thread.get_ident()
+    _main[0] = get_ident()
     _passed[0] = -inf  # forget the signals of the fork server, such as deaths of other horses
-    os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
+    _register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
 
 
 def _hold() -> None:

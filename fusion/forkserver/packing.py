@@ -15,16 +15,22 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from collections.abc import Callable, Iterable
     from typing import Any
 
-#: The allocator cuts pools of this size into blocks of one size, up to the largest. Each pool begins with a head.
+#: Python's allocator cuts pools of this size into blocks of one size, up to the largest. Each pool begins with a head. The C library has the
+#: larger objects.
 _POOL, _HEAD = 1 << 14, 48
 _STEP, _LARGEST = 16, 512
 #: This number of blocks side by side comes from a part of a pool that was never used: there are no more gaps of their size.
 _ROW = 3
 #: Most blocks of one size that are filled, where Python has another allocator.
 _MOST = 4096
+#: Each code is made at least this large: all come from the C library then, in one row, and not from a pool for each size. Gaps of up to the second
+#: size are filled first.
+_CODE, _LARGEST_GAP = 640, 2048
+#: Longest text that is copied: a longer one is a description.
+_TEXT = 40
 
-#: The original code of functions: if it went, there would be gaps again.
-_old: list[CodeType] = []
+#: The functions' originals: if they went, there would be gaps again.
+_old: list[Any] = []
 
 
 def fill_gaps() -> list[bytes]:
@@ -45,13 +51,27 @@ def fill_gaps() -> list[bytes]:
     return kept
 
 
-def called_by(run: Callable[[], object]) -> set[int]:
-    """Call `run`; return the ids of the code of all functions that it calls."""
-    found: set[int] = set()
+def _fill_large_gaps() -> list[bytes]:
+    """Fill the gaps in the memory of the C library in the same way."""
+    kept: list[bytes] = []
+    own = sys.getsizeof(b"")
+    end = max(map(id, [bytes(32 * _LARGEST_GAP) for _ in range(_ROW)]))  # they come from the end, as hardly any gap is that large
+    for size in range(_LARGEST_GAP, _LARGEST, -_STEP):
+        for _ in range(_MOST):
+            kept.append(block := bytes(size - own))
+            if id(block) > end:
+                end = id(kept.pop())
+                break
+    return kept
+
+
+def called_by(run: Callable[[], object]) -> dict[int, None]:
+    """Call `run`; return the ids of the code of all functions that it calls, in the order of their first calls."""
+    found: dict[int, None] = {}
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            found.add(id(frame.f_code))
+            found[id(frame.f_code)] = None
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -62,26 +82,64 @@ def called_by(run: Callable[[], object]) -> set[int]:
     return found
 
 
-def pack(codes: set[int], modules: Iterable[str]) -> None:
-    """Replace the code of functions by a copy, so that the code of all of them lies side by side.
+def pack(codes: Iterable[int], package: str) -> None:
+    """Replace functions by copies that lie side by side, and so does their code.
 
-    `codes`: ids of the code of functions; `modules`: all functions of these modules belong to them, too.
+    `codes`: ids of the code of functions. `package`: in its modules and their classes the functions are replaced.
     """
     gc.collect()
-    spaces = {id(vars(sys.modules[name])) for name in modules if name in sys.modules}
-    gaps = fill_gaps()
-    for function in gc.get_objects():
-        if type(function) is FunctionType and (id(function.__code__) in codes or id(function.__globals__) in spaces):
-            _old.append(function.__code__)
-            function.__code__ = _copy(function.__code__)
-    gaps.clear()
+    wanted = {code: at for at, code in enumerate(codes)}
+    functions = [found for found in gc.get_objects() if type(found) is FunctionType and id(found.__code__) in wanted]
+    functions.sort(key=lambda function: wanted[id(function.__code__)])
+    gaps = _fill_large_gaps(), fill_gaps()
+    for function in functions:
+        _old.append(function.__code__)
+        function.__code__ = _copy(function.__code__)
+    _replace({id(function): _twin(function) for function in functions}, package)
+    _old.append(functions)
+    del gaps
+
+
+def _replace(twins: dict[int, FunctionType], package: str) -> None:
+    for name, module in list(sys.modules.items()):
+        if name != package and not name.startswith(package + "."):
+            continue
+        for key, value in list(vars(module).items()):
+            if id(value) in twins:
+                setattr(module, key, twins[id(value)])
+            elif isinstance(value, type) and value.__module__ == name:
+                for attribute, found in list(vars(value).items()):
+                    if id(found) in twins:
+                        setattr(value, attribute, twins[id(found)])
+
+
+def _twin(function: FunctionType) -> FunctionType:
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    for name in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
+        setattr(twin, name, getattr(function, name))
+    twin.__dict__.update(function.__dict__)
+    return twin
 
 
 def _copy(code: CodeType) -> CodeType:
-    return code.replace(co_consts=tuple(map(_copy_of_constant, code.co_consts)))
+    code = code.replace(co_consts=tuple(map(_copy_of_constant, code.co_consts)))
+    lacks = _CODE - sys.getsizeof(code)
+    if lacks <= 0:
+        return code
+    # Nothing runs behind the last instruction, a return or a jump back.
+    return code.replace(co_code=code.co_code + code.co_code[-2:] * (lacks // 2))
 
 
 def _copy_of_constant(constant: Any) -> Any:
-    if type(constant) is CodeType:  # of a function inside the function
+    kind = type(constant)
+    if kind is CodeType:  # of a function inside the function
         return _copy(constant)
-    return bytes(bytearray(constant)) if type(constant) is bytes else constant
+    if kind is bytes:
+        return bytes(bytearray(constant))
+    if kind is float or kind is int:
+        return constant * kind(1)
+    if kind is tuple:
+        return tuple(map(_copy_of_constant, constant))
+    if kind is str and len(constant) <= _TEXT:
+        return constant.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+    return constant

@@ -25,6 +25,7 @@ from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.patched import replaced, unfit
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel import bundled
+from fusion.kernel.importing import note_complete
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 from fusion.kernel.standard import standard_first
 
@@ -37,18 +38,32 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Files whose frames don't help to see why an import failed.
 _NOISE = (__file__, importlib.__file__, bundled.__file__)
 
-#: Modules whose functions run for each horse, besides those that run its job.
-_BESIDE_JOBS = (
-    "fusion.forkserver.server",
-    "fusion.forkserver.horse",
-    "fusion.forkserver.horse_process",
-    "fusion.forkserver.offspring",
-    "fusion.forkserver.process_hooks",
-    "fusion.kernel.failpoints",
-    "fusion.kernel.linux",
-    "fusion.kernel.stopping",
-    "fusion.kernel.titles",
-)
+#: Functions that run for each horse, besides those that run its job.
+_BESIDE_JOBS = {
+    "fusion.forkserver.server": (
+        *(
+            "ForkServer._turn",
+            "ForkServer._patience",
+            "ForkServer._listen",
+            "ForkServer._pull",
+            "ForkServer._obey",
+            "ForkServer._fork",
+        ),
+        *("ForkServer._reap", "ForkServer._next_dead", "ForkServer._bury", "ForkServer._report", "ForkServer._sweep"),
+        *("ForkServer._tell", "ForkServer._flush"),
+    ),
+    "fusion.forkserver.horse_process": ("HorseProcess.__init__", "HorseProcess.kill_at"),
+    "fusion.kernel.linux": ("Children.pids", "set_parent_death_signal", "become_subreaper"),
+    "fusion.kernel.failpoints": ("_nothing",),
+    "fusion.forkserver.process_hooks": ("fork",),
+    "fusion.forkserver.horse": (
+        *("run_horse", "_live", "_settle", "_lift", "_live_simply", "rehearse", "run_one", "_wind_up", "flush_stdio"),
+        *("Channel.open", "Channel.has_data", "Channel.receive", "Channel.send", "Channel._check", "Channel._check_owner"),
+    ),
+    "fusion.forkserver.offspring": ("free_children", "note_struck"),
+    "fusion.execution.frames": ("FrameReader.only",),
+    "fusion.kernel.timeouts": ("deferred.__enter__", "deferred.__exit__"),
+}
 #: Runs after which the interpreter has specialised the code.
 WARM_UP_RUNS = 32
 
@@ -97,8 +112,9 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     if settings.log_json is not None:
         settings.log_json()
     set_parent_death_signal(0)
+    note_complete()
     if "FUSION_FAILPOINTS" not in os.environ:  # else a horse's failpoints would act here
-        settings.rehearsed = _warm_up()
+        settings.rehearsed = _warm_up(settings.channel)
     if middleware.workers(named):
         say("HOOKED")
     if alike := settings.chance.look():
@@ -200,7 +216,7 @@ def _failure(module: str, error: BaseException) -> str:
     )
 
 
-def _warm_up() -> Callable[[], object]:
+def _warm_up(channel: Channel) -> Callable[[], object]:
     """Run a job that does nothing a few times; return a function that runs it once more, without a socket.
 
     Python specialises code and fills caches as it runs. After that, horses share these pages instead of copying them one by one, and the
@@ -209,7 +225,6 @@ def _warm_up() -> Callable[[], object]:
     frame = pack({b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"})
     ours, theirs = _socket.socketpair()
     performer = Performer((__name__,))
-    channel = Channel(theirs.fileno())
 
     def run() -> bytes:
         """Run it without a socket."""
@@ -219,15 +234,30 @@ def _warm_up() -> Callable[[], object]:
         note_struck(answer)
         return pack(answer)
 
-    packing.pack(packing.called_by(run), _BESIDE_JOBS)
+    packing.pack({**_beside_jobs(), **packing.called_by(run)}, "fusion")
     for _ in range(WARM_UP_RUNS):
         ours.send(frame)
+        channel.open(theirs.fileno())
         rehearse(channel, run)
         run_one(channel, performer)
         ours.recv(65536)
     ours.close()
     theirs.close()
     return run
+
+
+def _beside_jobs() -> dict[int, None]:
+    """Return the ids of the code of `_BESIDE_JOBS`, in their order."""
+    codes: dict[int, None] = {}
+    for module, names in _BESIDE_JOBS.items():
+        if (space := sys.modules.get(module)) is None:
+            continue  # a test warms up without a fork server
+        for name in names:
+            found: Any = space
+            for part in name.split("."):
+                found = getattr(found, part)
+            codes[id(found.__code__)] = None
+    return codes
 
 
 def _say_nothing(fields: object) -> None:

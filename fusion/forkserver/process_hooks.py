@@ -25,8 +25,8 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _fork, _register_at_fork, _register_at_exit = os.fork, os.register_at_fork, atexit.register
 _atexit: Any = atexit
 
-#: True while a horse is forked and no other thread exists that could hold a lock.
-_bare = False
+#: True while a horse is forked and no other thread exists that could hold a lock. In a list: to set a name of the module writes to its dict, too.
+_bare = [False]
 #: Exit hooks of `logging`, and those that remove files that horses share.
 _shutdowns: list[_Shutdown] = []
 _at_end: list[Hook] = []
@@ -34,12 +34,11 @@ _at_end: list[Hook] = []
 
 def fork() -> int:
     """Fork a horse, as `os.fork` does."""
-    global _bare
-    _bare = not _count()
+    _bare[0] = not _count()
     try:
         return _fork()
     finally:
-        _bare = False
+        _bare[0] = False
 
 
 def end() -> None:
@@ -101,7 +100,7 @@ def _registering() -> tuple[str, Space]:
 
 def _gate(hook: Hook, instead: Hook | None) -> Hook:
     def at_fork() -> None:
-        if not _bare:
+        if not _bare[0]:
             hook()
         elif instead is not None:
             instead()

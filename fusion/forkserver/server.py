@@ -22,15 +22,15 @@ from fusion.forkserver.offspring import PASSING, let_pass
 from fusion.forkserver.packing import fill_gaps
 from fusion.forkserver.preload import prepare
 from fusion.forkserver.process_hooks import end, fork
-from fusion.kernel import titles
+from fusion.kernel import stopping, titles
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import Children, become_subreaper, give_back_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from resource import struct_rusage
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from fusion.forkserver.preload import Hook
 
@@ -51,12 +51,21 @@ EXIT_LEFT = 75
 
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
+#: Bytes of one read: a larger buffer would be pages of its own.
+_PIECE = 2048
 
 
 # The originals that the loop needs, from before any task module was loaded: gevent and similar libraries replace them.
 _read, _close, _kill, _killpg, _getpgid, _setpgid = os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
 _wait4, _waitid = os.wait4, getattr(os, "waitid", None)
 _poll, _select, _set_handler = select.poll, select.select, signal.signal
+# Constants, as integers: to look one up in its module writes to the module, and each page that is written between two forks is copied.
+_POLLOUT, _SIGKILL, _BYTEORDER = select.POLLOUT, int(signal.SIGKILL), sys.byteorder
+_SOL_SOCKET, _SCM_RIGHTS, _CTRUNC = _socket.SOL_SOCKET, _socket.SCM_RIGHTS, _socket.MSG_CTRUNC
+_P_ALL, _LOOK = getattr(os, "P_ALL", 0), getattr(os, "WEXITED", 0) | os.WNOHANG | getattr(os, "WNOWAIT", 0)
+_MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
+#: The handler of SIGCHLD, whose arrival the wake-up pipe reports. It does nothing, and in C.
+_NOTHING: Callable[..., Any] = {}.get
 
 
 class ForkServer:
@@ -97,12 +106,13 @@ class ForkServer:
         self._stuck.update(self._children.pids())  # ignore children that a task module started at import
         self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # unblock all signals: soft timeouts need theirs
-        for signum in (*PASSING, signal.SIGCHLD):
+        for signum in PASSING:
             _set_handler(signum, let_pass)
+        _set_handler(signal.SIGCHLD, _NOTHING)
+        stopping.listen()  # each horse inherits it
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
-        self._settings.server_pid = os.getpid()
         own = (self._control_fd, self._wake_fd, wake_writer, self._children.fd)
-        self._settings.private_fds = _ranges(fd for fd in own if fd >= 0)
+        self._settings.ready(_ranges(fd for fd in own if fd >= 0), hooked=self._before_fork is not None)
         self._control.setblocking(False)
         poll = self._poll = _poll()
         poll.register(self._control_fd, select.POLLIN)
@@ -126,7 +136,7 @@ class ForkServer:
             if fd == self._wake_fd:
                 _read(fd, 4096)
                 self._reap()
-            elif event & ~select.POLLOUT:
+            elif event & ~_POLLOUT:
                 self._listen()
             else:
                 self._flush()
@@ -165,19 +175,18 @@ class ForkServer:
     def _pull(self) -> bytes:
         """Read the arrived data; queue its descriptors in the order of the FORK lines. Raise _Gone at the end of file."""
         try:
-            data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
+            data, ancillary, flags, _ = self._control.recvmsg(_PIECE, _ANCILLARY, _CLOEXEC)
         except BlockingIOError:
             return b""
         except OSError:
             raise _Gone from None
         if not data:
             raise _Gone
-        if flags & _socket.MSG_CTRUNC:
+        if flags & _CTRUNC:
             self._fds.append(None)
         for level, kind, payload in ancillary:
-            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-                for at in range(0, len(payload) - 3, 4):
-                    self._fds.append(int.from_bytes(payload[at : at + 4], sys.byteorder))
+            if level == _SOL_SOCKET and kind == _SCM_RIGHTS:
+                self._fds += memoryview(payload[: len(payload) & ~3]).cast("i")
         return data
 
     def _obey(self, words: list[bytes]) -> None:
@@ -242,17 +251,17 @@ class ForkServer:
                     self._report(self._by_pid.pop(pid), status, usage)
             return None
         try:
-            info = _waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            info = _waitid(_P_ALL, 0, _LOOK)
         except ChildProcessError:
             return None
-        return None if info is None else info.si_pid
+        return None if info is None else info[0]
 
     def _bury(self, pid: int) -> None:
         horse = self._by_pid.pop(pid, None)
         if horse is not None:
             # While the zombie is not reaped, its pid identifies only this group.
             try:
-                _killpg(pid, signal.SIGKILL)
+                _killpg(pid, _SIGKILL)
             except OSError:
                 pass
         _, status, usage = _wait4(pid, 0)
@@ -262,7 +271,7 @@ class ForkServer:
 
     def _report(self, horse: HorseProcess, status: int, usage: struct_rusage) -> None:
         del self._horses[horse.serial]
-        maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
+        maxrss = usage[2] // _MAXRSS_UNIT
         self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
         ended_well = status == 0 and horse.why == "-" and len(self._ended) < EXITS_TOGETHER
         self._tell_at = min(self._tell_at, monotonic() + EXITS_WITHIN) if ended_well else 0.0
@@ -271,7 +280,10 @@ class ForkServer:
         """Kill children that are no horses, as they are orphans of dead ones. Once none is left, tell the worker."""
         now = monotonic()
         known = self._by_pid
-        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]
+        orphans = []
+        for pid in self._children.pids():
+            if pid not in known and pid not in self._stuck:
+                orphans.append(pid)  # noqa: PERF401  a comprehension would make a function
         if orphans:
             if self._sweep_until == inf:
                 self._sweep_until = now + SWEEP_LIMIT

@@ -6,7 +6,6 @@ Anyone who can write to Redis can enqueue any path, so a worker runs only functi
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, Generat
 
 from fusion.exceptions import ConfigurationError, NameTooLong, SerializationError, TaskNotAllowed, TaskNotFound
 from fusion.kernel import bundled
+from fusion.kernel.bundled import public
 from fusion.kernel.gather import GENERATES, marked
 
 TYPE_CHECKING = False
@@ -22,12 +22,14 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
+_modules = sys.modules
+#: Modules that were imported before this process was forked: none of them is still being imported.
+_complete: frozenset[str] = frozenset()
 _NONE: Mapping[str, str] = {}
 #: Most bytes and dots of a task's name: everything that lists or searches jobs reads it.
 LONGEST_NAME, MOST_DOTS = 255, 32
 #: Types of objects that integrations use as tasks, and the function that returns the callable for one.
 _stand_ins: dict[type, Callable[[Any], Callable[..., Any]]] = {}
-_is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
 class CallableModule(ModuleType):
@@ -54,7 +56,10 @@ def _stood_for(found: Any) -> Callable[..., Any] | None:
 
 def is_allowed(module: str, patterns: Iterable[str]) -> bool:
     """Return True if a pattern names this module or a package above it."""
-    return any(pattern in (module, "*") or module.startswith(pattern + ".") for pattern in patterns)
+    for pattern in patterns:  # noqa: SIM110  a generator is more for a horse to touch
+        if pattern in (module, "*") or module.startswith(pattern + "."):
+            return True
+    return False
 
 
 def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NONE) -> Callable[..., Any]:
@@ -119,7 +124,7 @@ def check_length(name: str) -> str:
 def check_path(path: str) -> None:
     """Check the form of a path. NameTooLong; TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
     check_length(path)
-    if _is_path(path) is None:
+    if not (path.isascii() and all(map(str.isidentifier, path.split(".")))):
         raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS", code="FUS-302")
     if path.startswith("__") or ".__" in path:
         raise TaskNotAllowed(
@@ -127,10 +132,19 @@ def check_path(path: str) -> None:
         )
 
 
+def note_complete() -> None:
+    """Note that no module is being imported now. For a process that forks others: each of them would touch what shows that."""
+    global _complete
+    _complete = frozenset(_modules)
+
+
 def _import(module_name: str, path: str) -> ModuleType:
-    module = sys.modules.get(module_name)
-    # A module that another thread is importing may not define everything yet: wait for that.
-    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+    module = _modules.get(module_name)
+    if module is not None and (
+        module_name in _complete
+        # A module that another thread is importing may not define everything yet: wait for that.
+        or not getattr(getattr(module, "__spec__", None), "_initializing", False)
+    ):
         return module
     try:
         return bundled.load(module_name)
@@ -156,7 +170,7 @@ def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None
             raise TaskNotAllowed(
                 f"{path} is a {type(function).__name__}, not a function; write a function that calls it", code="FUS-303"
             )
-        home = bundled.public(function.__module__ or "(no module)")
+        home = public(function.__module__ or "(no module)")
         if not _is_job(function) and not is_allowed(home, patterns):
             raise TaskNotAllowed(
                 f"{path} is {home}.{function.__qualname__}, imported there; {how_to_allow(home, 'start the worker with')}"
@@ -238,14 +252,14 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
 def check_no_generator(func: Any, name: str) -> None:
     """Raise TypeError for a function with `yield`: a call of it runs none of its lines, so its job would finish at once."""
     for _ in range(_MAX_UNWRAP):
+        if isinstance(func, FunctionType):  # first: each class that is named here is a page that a horse copies
+            if func.__code__.co_flags & GENERATES and marked(func) is None:
+                raise TypeError(_told(name, "is a generator function"))
+            return
         if isinstance(func, partial):
             func = func.func
         elif isinstance(func, (MethodType, staticmethod, classmethod)):
             func = func.__func__
-        elif isinstance(func, FunctionType):
-            if func.__code__.co_flags & GENERATES and marked(func) is None:
-                raise TypeError(_told(name, "is a generator function"))
-            return
         else:
             func = vars(type(func)).get("__call__")
 

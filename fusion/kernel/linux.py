@@ -69,6 +69,11 @@ def core_limit_before() -> int | None:
     return _core_before
 
 
+_pread = os.pread
+#: Bytes of one read of the list of children.
+_SOME = 4096
+
+
 class Children:
     """The child processes of this one, zombies included."""
 
@@ -86,10 +91,10 @@ class Children:
             return [pid for pid, parent, _ in processes() if parent == int(self._me)]
         found = b""
         while True:
-            data = os.pread(self.fd, 65536, len(found))
+            data = _pread(self.fd, _SOME, len(found))
             found += data
-            if len(data) < 4000:  # it comes in pages, each full except for a few bytes
-                return [int(pid) for pid in found.split()]
+            if len(data) < _SOME - 96:  # it comes in pages, each full except for a few bytes
+                return list(map(int, found.split()))
 
 
 def processes() -> list[tuple[int, int, int]]:

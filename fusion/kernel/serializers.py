@@ -304,18 +304,20 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
     if isinstance(serializer, JSONSerializer):
         json_serializer, raw = serializer, plain(raw)
         name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
-
-        def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
-            """Decode args and kwargs; DeserializationError if they are invalid."""
-            try:
-                args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
-            except DeserializationError as error:
-                raise _naming(json_serializer, name, parsed_args, parsed_kwargs, raw, error) from None
-            return tuple(args), _checked_kwargs(kwargs)
-
-        return name, load
+        return name, lambda: _untagged(json_serializer, name, parsed_args, parsed_kwargs, raw)
     name, args, kwargs = _checked_call(serializer.loads(raw))
     return name, lambda: (tuple(args), _checked_kwargs(kwargs))
+
+
+def _untagged(
+    serializer: JSONSerializer, func_name: str, args: list[Any], kwargs: dict[str, Any], raw: bytes
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return args and kwargs with their tags decoded; DeserializationError if they are invalid."""
+    try:
+        read, named = serializer.untag([args, kwargs], raw)
+    except DeserializationError as error:
+        raise _naming(serializer, func_name, args, kwargs, raw, error) from None
+    return tuple(read), _checked_kwargs(named)
 
 
 def _naming(
@@ -369,6 +371,6 @@ def _checked_call(call: Any) -> tuple[str, Any, Any]:
 
 
 def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
-    if type(kwargs) is not dict or not all(type(key) is str for key in kwargs):
+    if type(kwargs) is not dict or (kwargs and not _TEXT.issuperset(map(type, kwargs))):
         raise DeserializationError("the keyword arguments are not a mapping from names")
     return kwargs

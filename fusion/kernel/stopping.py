@@ -32,8 +32,14 @@ WHAT = "the job was stopped"
 class _Task:
     """The run of this process: a task, its limit in seconds and as a monotonic time, and whether a stop was requested."""
 
-    runs = stopped = False
-    limit, until = 0.0, inf
+    __slots__ = ("limit", "runs", "stopped", "until")
+
+    def __init__(self) -> None:
+        self.runs = self.stopped = False
+        self.limit, self.until = 0.0, inf
+
+
+_task = _Task()
 
 
 def listen() -> None:
@@ -43,12 +49,12 @@ def listen() -> None:
 
 def run_task(seconds: float | None, func: Callable[..., T], *args: Any) -> T:
     """Call `func` as `run_with_timeout` does; JobStopped may be raised in it, too, and nowhere else."""
-    _Task.runs, _Task.stopped = True, False
-    _Task.limit, _Task.until = (seconds, monotonic() + seconds) if seconds else (0.0, inf)
+    _task.runs, _task.stopped = True, False
+    _task.limit, _task.until = (seconds, monotonic() + seconds) if seconds else (0.0, inf)
     try:
         return run_with_timeout(seconds, "Task", func, *args)
     finally:
-        _Task.runs = False
+        _task.runs = False
 
 
 def run_coroutine(coroutine: CoroutineType[Any, Any, T]) -> T:
@@ -61,23 +67,23 @@ def run_coroutine(coroutine: CoroutineType[Any, Any, T]) -> T:
 def check() -> None:
     """Raise JobStopped if a stop of the running task was requested, JobTimeoutException if its time is up: the task has swallowed that
     before."""
-    if _Task.runs:
-        if _Task.stopped:
+    if _task.runs:
+        if _task.stopped:
             raise JobStopped(WHAT)
-        if monotonic() >= _Task.until:
-            raise overrun("Task", _Task.limit)
+        if monotonic() >= _task.until:
+            raise overrun("Task", _task.limit)
 
 
 def ended_by_stop(error: BaseException) -> bool:
     """Return True if a stop of the last task was requested, and this error is due to that: it is JobStopped, or was raised while JobStopped
     was handled."""
-    return _Task.stopped and leads_to(error, (JobStopped,))
+    return _task.stopped and leads_to(error, (JobStopped,))
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
     # A task that handles one already is cleaning up: the grace period limits that.
-    if _Task.runs and is_guarded(frame) and not leads_to(sys.exception(), (JobStopped,)):
-        _Task.stopped = True
+    if _task.runs and is_guarded(frame) and not leads_to(sys.exception(), (JobStopped,)):
+        _task.stopped = True
         if not loop_raises(error := JobStopped(WHAT)):
             strike(error)
 

@@ -26,6 +26,13 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     T = TypeVar("T")
 
+_set_handler, _setitimer, _SIGALRM, _SIG_DFL, _REAL = (
+    _signal.signal,
+    _signal.setitimer,
+    _signal.SIGALRM,
+    _signal.SIG_DFL,
+    _signal.ITIMER_REAL,
+)
 #: Seconds between two raises, for tasks that swallow the first.
 REPEAT = 1.0
 #: Most seconds that `deferred` delays an exception.
@@ -213,19 +220,20 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
         with _Thread():
             return _guarded(func, args, kwargs)
 
-    def on_alarm(signum: int, frame: FrameType | None) -> None:
-        """Raise the timeout if `func` is on the stack; else leave the caller alone."""
-        if is_guarded(frame) and not loop_raises(error := overrun(what, seconds), between_steps=True):
-            strike(error)
-
     with _Thread():
-        previous = _signal.signal(_signal.SIGALRM, on_alarm)
+        previous = _set_handler(_SIGALRM, lambda signum, frame: _on_alarm(frame, what, seconds))
         try:
-            _signal.setitimer(_signal.ITIMER_REAL, min(seconds, FURTHEST), REPEAT)
+            _setitimer(_REAL, min(seconds, FURTHEST), REPEAT)
             return _guarded(func, args, kwargs)
         finally:
-            _signal.setitimer(_signal.ITIMER_REAL, 0)
-            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
+            _setitimer(_REAL, 0)
+            _set_handler(_SIGALRM, _SIG_DFL if previous is None else previous)
+
+
+def _on_alarm(frame: FrameType | None, what: str, seconds: float) -> None:
+    """Raise the timeout if the guarded function is on the stack; else leave the caller alone."""
+    if is_guarded(frame) and not loop_raises(error := overrun(what, seconds), between_steps=True):
+        strike(error)
 
 
 def linked(error: BaseException | None) -> Iterator[BaseException]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 #: Most characters of a title: it replaces the command line.
 _MOST = 200
 _set = None
+#: True if titles are set.
+shown = False
 
 
 def find() -> None:
     """Look for the package, once, and before a process forks, so that its children have it."""
-    global _set
+    global _set, shown
     if _set is None:
         try:
             from setproctitle import setproctitle
         except ImportError:
             return
-        _set = setproctitle
+        _set, shown = setproctitle, True
 
 
 def show(*words: object) -> None:

@@ -86,11 +86,11 @@ LOADED = {
     "horse": (36, 3.5),
     "fusion info": (162, 33.0),
 }
-#: Minor page faults of a horse from its fork to its task, with a lean task module: 350 to 400, the most if it has rehearsed a job before.
-HORSE_FAULTS = 550
-#: Minor page faults of a job, in fork server and horse, as a multiple of those of a bare fork with the same module: 6.0 measured in Python 3.11,
-#: 6.6 where new objects and the code of the functions that each horse runs are scattered over all pages.
-FAULTS_OF_BARE = 6.3
+#: Minor page faults of a horse from its fork to its task, with a lean task module: 266 to 300, the most if it has rehearsed a job before.
+HORSE_FAULTS = 400
+#: Minor page faults of a job, in fork server and horse, as a multiple of those of a bare fork with the same module: 4.3 to 4.45 measured in
+#: Python 3.11, 5 where the functions that each horse runs are scattered over all pages.
+FAULTS_OF_BARE = 4.7
 #: How many more with `requests` loaded: 35 to 60 measured, 140 if the hooks of threading, logging and random ran.
 HORSE_FAULTS_OF_REQUESTS = 105
 #: Descriptors. A worker: the standard three, epoll, a wake-up pipe, three connections and one more once a turn was taken while jobs ran, the

@@ -244,3 +244,20 @@ def test_a_callback_must_be_allowed(driver: Driver) -> None:
 def test_no_timeout(driver: Driver) -> None:
     assert driver.run("sleep", 0.05, timeout="-1").result == "slept"
     assert driver.run("sleep", 0.05, timeout=b"").result == "slept"
+
+
+def test_the_channel_takes_no_number_that_a_task_module_uses(tmp_path: Path) -> None:
+    (tmp_path / "holder.py").write_text(
+        "import fcntl, os\n"
+        "held = fcntl.fcntl(os.pipe()[0], fcntl.F_DUPFD, 1024)\n"
+        "node = os.fstat(held).st_ino\n"
+        "def same():\n    return held, os.fstat(held).st_ino == node\n"
+    )
+    with Driver(path=tmp_path, tasks=("holder",), modules=("holder",)) as driver:
+        assert driver.run("holder.same").result == (1024, True)
+
+
+def test_a_job_longer_than_the_first_read_arrives_whole() -> None:
+    text = "x" * 300_000
+    with Driver() as driver:
+        assert [driver.run("echo", given).result for given in (text, "short")] == [[(text,), {}], [("short",), {}]]

@@ -78,7 +78,7 @@ def test_in_a_job_whose_redis_it_can_not_find(conn: redis.Redis, monkeypatch: py
     from fusion import context
 
     fail(conn, "a", TRANSIENT)
-    monkeypatch.setattr(context, "_of_process", context.CurrentJob({b"id": b"of-another-redis"}))
+    monkeypatch.setattr(context, "_of_process", [context.CurrentJob({b"id": b"of-another-redis"})])
     with pytest.raises(ConfigurationError, match="FUSION_REDIS_URL"):
         run_maintenance_on_failed_queue()
     assert Job.fetch("a").is_failed
