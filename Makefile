@@ -118,6 +118,7 @@ bench: venv-bench ## all figures with their bounds, beside other queues, into be
 	@$(BIN)/python -m benchmarks table --runs 3 --save $(ARGS)
 	@$(BIN)/python -m benchmarks executors --runs 3 --save $(ARGS)
 	@$(BIN)/python -m benchmarks peers --save
+	@$(BIN)/python -m benchmarks features --save
 
 bench-smoke: venv-bench ## whether every contender still runs; measures nothing
 	@$(BIN)/python -m benchmarks peers --smoke --only rq-simple,celery-late,dramatiq,huey-priority,saq,taskiq,fusion-thread,fusion-asyncio,celery-threads

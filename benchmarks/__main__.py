@@ -5,6 +5,7 @@
 - `peers`: all contenders in all columns, and plots.
 - `ab OLD NEW`: two versions of Fusion.
 - `instructions`: the server's instructions for each script at its largest call, by valgrind.
+- `features`: what each feature of a job costs, by the same.
 - `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
 - `page`: rewrite what the documents quote of saved results.
 
@@ -68,6 +69,10 @@ def main() -> int:
         from benchmarks.instructions.command import main as instructions
 
         return instructions(arguments)
+    if command == "features":
+        from benchmarks.instructions.features import main as features
+
+        return features(arguments)
     if command == "trips":
         from benchmarks.trips import main as trips
 

@@ -168,6 +168,10 @@ def blocks() -> Iterator[tuple[str, str, str]]:
         found = json.loads(CROWDS.read_text())
         yield "docs/performance.md", "many jobs at once", figures(found) + "\n" + crowds(found)
         yield "docs/executors.md", "executors", executors(found)
+    if (ROOT / "benchmarks/results/features.json").exists():
+        from benchmarks.instructions import features
+
+        yield "docs/performance.md", "features", features.page(json.loads(features.SAVED.read_text()))
     if PEERS.exists():
         yield "README.md", "peers", peers(json.loads(PEERS.read_text()))
 

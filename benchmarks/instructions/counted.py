@@ -49,9 +49,9 @@ class CountedServer:
 
     def __enter__(self) -> CountedServer:
         self._home = tempfile.TemporaryDirectory(dir=guarded_home())
-        self._path = Path(self._home.name)
+        self.path = Path(self._home.name)
         self._binary = binary()
-        self.conn = redis.Redis.from_url(f"unix://{self._path}/redis.sock?db=0", socket_timeout=600)
+        self.conn = redis.Redis.from_url(f"unix://{self.path}/redis.sock?db=0", socket_timeout=600)
         self._start()
         return self
 
@@ -61,10 +61,10 @@ class CountedServer:
         self._home.cleanup()
 
     def _start(self, *under: str) -> None:
-        server = [str(self._binary.path), "--port", "0", "--unixsocket", f"{self._path}/redis.sock", "--save", ""]
-        log = self._path / "log"
+        server = [str(self._binary.path), "--port", "0", "--unixsocket", f"{self.path}/redis.sock", "--save", ""]
+        log = self.path / "log"
         with log.open("wb") as output:
-            command = [*under, *server, "--dir", str(self._path)]
+            command = [*under, *server, "--dir", str(self.path)]
             self._process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         while True:
             try:
@@ -93,17 +93,14 @@ class CountedServer:
 
         def counted(script: Script, *args: Any, **more: Any) -> Any:
             self.conn.script_load(script.text)  # to compile it is no part of the call
-            for written in self._written():
-                written.unlink()
-            before = self._commands()
-            answer = original(script, *args, **more)
+            answers = list[Any]()
             name = script.before.removesuffix(".before")
-            found.append(Call(name, self._commands() - before, self._instructions()))
-            return answer
+            found.append(self.call(name, lambda: answers.append(original(script, *args, **more))))
+            return answers[0]
 
         self.conn.save()
         self._stop()
-        out = f"--callgrind-out-file={self._path}/out"
+        out = f"--callgrind-out-file={self.path}/out"
         self._start(*(["valgrind", *_CALLGRIND, out] if self.instructions else []))
         Script.__call__ = counted  # type: ignore[method-assign]
         try:
@@ -111,12 +108,20 @@ class CountedServer:
         finally:
             Script.__call__ = original  # type: ignore[method-assign]
 
+    def call(self, name: str, make: Callable[[], object]) -> Call:
+        """Make one EVALSHA while the server counts, and return what it counted."""
+        for written in self._written():
+            written.unlink()
+        before = self._commands()
+        make()
+        return Call(name, self._commands() - before, self._instructions())
+
     def _commands(self) -> int:
         stats: dict[str, Any] = self.conn.info("commandstats")
         return sum(one["calls"] for name, one in stats.items() if name not in _OUTSIDE_OF_SCRIPTS)
 
     def _written(self) -> list[Path]:
-        return list(self._path.glob("out.*"))
+        return list(self.path.glob("out.*"))
 
     def _instructions(self) -> int | None:
         if not self.instructions:

@@ -209,12 +209,8 @@ def _is_quiet(connection: Any) -> bool:
     if known[0] is not sock:
         poller = select.poll()
         poller.register(sock, select.POLLIN)
-        known = connection.poller = sock, poller.poll, sock.pending if isinstance(sock, SSLSocket) else _nothing
-    return not (known[1](0) or known[2]())
-
-
-def _nothing() -> int:
-    return 0
+        known = connection.poller = sock, poller.poll, sock.pending if isinstance(sock, SSLSocket) else None
+    return not (known[1](0) or (known[2] is not None and known[2]()))
 
 
 class CleanSentinelPool(SentinelConnectionPool, CleanPool):
