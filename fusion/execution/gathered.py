@@ -23,12 +23,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-    from fusion.execution.guards import Guard, Judge, Member
+    from fusion.execution.guards import BatchedRun, Guard, Judge
     from fusion.execution.hooks import Hooks
 
     Fields = dict[bytes, bytes]
     #: Makes the run of a member from its fields and a function that sends its frames.
-    Make = Callable[[Fields, Callable[[Fields], bool]], Member]
+    Make = Callable[[Fields, Callable[[Fields], bool]], BatchedRun]
 
 #: Most bytes of a frame.
 _MOST = 1 << 28
@@ -79,13 +79,13 @@ class _Call:
         self._send, self._guard = send, guard
         reader = FrameReader(_MOST)
         reader.feed(fields[b"gathered"])
-        self._members: list[Member] = []
+        self._members: list[BatchedRun] = []
         while (frame := reader.next()) is not None:
             self._members.append(make(frame, self._sender(frame)))
-        self._open: dict[context.CurrentJob, Member] = {}
+        self._open: dict[context.CurrentJob, BatchedRun] = {}
         #: Answered jobs with hooks or a callback. These run after the call, so that they don't delay the others.
-        self._later: list[Member] = []
-        self._hooks: dict[Member, Hooks] = {}
+        self._later: list[BatchedRun] = []
+        self._hooks: dict[BatchedRun, Hooks] = {}
 
     def _sender(self, fields: Fields) -> Callable[[Fields], bool]:
         execution_id = fields[b"execution_id"]
@@ -124,7 +124,7 @@ class _Call:
                 member.succeeded(answer)
             self._pass_on(member)
 
-    def _pass_on(self, member: Member) -> None:
+    def _pass_on(self, member: BatchedRun) -> None:
         if (hooks := member.hooks_due()) is not None:
             self._hooks[member] = hooks
         if hooks is None and member.callback is None:
@@ -132,7 +132,7 @@ class _Call:
         else:
             self._later.append(member)
 
-    def _end(self, member: Member) -> None:
+    def _end(self, member: BatchedRun) -> None:
         self._sender(member.fields)(member.finish())
 
     def call_back(self) -> None:

@@ -36,7 +36,7 @@ class Guard(Judge, Protocol):
         """Call `func`. Raise JobTimeoutException in it after that many seconds."""
 
 
-class Member(Protocol):
+class BatchedRun(Protocol):
     """The run of one job that shares a call with others, step by step; see `execution.perform.Execution`."""
 
     fields: dict[bytes, bytes]

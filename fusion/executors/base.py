@@ -39,7 +39,7 @@ class KillCause(Enum):
     BROKEN = "broken"
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """The jobs that an executor has room for.
 
     - `free`: jobs that can be started now;
@@ -146,7 +146,7 @@ class Executor(Protocol):
     #: Another object after each change.
     server: ServerStatus
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return what there is room for now."""
 
     @property

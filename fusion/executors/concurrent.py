@@ -9,7 +9,7 @@ from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import KillCause, Room, Run
+from fusion.executors.base import Capacity, KillCause, Run
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
 from fusion.executors.session import ExecutorContext, HorsePool, ServerSession
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
@@ -167,9 +167,9 @@ class ConcurrentExecutor:
 
     # -- room
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return how many jobs can be started now, and how many slots are in use. Called for each job."""
-        return Room(self._capacity, self._taken, len(self._waiting) > self._settings.slots)
+        return Capacity(self._capacity, self._taken, len(self._waiting) > self._settings.slots)
 
     @property
     def _capacity(self) -> int:

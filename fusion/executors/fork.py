@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from signal import SIGKILL
 
-from fusion.executors.base import KillCause, Room, Run
+from fusion.executors.base import Capacity, KillCause, Run
 from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse_link import Horse
@@ -49,9 +49,9 @@ class ForkExecutor:
     #: Each process runs one job: none waits behind another.
     queued: Sequence[Run] = ()
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return how many jobs can be started now, and how many slots are in use."""
-        return Room(len(self._spares) if self.session.open else 0, len(self.runs))
+        return Capacity(len(self._spares) if self.session.open else 0, len(self.runs))
 
     @property
     def next_at(self) -> float:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from fusion.executors.base import ExecutorListener, KillCause, Room, Run, ServerStatus
+from fusion.executors.base import Capacity, ExecutorListener, KillCause, Run, ServerStatus
 from fusion.executors.concurrent import ConcurrentExecutor
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
@@ -82,15 +82,15 @@ class ExecutorGenerations:
         """Return the runs that have begun, or are first in their process."""
         return [run for generation in self._all for run in generation.runs.values()]
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return what there is room for now. Called for each job, and there may be hundreds of runs, so it must be fast."""
         slots = self._settings.slots
         if self._drained or self._current is None:
-            return Room(0, slots)
+            return Capacity(0, slots)
         free, taken, only_high = self._current.room()
         for generation in self._draining:
             taken += generation.room().taken
-        return Room(max(0, min(slots - taken, free)), taken, only_high)
+        return Capacity(max(0, min(slots - taken, free)), taken, only_high)
 
     @property
     def queued(self) -> list[Run]:

@@ -9,7 +9,7 @@ from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import Death, KillCause, Room, Run
+from fusion.executors.base import Capacity, Death, KillCause, Run
 from fusion.executors.prefetch import MOST, PrefetchEstimator
 from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorsePool, HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
@@ -61,9 +61,9 @@ class WarmExecutor:
 
     # -- jobs
 
-    def room(self) -> Room:
+    def room(self) -> Capacity:
         """Return how many jobs can be started now, and how many slots are in use."""
-        return Room(len(self.idle) if self.session.open else 0, len(self.runs))
+        return Capacity(len(self.idle) if self.session.open else 0, len(self.runs))
 
     @property
     def next_at(self) -> float:

@@ -17,7 +17,7 @@ from fusion.runtime.history import History
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership, WorkerListing
-from fusion.runtime.outbox import Outbox, Result
+from fusion.runtime.outbox import Outbox, PendingOutcome
 from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.supervised import SupervisorLine
@@ -250,30 +250,30 @@ class Consumer:
                 return True
         return False
 
-    def _end_turn(self, turn: Turn, results: list[Result]) -> list[Claimed]:
+    def _end_turn(self, turn: Turn, outcomes: list[PendingOutcome]) -> list[Claimed]:
         """Start the jobs of a reply: first of all if it answers no outcome, else after the outcomes. Note when the next turn is due."""
         if turn.status == "unregistered":
             self._process.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()
             return []
         with self.job_log.batch:
-            if turn.jobs and not results:
+            if turn.jobs and not outcomes:
                 self._owner.start_jobs(turn.jobs)
-            self._note_answers(turn, results)
-            if turn.jobs and results:
+            self._note_answers(turn, outcomes)
+            if turn.jobs and outcomes:
                 self._owner.start_jobs(turn.jobs)
         self._owner.turn_ended(turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
         return turn.jobs
 
-    def _note_answers(self, turn: Turn, results: list[Result]) -> None:
-        for result, answer in zip(results, turn.answers, strict=False):
+    def _note_answers(self, turn: Turn, outcomes: list[PendingOutcome]) -> None:
+        for outcome, answer in zip(outcomes, turn.answers, strict=False):
             if answer == "over":
-                result.give_up()
+                outcome.give_up()
                 answer = "ok"
-            again = answer.startswith("error:") and self.outbox.postpone(result)
-            self.job_log.committed(result.claimed, result.decision, answer, again=again)
+            again = answer.startswith("error:") and self.outbox.postpone(outcome)
+            self.job_log.committed(outcome.claimed, outcome.decision, answer, again=again)
             if answer == "ok":
-                self.history.note(result)
+                self.history.note(outcome)
         for queue, error in turn.bad:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:
@@ -287,7 +287,7 @@ class Consumer:
             self.maintenance.releases()
         if turn.again or len(turn.jobs) >= MOST_SLOTS:  # a turn requested while this one was in flight stays requested, too
             self._requested = True
-        self.turn, self.moved = turn, max(len(results), len(turn.jobs))
+        self.turn, self.moved = turn, max(len(outcomes), len(turn.jobs))
 
     # -- waiting
 

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from fusion.kernel.timeutil import from_iso
 from fusion.runtime.membership import Membership
-from fusion.runtime.outbox import Result
+from fusion.runtime.outbox import PendingOutcome
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
 from fusion.store.layout.history import CLASSES, OTHER, bucket
@@ -49,21 +49,21 @@ class History:
         #: When the sums are sent; `inf` while there are none.
         self.next_at = inf
 
-    def note(self, result: Result) -> None:
+    def note(self, outcome: PendingOutcome) -> None:
         """Count an outcome that Redis has accepted."""
-        what = _KINDS.get(result.decision.kind)
+        what = _KINDS.get(outcome.decision.kind)
         if what is None:
             return
-        fields, at = result.claimed.fields, result.at
+        fields, at = outcome.claimed.fields, outcome.at
         waited = -1
         if b"attempts" not in fields and (came := self._unix(fields.get(b"enqueued_at", b""))):
-            waited = bucket(self._offset + at - result.elapsed - came)
+            waited = bucket(self._offset + at - outcome.elapsed - came)
         seen = (
-            result.claimed.queue,
+            outcome.claimed.queue,
             fields.get(b"func") or _function(fields),
             _class_of(fields.get(b"priority", b"")),
             what,
-            bucket(result.elapsed),
+            bucket(outcome.elapsed),
             waited,
         )
         sums = self._sums.setdefault(int(at // 60), {})

@@ -29,7 +29,7 @@ _MOST, _BOUND = 60, 4
 
 
 @dataclass(slots=True)
-class Result:
+class PendingOutcome:
     """An outcome on its way. `at`: monotonic time at which it was known; `elapsed`: seconds the job ran."""
 
     claimed: Claimed
@@ -58,7 +58,7 @@ class Result:
 @dataclass(slots=True)
 class _OpenTurn:
     token: int
-    results: list[Result]
+    outcomes: list[PendingOutcome]
     queues: list[str]
     slots: FreeSlots
     begun: list[tuple[str, str]]
@@ -89,8 +89,8 @@ class Outbox:
         #: The connection for turns sent without waiting. It has no other use.
         self.line = broker.turn_line()
         self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
-        self._results: list[Result] = []
-        self._late: list[tuple[float, Result]] = []
+        self._outcomes: list[PendingOutcome] = []
+        self._late: list[tuple[float, PendingOutcome]] = []
         #: When a postponed outcome is sent again.
         self.next_at = inf
         #: Job ids and executions that have begun, see `report_begun`.
@@ -108,38 +108,38 @@ class Outbox:
     @property
     def committed(self) -> bool:
         """True if all outcomes are committed. Postponed ones do not count; a turn without outcomes may be under way."""
-        return not self._results and not self._begun and not (self._open and self._open.results)
+        return not self._outcomes and not self._begun and not (self._open and self._open.outcomes)
 
     def uncommitted(self) -> list[Claimed]:
         """Jobs that have run and whose outcomes are not committed: this worker still holds their leases."""
-        late = [result for _, result in self._late]
-        return [r.claimed for r in (*self._results, *late, *(self._open.results if self._open else ()))]
+        late = [outcome for _, outcome in self._late]
+        return [r.claimed for r in (*self._outcomes, *late, *(self._open.outcomes if self._open else ()))]
 
-    def postpone(self, result: Result) -> bool:
+    def postpone(self, outcome: PendingOutcome) -> bool:
         """Keep a refused outcome, to send it again later. False after five times: the job runs again when its lease expires."""
-        result.backoff = result.backoff or Backoff(_PAUSE, inf)
-        pause = result.backoff.next()
-        if result.backoff.failures > _OFFERS:
+        outcome.backoff = outcome.backoff or Backoff(_PAUSE, inf)
+        pause = outcome.backoff.next()
+        if outcome.backoff.failures > _OFFERS:
             return False
-        self._postpone(time.monotonic() + pause, result)
+        self._postpone(time.monotonic() + pause, outcome)
         return True
 
-    def _postpone(self, at: float, result: Result) -> None:
-        self._late.append((at, result))
+    def _postpone(self, at: float, outcome: PendingOutcome) -> None:
+        self._late.append((at, outcome))
         self.next_at = min(self.next_at, at)
 
     def retry_commits(self, now: float) -> None:
         """Add the postponed outcomes that are due by `now` to the next turn."""
         if not self._late:
             return
-        self._results += [result for at, result in self._late if at <= now]
+        self._outcomes += [outcome for at, outcome in self._late if at <= now]
         self._changed()
-        self._late = [(at, result) for at, result in self._late if at > now]
+        self._late = [(at, outcome) for at, outcome in self._late if at > now]
         self.next_at = min((at for at, _ in self._late), default=inf)
 
     def _changed(self) -> None:
         self.turn_open = self._open is not None
-        self.flushed = not (self._results or self._begun or self.turn_open)
+        self.flushed = not (self._outcomes or self._begun or self.turn_open)
 
     def renumber(self) -> None:
         """Give a turn under way a new token, after Redis forgot this worker. The old token would give other jobs execution ids that were
@@ -150,7 +150,7 @@ class Outbox:
 
     def add(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
         """Add a job's outcome to the next turn."""
-        self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
+        self._outcomes.append(PendingOutcome(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
             self._begun = [begun for begun in self._begun if begun[1] != claimed.execution_id]
         self.flushed = False
@@ -158,14 +158,14 @@ class Outbox:
     def add_signaled(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
         """Add the outcome of a process that received a signal at the monotonic time `signaled`. It waits a moment: if this worker received
         the signal too, the outcome is `instead`."""
-        result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
-        self._postpone(signaled + SIGNAL_WINDOW, result)
+        outcome = PendingOutcome(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
+        self._postpone(signaled + SIGNAL_WINDOW, outcome)
 
     def worker_signaled(self, at: float) -> None:
         """Record that this worker received a signal at that monotonic time."""
-        for _, result in self._late:
-            if result.instead is not None and abs(result.signaled - at) <= SIGNAL_WINDOW:
-                result.decision, result.instead = result.instead, None
+        for _, outcome in self._late:
+            if outcome.instead is not None and abs(outcome.signaled - at) <= SIGNAL_WINDOW:
+                outcome.decision, outcome.instead = outcome.instead, None
 
     def report_begun(self, claimed: Claimed) -> None:
         """Report with the next turn that a prefetched job runs: if this worker dies, the job counts as lost."""
@@ -174,24 +174,24 @@ class Outbox:
 
     def begin(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
         """Build a turn from the outcomes and a request for jobs. Do nothing if a turn is under way, or if there is nothing to send."""
-        if self._open is None and (self._results or slots.floors or slots.ahead or self._begun):
+        if self._open is None and (self._outcomes or slots.floors or slots.ahead or self._begun):
             self._token += 1
-            results, self._results = self._first()
-            self._open = _OpenTurn(self._token, results, list(queues), slots, self._begun, claim_filter or ClaimFilter())
+            outcomes, self._outcomes = self._first()
+            self._open = _OpenTurn(self._token, outcomes, list(queues), slots, self._begun, claim_filter or ClaimFilter())
             self._begun = []
             self._changed()
 
-    def _first(self) -> tuple[list[Result], list[Result]]:
+    def _first(self) -> tuple[list[PendingOutcome], list[PendingOutcome]]:
         """The outcomes that the next turn carries, and those that wait for another."""
-        if len(self._results) * (_BOUND + 1) <= _MOST:
-            return self._results, []
+        if len(self._outcomes) * (_BOUND + 1) <= _MOST:
+            return self._outcomes, []
         weight = 0
-        for nth, result in enumerate(self._results):
-            weight += _BOUND if result.claimed.fields.get(b"ties") else 1
-            weight += result.decision.kind != "finished"
+        for nth, outcome in enumerate(self._outcomes):
+            weight += _BOUND if outcome.claimed.fields.get(b"ties") else 1
+            weight += outcome.decision.kind != "finished"
             if weight > _MOST:
-                return self._results[:nth], self._results[nth:]
-        return self._results, []
+                return self._outcomes[:nth], self._outcomes[nth:]
+        return self._outcomes, []
 
     def prepare(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter, name: str, incarnation: str) -> None:
         """Encode the next turn ahead, without outcomes, if that is not done yet. It is used if the next turn is the same, word for word."""
@@ -202,8 +202,8 @@ class Outbox:
             call.encode()
             self._ready = _ReadyTurn(turn, (name, incarnation), call)
 
-    def exchange(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
-        """Send the turn under way and wait for the reply. Return it with the results that it answers.
+    def exchange(self, name: str, incarnation: str) -> tuple[Turn, list[PendingOutcome]]:
+        """Send the turn under way and wait for the reply. Return it with the outcomes that it answers.
 
         RedisAway: the turn is kept. The reply `unregistered` keeps it too: register, then call again.
         """
@@ -225,7 +225,7 @@ class Outbox:
             self._outages = self._link.outages
         return self._link.attempt(partial(self.line.send, self._call(self._open, name, incarnation)))
 
-    def receive_reply(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
+    def receive_reply(self, name: str, incarnation: str) -> tuple[Turn, list[PendingOutcome]]:
         """Receive the reply to `send_async`, and return as `exchange` does.
 
         RedisAway, with the turn kept, if none came in time, or if other calls found Redis away: two connections must not disagree.
@@ -243,7 +243,7 @@ class Outbox:
         except NoScriptError:
             return self._call(sent, name, incarnation)()
 
-    def _received(self, sent: _OpenTurn, turn: Turn) -> tuple[Turn, list[Result]]:
+    def _received(self, sent: _OpenTurn, turn: Turn) -> tuple[Turn, list[PendingOutcome]]:
         if turn.status == "unregistered":
             self.renumber()
         else:
@@ -251,7 +251,7 @@ class Outbox:
             self._changed()
             if sent.begun:
                 failpoint("ahead.told")
-        return turn, sent.results
+        return turn, sent.outcomes
 
     def _call(self, sent: _OpenTurn, name: str, incarnation: str) -> TurnCall:
         ready = self._ready
@@ -265,7 +265,7 @@ class Outbox:
             name,
             incarnation,
             sent.token,
-            commits=[result.commit(now) for result in sent.results],
+            commits=[outcome.commit(now) for outcome in sent.outcomes],
             queues=sent.queues,
             slots=sent.slots.floors + [ANY] * sent.slots.ahead,
             lease=self._lease,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from signal import SIGKILL
 
-from fusion.executors.base import Death, ExecutorListener, KillCause, Room, Run, ServerStatus
+from fusion.executors.base import Capacity, Death, ExecutorListener, KillCause, Run, ServerStatus
 from fusion.store.layout.records import Claimed
 
 
@@ -40,8 +40,8 @@ class FakeExecutor:
     def listen(self, listener: ExecutorListener) -> None:
         self._listener = listener
 
-    def room(self) -> Room:
-        return Room(self.capacity, len(self.running), self.only_high)
+    def room(self) -> Capacity:
+        return Capacity(self.capacity, len(self.running), self.only_high)
 
     @property
     def capacity(self) -> int:

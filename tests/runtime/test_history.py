@@ -15,7 +15,7 @@ import redis
 from fusion.execution.completion import Decision
 from fusion.kernel.timeutil import to_iso
 from fusion.runtime.history import History
-from fusion.runtime.outbox import Result
+from fusion.runtime.outbox import PendingOutcome
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.store.layout.history import BOUNDS, MOST_NAMES, OTHER, bucket, percentile
 from fusion.store.layout.records import Claimed
@@ -33,17 +33,17 @@ def history(broker: Any) -> History:
 
 def ran(
     queue: str = "q", func: str = "tasks.f", *, kind: str = "finished", wait: float = 0.0, run: float = 0.0, **fields: str
-) -> Result:
+) -> PendingOutcome:
     came = to_iso(datetime.now(timezone.utc) - timedelta(seconds=wait + run))
     row = {
         b"func": func.encode(),
         b"enqueued_at": came.encode(),
         **{name.encode(): value.encode() for name, value in fields.items()},
     }
-    return Result(Claimed(queue, "a", "x:1:1", row), Decision(kind), time.monotonic(), run)
+    return PendingOutcome(Claimed(queue, "a", "x:1:1", row), Decision(kind), time.monotonic(), run)
 
 
-def tell(conn: redis.Redis, *results: Result) -> History:
+def tell(conn: redis.Redis, *results: PendingOutcome) -> History:
     made = history(Broker(conn))
     for result in results:
         made.note(result)

@@ -95,7 +95,7 @@ def test_an_error_on_a_loop_names_the_pool_and_that_nothing_was_written(redis_ur
             assert caught.value.nothing_written
             waiting = asyncio.create_task(queue.enqueue("tests.jobs.basic.noop"))
             given_up = asyncio.create_task(queue.enqueue("tests.jobs.basic.noop"))
-            while len(pool._line) < 2:
+            while len(pool._waiters) < 2:
                 await asyncio.sleep(0)
             given_up.cancel()
             await pool.release(held)
@@ -121,7 +121,7 @@ def test_the_first_to_wait_is_the_first_to_get_one_and_none_that_comes_later_is_
         threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
         for number, thread in enumerate(threads):
             thread.start()
-            eventually(lambda number=number: len(pool._line) == number + 1)
+            eventually(lambda number=number: len(pool._waiters) == number + 1)
         pool.release(held)
         take(5)
         for thread in threads:
@@ -135,10 +135,10 @@ def test_a_forked_process_waits_for_nobody_of_its_parent(redis_url: str) -> None
         held = pool.get_connection()
         waiting = threading.Thread(target=lambda: pool.release(pool.get_connection()))
         waiting.start()
-        eventually(lambda: len(pool._line) == 1)
+        eventually(lambda: len(pool._waiters) == 1)
         if (pid := os.fork()) == 0:
             try:
-                os._exit(0 if client.ping() and not pool._line else 1)
+                os._exit(0 if client.ping() and not pool._waiters else 1)
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -25,7 +25,7 @@ from fusion.store.client import maybe_executed
 from fusion.store.client.adapter import undecoded, words
 from fusion.store.client.classify import classify
 from fusion.store.client.connections import BoundedRetry, connect
-from fusion.store.client.room import Line, is_full
+from fusion.store.client.room import Waiters, is_full
 from fusion.store.client.wire import pack
 
 T = TypeVar("T")
@@ -73,21 +73,21 @@ class AsyncCleanPool(aredis.ConnectionPool):
     """Closes a connection that comes back while an exception propagates, and lets a call wait if the pool is exhausted, as `CleanPool` does."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._line = Line()
+        self._waiters = Waiters()
         super().__init__(*args, **options)
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
         """Hand out a connection, and note on it the exception that the caller is handling."""
         connection: Any
-        if self._line:
-            connection = await self._line.wait_for(self._take, self)
+        if self._waiters:
+            connection = await self._waiters.wait_for(self._take, self)
         else:
             try:
                 connection = await self._take()
             except errors.ConnectionError as error:
                 if not is_full(error):
                     raise
-                connection = await self._line.wait_for(self._take, self)
+                connection = await self._waiters.wait_for(self._take, self)
         connection.amid = id(sys.exception())
         return connection
 
@@ -99,7 +99,7 @@ class AsyncCleanPool(aredis.ConnectionPool):
         try:
             await self._release(connection)
         finally:
-            self._line.wake()
+            self._waiters.wake()
 
     async def _release(self, connection: Any) -> None:
         error = sys.exception()

@@ -30,7 +30,7 @@ def is_full(error: BaseException) -> bool:
     )
 
 
-class Line(deque[Any]):
+class Waiters(deque[Any]):
     """The calls that wait for a connection of one pool, each by an event. Only the first tries to take one; it wakes the next when it leaves."""
 
     def wake(self) -> None:

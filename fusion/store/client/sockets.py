@@ -18,7 +18,7 @@ from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, Se
 from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
 from fusion.store.client.dns import addresses
-from fusion.store.client.room import Line, is_full
+from fusion.store.client.room import Waiters, is_full
 
 #: Bytes per second that a line should carry at least, and the most seconds that a request gets in addition for its size.
 _SLOWEST = 256 * 1024
@@ -136,21 +136,21 @@ class CleanPool(ConnectionPool):
 
     def reset(self) -> None:
         """Drop all connections and waiting calls, as in a process that was just forked."""
-        self._line = Line()
+        self._waiters = Waiters()
         super().reset()
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
         """Hand out a connection, and note on it the exception that the caller is handling."""
         connection: Any
-        if self._line and self.pid == getpid():
-            connection = self._line.wait(self._take, self)
+        if self._waiters and self.pid == getpid():
+            connection = self._waiters.wait(self._take, self)
         else:
             try:
                 connection = self._take()
             except errors.ConnectionError as error:
                 if not is_full(error):
                     raise
-                connection = self._line.wait(self._take, self)
+                connection = self._waiters.wait(self._take, self)
         connection.amid = id(sys.exception())  # an exception that the caller is handling already does not concern this exchange
         return connection
 
@@ -177,14 +177,14 @@ class CleanPool(ConnectionPool):
                     self._available_connections.append(connection)
         else:
             super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
-        if self._line:
-            self._line.wake()
+        if self._waiters:
+            self._waiters.wake()
 
     def ready(self, *, in_turn: bool = False) -> Any:
         """Take the connection that was used last. This process must have made it, it must be connected, and nothing may have come over it
         since: neither its end nor an unread reply. Else return None, and it stays in the pool; also while others wait for a connection,
         unless the caller is `in_turn`."""
-        if self.pid != getpid() or (self._line and not in_turn):
+        if self.pid != getpid() or (self._waiters and not in_turn):
             return None
         with self._lock:
             if not self._available_connections:

@@ -14,7 +14,7 @@ from fusion.settings import Settings
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
-from fusion.store.scripting.host import Commands
+from fusion.store.scripting.host import PipelineCall
 
 #: 1 January 9999: a score or an entry's id may be anything, as outsiders can write them.
 _LAST = 253_370_764_800
@@ -36,8 +36,8 @@ class InspectorBase:
     def _batch(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
         return batch(self.connection, ask, raise_on_error=raise_on_error)
 
-    def _commands(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> Commands:
-        return Commands(self.connection, ask, raise_on_error)
+    def _commands(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> PipelineCall:
+        return PipelineCall(self.connection, ask, raise_on_error)
 
     def _page(self, key: str, offset: int = 0, limit: int = -1, *, desc: bool = False) -> list[str]:
         """Return members of a ZSET from `offset` on; a negative limit means all."""

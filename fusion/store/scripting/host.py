@@ -223,7 +223,7 @@ class ScriptCall(Generic[T]):
         return reply if self._understood is None else self._understood(reply)
 
 
-class Commands:
+class PipelineCall:
     """Commands of one round trip, which `ask` calls on a pipeline. The result is the list of replies; without `raise_on_error` an error reply
     stands in its place."""
 

@@ -31,7 +31,7 @@ from fusion.store.layout.compact import compact, expand
 from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import QueuePause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
-from fusion.store.scripting.host import Commands, ScriptCall, ScriptHost, Steps, to_ms, to_texts
+from fusion.store.scripting.host import PipelineCall, ScriptCall, ScriptHost, Steps, to_ms, to_texts
 from fusion.store.scripting.pipelined import PipelinedCall
 from fusion.store.scripting.scripts import Script
 
@@ -138,7 +138,7 @@ class QueueCalls(ScriptHost):
 
     def may_keep_steps(self) -> Steps[bool]:
         """Return True if the server has the memory to keep deleted jobs: at most 80 % of its `maxmemory` is used. True without one."""
-        (found,) = yield Commands(self.connection, lambda pipe: pipe.info("memory"))
+        (found,) = yield PipelineCall(self.connection, lambda pipe: pipe.info("memory"))
         most = int(found.get("maxmemory") or 0)
         return not most or int(found.get("used_memory") or 0) <= most * _FULL
 
