@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from signal import SIGKILL
@@ -73,7 +73,7 @@ class ForkExecutor:
         horse = self._spares.popleft()
         now = time.monotonic()
         if self.session.leaving:  # busy: request the next fork along with the job; else the job goes first
-            self._fork(now, self._server.fork_with_next)
+            self._fork(now)
         run = HorseRun(claimed, limit, now, horse=horse)
         self.runs[horse.serial] = run
         frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
@@ -117,15 +117,18 @@ class ForkExecutor:
         if self._imported:
             self._spares += self._imported
             self._imported.clear()
-        self._fork(now, self._server.fork)
+        self._fork(now)
+        if self._server.unsent:
+            self._server.flush()
         return not had_room and self.session.open and bool(self._spares)
 
-    def _fork(self, now: float, ask: Callable[[], Horse]) -> None:
+    def _fork(self, now: float) -> None:
+        """Request the missing horses together with the next message."""
         missing = self._missing
         if missing <= 0 or not self.session.may_fork(now):
             return
         for _ in range(missing):
-            if (horse := self.session.fork(ask)) is None:
+            if (horse := self.session.fork(self._server.fork_with_next)) is None:
                 return
             if self._by_horses:
                 self._await_imports(horse, now)

@@ -182,13 +182,11 @@ class ExecutorGenerations:
             return
         if self._current is None and now >= self._restart_at:
             self._start()
-        if self._current is not None:
-            self._fill(self._current, now)
+        if self._current is not None and self._current.fill(now):
+            self._gained_room(self._current.session)
 
-    def _fill(self, generation: Generation, now: float) -> None:
-        if not generation.fill(now):
-            return
-        session = generation.session
+    def _gained_room(self, session: ServerSession) -> None:
+        """Report that a job can be started now. If it is the first time, the task modules are loaded."""
         if not session.announced:
             session.announced = True
             self.server = replace(self.server, pid=session.server.pid, unloaded="", hopeless="")

@@ -107,7 +107,7 @@ class Doorbells:
     """
 
     def __init__(self, process: ProcessContext, timer: Timer) -> None:
-        """`timer`: due from when a token has come that `answer` must handle. After a wait that merely ran out it is not: the wait begins anew."""
+        """`timer`: made due by a token that `answer` must handle. A wait that merely ran out does not do that: it begins anew."""
         self._process, self._timer = process, timer
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)

@@ -70,16 +70,12 @@ class History:
         if len(sums) >= _FIELDS and seen not in sums:
             seen = (OTHER, OTHER.encode(), *seen[2:])
         sums[seen] = sums.get(seen, 0) + 1
-        self._tell_soon()
+        self.next_at = min(self.next_at, time.monotonic() + self._every)
 
     def note_keyless(self, function: str) -> None:
         """Count a job that ran without the concurrency key that its function declares."""
         self._keyless[function if _NAME.fullmatch(function.encode()) and len(self._keyless) < _FIELDS else OTHER] += 1
-        self._tell_soon()
-
-    def _tell_soon(self) -> None:
-        if self.next_at == inf:
-            self.next_at = time.monotonic() + self._every
+        self.next_at = min(self.next_at, time.monotonic() + self._every)
 
     def _unix(self, text: bytes) -> float:
         """Return a stored time in Unix seconds; 0 if it is not a time. Most times of a call share their second, so the last one is

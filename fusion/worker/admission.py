@@ -148,8 +148,8 @@ class Slots:
 
     def take_slot(self) -> None:
         """Count a job that was started."""
-        self._recycling.count(1)
+        self._recycling.jobs += 1
 
     def release_slot(self, jobs: int = 1) -> None:
         """Take back the count of jobs that did not begin."""
-        self._recycling.count(-jobs)
+        self._recycling.jobs -= jobs

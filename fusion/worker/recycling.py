@@ -32,7 +32,8 @@ class Recycling:
 
     def __init__(self, settings: Settings, executor: Executor) -> None:
         self._settings, self._executor = settings, executor
-        self._jobs = 0
+        #: The jobs that were started, without those that did not begin.
+        self.jobs = 0
         self._idle_since: float | None = None
         age = settings.max_age
         self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else inf
@@ -45,14 +46,10 @@ class Recycling:
         #: True if a limit may be reached while nothing else happens.
         self.has_times = bool(age or settings.max_idle_time or settings.max_memory)
 
-    def count(self, jobs: int) -> None:
-        """Count jobs that were started; a negative number takes back those that did not begin."""
-        self._jobs += jobs
-
     def room(self, free: int) -> int:
         """Return the number of jobs that may be taken for `free` slots: at most what is left of the job limit."""
         limit = self._settings.max_jobs
-        return free if limit is None else max(0, min(free, limit - self._jobs))
+        return free if limit is None else max(0, min(free, limit - self.jobs))
 
     @property
     def next_at(self) -> float:
@@ -77,8 +74,8 @@ class Recycling:
     def _due(self, now: float, settled: bool, waits: bool) -> str:
         s = self._settings
         # Waiting jobs are not given back for this limit: they would end the next worker in the same way.
-        if s.max_jobs is not None and self._jobs >= s.max_jobs and not waits:
-            return f"it took {self._jobs} jobs, --max-jobs"
+        if s.max_jobs is not None and self.jobs >= s.max_jobs and not waits:
+            return f"it took {self.jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"
         if not s.max_idle_time:
@@ -101,7 +98,7 @@ class Recycling:
         if abs(used * _MIB - self.memory) > _MUCH * self.memory:
             self.memory = used * _MIB
         # Before its first job a worker is as small as possible: a new one would not be smaller.
-        if limit and self._jobs and used > limit:
+        if limit and self.jobs and used > limit:
             return sentences.MEMORY_LIMIT.format(n=used, n_limit=limit)
         self._replace_grown(server, size)
         return ""

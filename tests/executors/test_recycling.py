@@ -39,14 +39,14 @@ def why(one: Recycling, now: float, *, settled: bool = True) -> str:
 @pytest.mark.parametrize("took", [0, 1, 2, 3, 4])
 def test_max_jobs(limit: int, took: int, sizes: dict[int, int]) -> None:
     one = recycling(max_jobs=limit)
-    one.count(took)
+    one.jobs += took
     assert bool(why(one, 0.0)) is (took >= limit)
     assert [one.room(free) for free in (0, 1, 5)] == [max(0, min(free, limit - took)) for free in (0, 1, 5)]
 
 
 def test_without_a_limit_there_is_always_room(sizes: dict[int, int]) -> None:
     one = recycling()
-    one.count(10_000)
+    one.jobs += 10_000
     assert one.room(7) == 7 and why(one, time.monotonic() + 1e6) == ""
 
 
@@ -85,7 +85,7 @@ def test_max_memory_counts_worker_and_fork_server_after_a_first_job(
     limit: int | None, jobs: int, ends: bool, sizes: dict[int, int]
 ) -> None:
     one = recycling(max_memory=limit)
-    one.count(jobs)
+    one.jobs += jobs
     assert bool(why(one, 0.0)) is ends
 
 
@@ -110,7 +110,7 @@ def test_another_fork_server_is_measured_from_its_own_size(sizes: dict[int, int]
 @pytest.mark.parametrize("limit", [{"max_jobs": 1}, {"max_age": 1}, {"max_memory": 1}, {"max_idle_time": 0.1}])
 def test_a_worker_that_stops_needs_no_further_reason(limit: dict[str, Any], sizes: dict[int, int]) -> None:
     one = recycling(**limit)
-    one.count(5)
+    one.jobs += 5
     one.over = True
     assert [why(one, time.monotonic() + later) for later in (0, 10, 20)] == ["", "", ""]
     assert one.next_at == inf, "its loop does not turn for what is decided"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fusion.kernel.states import STATES
 from fusion.store.layout.failure_keys import FailureKeys
@@ -310,7 +311,7 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
     def fleet(self) -> str:
         return f"{self.prefix}fleet"
 
-    @property
+    @cached_property  # each turn names it
     def suspended(self) -> str:
         return f"{self.prefix}suspended"
 
