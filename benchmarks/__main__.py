@@ -6,6 +6,7 @@
 - `ab OLD NEW`: two versions of Fusion.
 - `instructions`: the server's instructions for each script at its largest call, by valgrind.
 - `features`: what each feature of a job costs, by the same.
+- `idle`: what a fleet costs while it waits for jobs, and how late it starts what becomes due.
 - `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
 - `page`: rewrite what the documents quote of saved results.
 
@@ -77,6 +78,10 @@ def main() -> int:
         from benchmarks.trips import main as trips
 
         return trips(arguments)
+    if command == "idle":
+        from benchmarks.idle import main as idle
+
+        return idle(arguments)
     if command == "page":
         from benchmarks.figures import page
 
