@@ -66,7 +66,7 @@ def problems(name: str, texts: Mapping[str, str]) -> list[str]:
     heads = {piece: lua_build.headers(texts[piece]) for piece in pieces}
     functions = {local.name for local in top if local.function}
     for user, head in heads.items():
-        named = {word for kind in ("ONCE", "RARE", "RARER") for word in head.get(kind, ())}
+        named = {word for kind in ("ONCE", "OFTEN", "RARE", "RARER") for word in head.get(kind, ())}
         found += [f"{user}: {word} is in its ONCE or RARE, and no function" for word in sorted(named - functions)]
         direct = {f"include/{piece}" for piece in head.get("INCLUDE", ())}
         needed = {definer for one, definer in edges if one == user}

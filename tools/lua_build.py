@@ -7,7 +7,7 @@ each call of a script, and looks for each local that a function takes from outsi
 - leaves out functions and variables that nothing names, comments and indentation;
 - writes what small functions return in the place of their calls, and literals in the place of the names of keys, arguments and constants;
 - writes the body of a function that ONCE names in the place of its one call;
-- moves functions that RARE or RARER name into one that makes them at its first call.
+- moves functions that OFTEN, RARE or RARER name into one that makes all of a group at the first call of one. They stand before what calls them.
 
 What is left open are the values of a fleet (`FleetConstants`): the loader sets them. Lines of `built/` keep their text, and marks (`--@file:line`)
 tell where a run of lines comes from, so that an error of the server leads to the source.
@@ -58,7 +58,7 @@ OPEN = frozenset(FleetConstants().literals())
 #: What Redis gives to every script.
 GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
 
-_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|ONCE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|ONCE|OFTEN|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _FUNCTION = re.compile(r"local function (\w+)\(")
 _EXPRESSION = re.compile(r"local function (\w+)\((\w+)\) return (.*) end$")
 _VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --.*)?$")
@@ -168,7 +168,7 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     head = headers(read(LUA / f"{name}.lua"))
     includes = in_order(head.get("INCLUDE", ()), lambda one: read(_path(one)))
     files = {path: read(path) for path in [*map(_path, includes), LUA / f"{name}.lua"]}
-    rare = [{word for text in files.values() for word in headers(text).get(kind, ())} for kind in ("RARE", "RARER")]
+    rare = [{word for text in files.values() for word in headers(text).get(kind, ())} for kind in ("OFTEN", "RARE", "RARER")]
     arguments = {f"K_{key}": f"KEYS[{nth}]" for nth, key in enumerate(head.get("KEYS", ()), 1)}
     arguments |= {f"A_{argument}": f"ARGV[{nth}]" for nth, argument in enumerate(head.get("ARGV", ()), 1)}
     arguments["REST"] = str(len(head.get("ARGV", ())) + 1)
@@ -237,11 +237,11 @@ def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
             head, *body, end = bodies[match[2]]
             if _returns(body) or words[match[2]] != 2:
                 raise ValueError(f"{match[2]} returns something, or is not called once")
-            yield replace(head, text="do")
+            yield replace(head, text=" do")  # a line at the margin would end the function around it
             if match[3]:
                 yield replace(line, text=f"local {head.text.partition('(')[2][:-1]} = {match[3]}")
             yield from with_bodies(body)
-            yield end
+            yield replace(end, text=" end")
 
     found = list(with_bodies(line for at, line in enumerate(lines) if at not in cut))
     if missing := sorted(bodies.keys() - put):

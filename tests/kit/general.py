@@ -16,19 +16,21 @@ from tools import lua_build
 SHORT_WAYS: Mapping[str, Mapping[str, str]] = {
     "claim": {
         "local FEW_FIELDS = 16": "local FEW_FIELDS = -1",
-        "local fresh = size == 6 and": "local fresh = size == -1 and",
+        "  if size == 6 then": "  if false then",
     },
+    "ring": {"class and not is_list(queue) and 1 or redis": "redis"},
+    "limit": {"local known = named and arrivals[name]": "local known = nil"},
     "commit": {"local PLAIN_FIELDS = 10": "local PLAIN_FIELDS = -1"},
     "enqueue": {
         "local looked, remains = false, 0": "local looked, remains = true, 0",
-        "  if remains > 0 then\n    record": "  if true then\n    record",
+        "  if remains > 0 then\n    status": "  if true then\n    status",
         "if remains > 0 and not nonce": "if not nonce",
     },
 }
 _CLOCK = "redis.call('TIME')"
 #: Seven tenths of a millisecond more with each call. The second is none of a minute's or day's edge.
 _COUNTED = "{ '1700000123', redis.call('INCR', P .. 'test:clock') * 700 + 150000 }"
-_ON_NEED = re.compile(r"^-- (?:RARE|RARER): .*\n", re.MULTILINE)
+_ON_NEED = re.compile(r"^-- RARE: .*\n", re.MULTILINE)
 
 
 @cache
@@ -48,8 +50,8 @@ def _built(name: str, general: bool) -> str:
 
 @contextmanager
 def counted_scripts(*, general: bool) -> Iterator[None]:
-    """Scripts that are made meanwhile have the clock that counts calls; `general`: and no short ways. In `enqueue` no function is then made
-    on need either; `turn` has too many for that."""
+    """Scripts that are made meanwhile have the clock that counts calls; `general`: and no short ways. In `enqueue` the functions
+    that RARE names are then made at once, too; for those of RARER, and of `turn`, Lua has not enough locals."""
     scripts.load.cache_clear()
     try:
         with patch.object(scripts, "_read", lambda name: _built(name, general)):

@@ -114,13 +114,13 @@ def test_the_body_of_a_function_that_is_called_once_stands_where_it_was_called()
         "return x\n"
     )
     assert in_place(text, {"a", "b"}) == (
-        "local x\nif y then\ndo\ndo\n  local function d() return 1 end\n  x = d()\nend\nend\nend\nreturn x\n"
+        "local x\nif y then\n do\n do\n  local function d() return 1 end\n  x = d()\n end\n end\nend\nreturn x\n"
     )
 
 
 def test_what_a_function_takes_becomes_locals_of_its_block() -> None:
     text = "local function a(x, y)\n  z = x\nend\nlocal b = 1\na(b, f(2, 3))\n"
-    assert in_place(text, {"a"}) == "local b = 1\ndo\nlocal x, y = b, f(2, 3)\n  z = x\nend\n"
+    assert in_place(text, {"a"}) == "local b = 1\n do\nlocal x, y = b, f(2, 3)\n  z = x\n end\n"
 
 
 @pytest.mark.parametrize(

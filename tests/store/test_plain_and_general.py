@@ -35,6 +35,10 @@ FEATURES: dict[str, dict[str, Any]] = {
     "log_tag": {"log_tag": "x"},
     "no result": {"result_ttl": 0},
     "key": {"ties": "k", "concurrency_key": "k", "max_concurrent": "1"},
+    "key 2": {"ties": "k", "concurrency_key": "k2", "max_concurrent": "2"},
+    "key 3": {"ties": "k", "concurrency_key": "k2", "max_concurrent": "3"},
+    "key 2, high": {"ties": "k", "concurrency_key": "k2", "max_concurrent": "2", "priority": 2},
+    "key 2, discard": {"ties": "kd", "concurrency_key": "k2", "max_concurrent": "2"},
     "fair": {"ties": "", "fair_key": "f"},
     "unique": {"ties": "u", "unique_key": "u", "unique_until": "end"},
     "hooks": {"hooks": 1, "callback_url": "https://x.example/"},
@@ -260,6 +264,22 @@ def test_a_job_of_each_kind_in_each_place(conn: redis.Redis, feature: str | None
         ("turn", ("finished",), 0, "1"),
     ]
     compare(conn, place, steps)
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        ["key 2"] * 5,
+        ["key 2"] * 3 + ["key 2, high"] * 3,
+        ["key 2"] * 3 + ["key 3"] * 3,
+        ["key 2", "key 2", "key 2, discard", "key 2"],
+    ],
+    ids=["alike", "better ones", "another limit", "one that is discarded"],
+)
+@pytest.mark.parametrize("before", [[], ["key 2"], ["key 2"] * 3], ids=["alone", "beside one", "behind others"])
+def test_jobs_of_one_key_in_one_call(conn: redis.Redis, jobs: list[str], before: list[str]) -> None:
+    steps = [("enqueue", before, 6, False)] if before else []
+    compare(conn, None, [*steps, ("enqueue", jobs, 0, False), ("turn", (), 3, None), ("turn", ("finished",) * 3, 3, None)])
 
 
 def test_what_a_claim_answers_of_a_job_with_one_option(conn: redis.Redis) -> None:

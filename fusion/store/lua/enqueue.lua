@@ -9,7 +9,7 @@
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
--- Returns: {'ok', enqueued_at, layout of the data, and if there are any a list of the ids that were discarded, of
+-- Returns: {'ok', enqueued_at, and if there are any a list of the ids that were discarded, of
 --   those that met another of their unique key: {id, the other, how, pairs of the other's fields}; how: `skip`, it was
 --   not accepted; `replaced`, it was, and the other is canceled: its own status in place of the pairs}, and the
 --   ids of those that are deferred} | {'missing', id, a parent of it of which there is no job} |
@@ -95,10 +95,10 @@ local function refuses(id, parents, anew, batch)
 end
 
 -- That all is well, and what is to be told beside it.
-local function answer_more(at, layout, outbox_batch)
+local function answer_more(at, outbox_batch)
   if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
-  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
-  return { 'ok', at, layout, discarded, met or {}, apart }
+  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
+  return { 'ok', at, discarded, met or {}, apart }
 end
 
 local at, fresh, first_answer, again, targets, several = REST, {}, now_iso, nil, {}, 0
@@ -111,7 +111,6 @@ if not needs then
   if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
   over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
 end
-local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 local outbox_batch = not needs and string.match(A_needs, '!(.*)$')
 if outbox_batch then
@@ -142,22 +141,22 @@ local function look_for_remains(id)
   if remains == 0 and fifos[A_queue] == nil then fifos[A_queue] = false end
 end
 
-local NONE = {}
-for _ = 1, tonumber(A_n_jobs) do
-  local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
+local alone = A_n_jobs == '1' -- it has no others to heed
+for _ = 1, A_n_jobs + 0 do
+  local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
   look_for_remains(id)
-  local record = NONE
+  local status, nonce, origin, created_at, func, tied_before, graph_before
   if remains > 0 then
-    record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+    status, nonce, origin, created_at, func, tied_before, graph_before = unpack(redis.call('HMGET', job_key(id),
+        'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph'))
   end
-  local status, nonce = record[1], record[2]
-  local resent = status and (nonce or record[5] and id) == sent
+  local resent = status and (nonce or func and id) == sent
   local unique = met and not resent and unique_of(at + 6, at + 5 + n)
   local ok, other = true, nil
   if unique then ok, other = pcall(meets, unique, brought, A_queue) end
   if not ok then return error_reply(other) end
   if resent then
-    first_answer, again = record[4], job_key(id)
+    first_answer, again = created_at, job_key(id)
     local older = met and redis.call('HGET', again, 'replaces')
     if older then met[#met + 1] = { id, older, 'replaced', status } end
     if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
@@ -175,9 +174,9 @@ for _ = 1, tonumber(A_n_jobs) do
     met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
     instead[id], instead[1] = other.owner, true -- ids are texts
   elseif seen[id] or status and not is_terminal(status) then
-    return { 'duplicate', id, may_go(record[7]) and 'coming' or status or 'queued' }
+    return { 'duplicate', id, may_go(graph_before) and 'coming' or status or 'queued' }
   else
-    local why, of_before = false, record[6] or record[7] and 'p'
+    local why, of_before = false, tied_before or graph_before and 'p'
     if remains > 0 and not nonce then -- a record without a mark of ours, or what a deleted one left
       in_fifo(A_queue)
       if redis.call('EXISTS', children_key(id), parents_key(id)) > 0 then of_before = of_before or 'p' end
@@ -204,15 +203,15 @@ for _ = 1, tonumber(A_n_jobs) do
     end
     local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
-      ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
+      ttl = ARGV[at + 4] ~= '' and ARGV[at + 4] + 0 or nil, first = at + 6, last = at + 5 + n, deferred = deferred,
       of_before = of_before, parents = parents,
       held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
-      ended = status and set_of(status, record[3] or A_queue), turn = target == 'back' and (fair_key or ''),
+      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or ''),
       unique = unique }
     if unique then brought[unique.name] = id end
-    if not targets[target] then targets[target], several = true, several + 1 end
+    if not alone and not targets[target] then targets[target], several = true, several + 1 end
   end
-  seen[id] = true
+  if not alone then seen[id] = true end
   at = at + 6 + n
 end
 if again and #fresh == 0 then
@@ -220,7 +219,7 @@ if again and #fresh == 0 then
   redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
   if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return answer_more(first_answer, version or FIRST_SCHEMA, outbox_batch) end
+if #fresh == 0 then return answer_more(first_answer, outbox_batch) end
 
 if gate_texts[A_queue] == nil then -- not by gate_of, which would make more than it: of another queue something is set
   local text = redis.pcall('HGET', GATES, A_queue)
@@ -248,8 +247,15 @@ if not needs then
     if why then return { 'batch', batch, why } end
   end
 end
-if not version then version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA end
-if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
+if schema[2] ~= A_needs then
+  local version
+  if schema[2] then
+    version = math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
+  else
+    version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA
+  end
+  if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
+end
 
 if several > 1 then -- jobs go to several keys: a broken one refuses them all now, not the rest of them later
   if not fifos[A_queue] then fifos[A_queue] = nil end
@@ -297,9 +303,9 @@ for i, job in ipairs(fresh) do
   if job.parents and instead and instead[1] then
     redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents))
   end
-  if not later then best = math.max(best or 0, tonumber(job.priority)) end
+  if not later and (not best or job.priority + 0 > best) then best = job.priority + 0 end
 end
 write_tallies()
 if best then ring(A_queue, best) end
-if outbox_batch or met or discarded[1] or apart[1] then return answer_more(now_iso, version, outbox_batch) end
-return { 'ok', now_iso, version }
+if outbox_batch or met or discarded[1] or apart[1] then return answer_more(now_iso, outbox_batch) end
+return { 'ok', now_iso }

@@ -5,11 +5,12 @@
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers
+-- OFTEN: iso_before callback_error read_held read_job commit on_end end_job
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
--- Uses: bound chains count crowded expected fifos freed gates held lacking leased left listed names opens origin
--- Uses: parked soonest tail unexpected unrung unsettled wildcards
+-- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
+-- Uses: origin parked soonest tail unexpected unrung unsettled wildcards
 -- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,
 --   and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`: 1 = the queues' order is a rank
 -- Sections, one behind the other (fusion/store/write/turn_codec.py writes them); n_...: how many entries each has
@@ -22,23 +23,23 @@
 -- Returns: {status, answers, jobs, bad, again, releases, next_ms, waits, open_ms}; status: ok | suspended |
 --   unregistered | outdated; again: 1 = another turn finds more; releases: 1 = `release` has something to do;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
---   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
+--   worker may not know of, -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
 --   closed by its rate opens then; missing mostly
 -- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
 -- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
-local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
 local RELEASING = P .. 'releasing'
+local COUNTS = { 'successful_job_count', 'failed_job_count', 'total_working_us' } -- of outcomes that a turn brings
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation',
-  'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
+  'turn', 'state', 'beat_ms', unpack(COUNTS, A_n_outcomes == '0' and 4 or 1)))
 if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
-local last = memory and tonumber(string.match(memory, '^%d+')) or 0
-if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
+local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if token < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
 local answers, jobs, bad = {}, {}, {}
 
-if tonumber(A_token) == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
+if token == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
   for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
   local i = 0
   for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
@@ -57,7 +58,7 @@ end
 
 -- Where each section begins: behind the one before it.
 local QUEUES_FROM = REST
-local n_slots = tonumber(A_n_slots)
+local n_slots = A_n_slots + 0
 local slots_from = QUEUES_FROM + A_n_queues
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * A_n_begun
@@ -75,13 +76,11 @@ local lines, note = { A_token }, { 'turn', '' }
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
 local function commit_half()
   local done, at, counts = {}, outcomes_from, false
-  finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
-  for i = 1, tonumber(A_n_outcomes) do
+  for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-    local more = { unpack(ARGV, at + 8, at + 7 + n) }
+    local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
     local raised = callback_error(more)
-    local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
-        more, raised)
+    local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
     at = at + 8 + n
     if not ok then answer = 'error: ' .. error_text(answer) end
     answers[i] = answer
@@ -93,20 +92,20 @@ local function commit_half()
         redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
       end
       counts = true
-      worked = worked + elapsed
+      worked = (tonumber(worked) or 0) + elapsed
       if kind == 'finished' then
-        finished = finished + 1
+        finished = (tonumber(finished) or 0) + 1
       elseif kind == 'failed' or kind == 'retry' then
-        failed = failed + 1
+        failed = (tonumber(failed) or 0) + 1
       end
     end
   end
   if counts then
-    note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
+    note = { 'turn', '', COUNTS[1], finished or 0, COUNTS[2], failed or 0, COUNTS[3], worked }
   end
   for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
   each_of('HDEL', held_key, done)
-  if done[1] then write_tallies() end
+  if done[1] and first_count then write_tallies() end
 end
 
 -- What the claim half takes jobs from are sources, counted from 0: the worker's queues, up to `count`, and behind them
@@ -165,11 +164,12 @@ end
 
 -- One look for all that is rare: mostly nothing is there, and Lua's stack bounds how many keys go into one.
 local function check_rare_keys()
-  local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING }
-  for i = 0, count - 1 do stops[i + 8] = paused_key(names[i]) end
-  local there = 0
-  for first = 1, count + 7, 1000 do
-    there = there + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
+  local paused = {}
+  for i = 0, count - 1 do paused[i + 1] = paused_key(names[i]) end
+  local there = redis.call('EXISTS', K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING,
+    unpack(paused, 1, math.min(count, 1000)))
+  for first = 1001, count, 1000 do
+    there = there + redis.call('EXISTS', unpack(paused, first, math.min(first + 999, count)))
   end
   if there == 0 then wildcards = {} elseif are_wildcards() then there = there - 1 end
   due_limits = there > 0 and redis.call('EXISTS', LIMITS_DUE) == 1
@@ -186,7 +186,7 @@ local function check_rare_keys()
   if gated and count > 0 then bad = read_gates(names, count) end
   for i = 0, count - 1 do
     out[i] = {}
-    if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
+    if stopped and redis.call('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
   end
   n_sources = count
   for i, sets in pairs(sets_of) do
@@ -266,7 +266,8 @@ local function claim(floor, mark)
     if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then late, late_of = starving(head.class) end
     if late then head, i, of = late, late_of, late_of end
     local queue, line = names[of], queued[i]
-    local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
+    local nth = jobs[1] and #jobs + 1 or '1'
+    local ok, job, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[i])
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
       queued[i] = false
@@ -472,13 +473,15 @@ if #jobs > 0 or state ~= 'busy' then
   note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
-if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
+-- a turn is a sign of life, written down this often at most
+if not beat or now_ms < beat or now_ms - beat >= math.min(1000, A_lease_ms / 10) then
   note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
   redis.call('EXPIRE', K_worker, A_worker_ttl)
 end
 redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
-write_tallies()
-local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
-  due and math.max(0, due - now_ms) or -1, waits, opens }
+if first_count then write_tallies() end
+local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known)
+-- each list costs, an empty one too
+return { suspended and 'suspended' or 'ok', answers[1] and answers or false, jobs[1] and jobs or false,
+  bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false, opens }

@@ -221,9 +221,9 @@ def accepted(answer: Any, queue: str) -> str:
     if answer[0] != b"ok":
         raise _refusal(answer, queue)
     at: str = answer[1].decode()
-    if len(answer) <= 3:
+    if len(answer) == 2:
         return at
-    return AcceptedInPart(at, to_texts(answer[3]), dict(map(_met, answer[4])), to_texts(answer[5]))
+    return AcceptedInPart(at, to_texts(answer[2]), dict(map(_met, answer[3])), to_texts(answer[4]))
 
 
 def _refusal(answer: Any, queue: str) -> Exception:

@@ -61,9 +61,9 @@ def turn(answer: Any) -> Turn:
     status, answers, jobs, bad, again, releases, next_ms, waits, *opens_ms = answer
     return Turn(
         status.decode(),
-        [answer.decode("utf-8", "replace") for answer in answers],
-        list(starmap(claimed, jobs)),
-        [(codec.text(queue), codec.text(error)) for queue, error in bad],
+        [answer.decode("utf-8", "replace") for answer in answers or ()],
+        list(starmap(claimed, jobs or ())),
+        [(codec.text(queue), codec.text(error)) for queue, error in bad or ()],
         bool(again),
         None if next_ms < 0 else next_ms / 1000,
         (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,

@@ -10,7 +10,7 @@ return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix

@@ -41,7 +41,7 @@ return ready_key(queue)
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -70,8 +70,8 @@ end
 local now_iso = iso(now_s, now_us)
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
@@ -92,10 +92,10 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:37
+--@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
@@ -106,7 +106,7 @@ rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
 if other then rare(18, other, what, class, 1) end
 end
---@include/job/count.lua:48
+--@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
@@ -144,36 +144,47 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/job/schedule.lua:18
 local soonest
@@ -182,58 +193,61 @@ local tied
 tied = {}
 --@include/job/ties.lua:9
 local function weight_of(key) return tied[key] and 4 or 1 end
---@include/limit/limit.lua:331
+--@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(34, id, key, queue, named) end
+if tied[key] then return rare(36, id, key, queue, named) end
 end
---@include/limit/limit.lua:343
+--@include/limit/limit.lua:389
 local function on_return(id, key, queue)
-if tied[key] then rare(38, id, key, queue) end
+if tied[key] then rare(40, id, key, queue) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 37, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 47, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 55, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 46, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 39, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 49, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 57, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 48, id, key) end
 end
 end
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/end_job.lua:10
+local net_of, net
+--@include/job/end_job.lua:11
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
 local seconds, expiry = tonumber(ttl) or -1, '+inf'
 if seconds >= 0 then
-seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
---@include/job/end_job.lua:17
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
 if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
 local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(45, id, key, expiry)
+local pinned = tied[key] and rare(47, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
 tally(what, queue, class, tied[key] and rare(17, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:34
+--@include/job/end_job.lua:37
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(41, id, key, queue, status) end
+if hooked[key] then rare(43, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -254,7 +268,7 @@ if nth <= 15 then
 if not made_0 then
 --@include/job/schedule.lua:17
 local instants = {}
---@include/job/count.lua:64
+--@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -328,7 +342,7 @@ end
 local function expect_expiry(id, expires_at)
 if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
 end
---@include/job/end_job.lua:43
+--@include/job/end_job.lua:46
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
 end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
 if status == 'stopped' then
@@ -337,10 +351,10 @@ else
 emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
---@include/job/end_job.lua:53
+--@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 61, id, key)
+pcall(rare, 63, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/history.lua:3
@@ -427,32 +441,37 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, e
 end
 return made_0[nth](...)
 end
-if nth <= 70 then
+if nth <= 72 then
 if not made_1 then
+--@include/job/count.lua:15
+local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:26
+local arrivals = {}
 local unrung
 --@include/lib/keys.lua:66
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -478,13 +497,13 @@ local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
 return fair[queue]
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -493,7 +512,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -502,17 +521,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -524,7 +543,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return score_of(queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -532,7 +551,7 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
@@ -548,7 +567,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -557,8 +576,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return
@@ -586,7 +606,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:158
+--@include/limit/limit.lua:163
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -597,11 +617,47 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:185
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
 if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', ready_key(queue), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
 local changed = name_limit(name, max, rate, named)
 local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
 if not score then
@@ -625,13 +681,14 @@ tied[key] = string.gsub(tied[key], 'd', '')
 redis.call('HSET', key, 'ties', tied[key])
 end
 if changed then settle_key(name) end
+arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:249
+--@include/limit/limit.lua:294
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:289
+--@include/limit/limit.lua:334
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -640,20 +697,21 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:299
+--@include/limit/limit.lua:344
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
+arrivals[name] = nil
 stop_counting(name, id, key)
 if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:308
+--@include/limit/limit.lua:354
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:360
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)
@@ -979,7 +1037,7 @@ end
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, return_to_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen, reopen_all, hand_on }
 end
 return made_1[nth - 15](...)
 end
@@ -1023,7 +1081,7 @@ if whole then
 redis.call('DEL', KEYS[1])
 redis.call('SREM', KEYS[2], KEYS[1])
 redis.call('SREM', P .. 'fleet', ARGV[1])
-rare(70, { [ARGV[1]] = true })
+rare(72, { [ARGV[1]] = true })
 end
-rare(69, queues)
+rare(71, queues)
 return { back, whole and 0 or 1 }

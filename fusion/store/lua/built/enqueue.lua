@@ -18,7 +18,7 @@ return (P .. 'queue:' .. queue)
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -47,8 +47,8 @@ end
 local now_iso = iso(now_s, now_us)
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:19
 local function enter_line(queue, score, id)
@@ -59,10 +59,10 @@ fifos[queue] = nil
 if not rare(3, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:37
+--@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
@@ -73,7 +73,7 @@ rare(26, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
 if other then rare(26, other, what, class, 1) end
 end
---@include/job/count.lua:48
+--@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
@@ -86,33 +86,44 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/lib/ring.lua:10
 local wildcards, woken
@@ -139,7 +150,7 @@ if not stopped then rare(10, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/room.lua:8
@@ -151,9 +162,9 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:331
+--@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(50, id, key, queue, named) end
+if tied[key] then return rare(52, id, key, queue, named) end
 end
 --@include/job/end_job.lua:7
 local ended_before = 0
@@ -191,37 +202,41 @@ end
 end
 --@include/job/accept.lua:49
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 87, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 89, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
 --@include/job/accept.lua:55
 if ARGV[first] == 'func' then
-redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
-seq, unpack(ARGV, first, last))
 if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
 if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
 else
-redis.call('HSET', key, 'status', status, 'origin', queue, 'original_queue', queue,
-'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
-first, last))
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'original_queue', queue, 'enqueued_at', now_iso
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority', priority, 'nonce', nonce
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
 ttl = rare(30, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
-if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
-if more[1] then redis.call('HSET', key, unpack(more)) end
+if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
+if more[1] then
+local all, n = { unpack(ARGV, first, last) }, last - first + 1
+for j = 1, #more do all[n + j] = more[j] end
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
+else
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
+unpack(ARGV, first, last))
+end
 if ttl then
 --@include/job/expiry.lua:6
 do
---@include/job/accept.lua:73
+--@include/job/accept.lua:77
 local id, expires_at = id, more[#more]
 --@include/job/expiry.lua:7
 if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
 end
---@include/job/accept.lua:74
+--@include/job/accept.lua:78
 end
 if ended then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
@@ -234,9 +249,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(79, rare(88, 'batch', first, last), id, rare(88, 'batch_as', first, last))
+rare(81, rare(90, 'batch', first, last), id, rare(90, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(25, key))
+tally('enqueued', queue, priority, tied[key] and rare(25, key, rare(90, 'concurrency_key', first, last)))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -268,6 +283,8 @@ local sound = {}
 local instants = {}
 --@include/job/callbacks.lua:7
 local hooked = {}
+--@include/job/end_job.lua:8
+local net_of, net
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -308,7 +325,7 @@ local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/job/count.lua:64
+--@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -402,45 +419,47 @@ end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 53, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 73, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 83, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 70, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 55, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 75, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 85, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 72, id, key) end
 end
 end
---@include/job/end_job.lua:10
+--@include/job/end_job.lua:11
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
 local seconds, expiry = tonumber(ttl) or -1, '+inf'
 if seconds >= 0 then
-seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
---@include/job/end_job.lua:17
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
 if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
 local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(64, id, key, expiry)
+local pinned = tied[key] and rare(66, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
 tally(what, queue, class, tied[key] and rare(25, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:34
+--@include/job/end_job.lua:37
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(56, id, key, queue, status) end
+if hooked[key] then rare(58, id, key, queue, status) end
 end
---@include/job/end_job.lua:78
+--@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -475,12 +494,16 @@ made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, 
 end
 return made_0[nth](...)
 end
-if nth <= 108 then
+if nth <= 110 then
 if not made_1 then
+--@include/job/count.lua:15
+local counted = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:26
+local arrivals = {}
 local unrung
 --@include/batch/batch.lua:91
 local joined = {}
@@ -506,21 +529,22 @@ return version
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -618,13 +642,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -633,7 +657,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -642,17 +666,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(13, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -664,7 +688,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return score_of(queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -672,7 +696,7 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
@@ -688,7 +712,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -697,8 +721,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return
@@ -726,7 +751,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:158
+--@include/limit/limit.lua:163
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -737,11 +762,47 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:185
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
 if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', ready_key(queue), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
 local changed = name_limit(name, max, rate, named)
 local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
 if not score then
@@ -765,13 +826,14 @@ tied[key] = string.gsub(tied[key], 'd', '')
 redis.call('HSET', key, 'ties', tied[key])
 end
 if changed then settle_key(name) end
+arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:249
+--@include/limit/limit.lua:294
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:289
+--@include/limit/limit.lua:334
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -780,16 +842,17 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:299
+--@include/limit/limit.lua:344
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
+arrivals[name] = nil
 stop_counting(name, id, key)
 if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:308
+--@include/limit/limit.lua:354
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1413,13 +1476,13 @@ local missing = first_missing(parents, seen)
 return missing and { 'missing', id, missing }
 end
 --@enqueue.lua:98
-local function answer_more(at, layout, outbox_batch)
+local function answer_more(at, outbox_batch)
 if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
-if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
-return { 'ok', at, layout, discarded, met or {}, apart }
+if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
+return { 'ok', at, discarded, met or {}, apart }
 end
 --@
-made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
+made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
 end
 return made_1[nth - 20](...)
 end
@@ -1435,24 +1498,23 @@ nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
 if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
 over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
 end
-local version = schema[2] and math.max(tonumber(schema[2]) or 0, 2)
---@enqueue.lua:116
+--@enqueue.lua:115
 local outbox_batch = not needs and string.match(ARGV[3], '!(.*)$')
 if outbox_batch then
 local refused = rare(20, outbox_batch, ARGV[1])
 if refused then return refused end
 end
---@enqueue.lua:125
+--@enqueue.lua:124
 local looked, remains = false, 0
---@enqueue.lua:145
-local NONE = {}
-for _ = 1, tonumber(ARGV[2]) do
-local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
---@enqueue.lua:126
+--@enqueue.lua:144
+local alone = ARGV[2] == '1'
+for _ = 1, ARGV[2] + 0 do
+local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
+--@enqueue.lua:125
 do
---@enqueue.lua:148
+--@enqueue.lua:147
 local id = id
---@enqueue.lua:127
+--@enqueue.lua:126
 local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
 remains = not looked and redis.pcall('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
 (P .. 'fair:' .. ARGV[1]))
@@ -1470,19 +1532,19 @@ remains = redis.call('EXISTS', key, children, parents, P .. 'fifos')
 end
 if remains == 0 and fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
 end
---@enqueue.lua:149
-local record = NONE
+--@enqueue.lua:148
+local status, nonce, origin, created_at, func, tied_before, graph_before
 if remains > 0 then
-record = redis.call('HMGET', (P .. 'job:' .. id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+status, nonce, origin, created_at, func, tied_before, graph_before = unpack(redis.call('HMGET', (P .. 'job:' .. id),
+'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph'))
 end
-local status, nonce = record[1], record[2]
-local resent = status and (nonce or record[5] and id) == sent
-local unique = met and not resent and rare(91, at + 6, at + 5 + n)
+local resent = status and (nonce or func and id) == sent
+local unique = met and not resent and rare(93, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 92, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 94, unique, brought, ARGV[1]) end
 if not ok then return rare(6, other) end
 if resent then
-first_answer, again = record[4], (P .. 'job:' .. id)
+first_answer, again = created_at, (P .. 'job:' .. id)
 local older = met and redis.call('HGET', again, 'replaces')
 if older then met[#met + 1] = { id, older, 'replaced', status } end
 if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
@@ -1497,16 +1559,16 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(93, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(95, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(61, record[7]) and 'coming' or status or 'queued' }
+return { 'duplicate', id, rare(63, graph_before) and 'coming' or status or 'queued' }
 else
-local why, of_before = false, record[6] or record[7] and 'p'
+local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
 rare(3, ARGV[1])
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
---@enqueue.lua:185
+--@enqueue.lua:184
 if redis.call('EXISTS', (P .. 'job:' .. id)) == 1 and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
 end
 if of_before and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
@@ -1516,28 +1578,28 @@ end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
 if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
-local ties = not needs and rare(88, 'ties', at + 6, at + 5 + n)
+local ties = not needs and rare(90, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and rare(88, 'parents', at + 6, at + 5 + n)
-if parents then parents = rare(96, parents) end
-if parents and instead and instead[1] then parents = rare(106, parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(90, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(98, parents) end
+if parents and instead and instead[1] then parents = rare(108, parents) end
 if parents then
-local refused = rare(107, id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and rare(88, 'batch', at + 6, at + 5 + n))
+local refused = rare(109, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(90, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(99, parents, seen)
+deferred = deferred or rare(101, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
-ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
+ttl = ARGV[at + 4] ~= '' and ARGV[at + 4] + 0 or nil, first = at + 6, last = at + 5 + n, deferred = deferred,
 of_before = of_before, parents = parents,
 held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
-ended = status and rare(4, status, record[3] or ARGV[1]), turn = target == 'back' and (fair_key or ''),
+ended = status and rare(4, status, origin or ARGV[1]), turn = target == 'back' and (fair_key or ''),
 unique = unique }
 if unique then brought[unique.name] = id end
-if not targets[target] then targets[target], several = true, several + 1 end
+if not alone and not targets[target] then targets[target], several = true, several + 1 end
 end
-seen[id] = true
+if not alone then seen[id] = true end
 at = at + 6 + n
 end
 if again and #fresh == 0 then
@@ -1545,8 +1607,8 @@ local ttl = redis.call('PTTL', again)
 redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return rare(108, first_answer, version or 2, outbox_batch) end
---@enqueue.lua:225
+if #fresh == 0 then return rare(110, first_answer, outbox_batch) end
+--@enqueue.lua:224
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
@@ -1560,22 +1622,29 @@ end
 local length = most and more > 0 and rare(32, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:239
+--@enqueue.lua:238
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = rare(88, 'concurrency_key', job.first, job.last)
+local name = rare(90, 'concurrency_key', job.first, job.last)
 local broken = name and rare(11, name, ARGV[1])
 if broken then return redis.error_reply(broken) end
-local batch = rare(88, 'batch', job.first, job.last)
-local why = batch and rare(74, batch, rare(88, 'batch_by', job.first, job.last),
-rare(88, 'batch_as', job.first, job.last), job.id)
+local batch = rare(90, 'batch', job.first, job.last)
+local why = batch and rare(76, batch, rare(90, 'batch_by', job.first, job.last),
+rare(90, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
-if not version then version = rare(22) and rare(23, 'enqueue', true) or 2 end
+if schema[2] ~= ARGV[3] then
+local version
+if schema[2] then
+version = math.max(tonumber(schema[2]) or 0, 2)
+else
+version = rare(22) and rare(23, 'enqueue', true) or 2
+end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
---@enqueue.lua:254
+end
+--@enqueue.lua:260
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
 redis.call('ZCARD', ready_key(ARGV[1]))
@@ -1590,22 +1659,22 @@ reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(100, job.id, job.of_before) end
+if job.of_before then rare(102, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(99, job.parents)
-rare(102, job.id, job.parents, place)
+waits = job.held or rare(101, job.parents)
+rare(104, job.id, job.parents, place)
 end
 if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
 redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:278
+--@enqueue.lua:284
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
 place = rare(36, ARGV[1], job.priority, place, job.turn)
 end
 local ok, later
 if job.unique then
-ok, later = pcall(rare, 95, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, later = pcall(rare, 97, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end
@@ -1622,9 +1691,9 @@ if graph then redis.call('HSET', (P .. 'job:' .. job.id), 'graph', graph) end
 if job.parents and instead and instead[1] then
 redis.call('HSET', (P .. 'job:' .. job.id), 'parents', cjson.encode(job.parents))
 end
-if not later then best = math.max(best or 0, tonumber(job.priority)) end
+if not later and (not best or job.priority + 0 > best) then best = job.priority + 0 end
 end
 write_tallies()
 if best then ring(ARGV[1], best) end
-if outbox_batch or met or discarded[1] or apart[1] then return rare(108, now_iso, version, outbox_batch) end
-return { 'ok', now_iso, version }
+if outbox_batch or met or discarded[1] or apart[1] then return rare(110, now_iso, outbox_batch) end
+return { 'ok', now_iso }

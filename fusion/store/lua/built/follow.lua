@@ -48,7 +48,7 @@ return (string.gsub(tostring(text), '%s+', ' '))
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -75,10 +75,10 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:37
+--@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
@@ -89,7 +89,7 @@ rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
 if other then rare(17, other, what, class, 1) end
 end
---@include/job/count.lua:48
+--@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
@@ -102,38 +102,49 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:25
+--@include/lib/emit.lua:24
 local function give_back_numbers()
-if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
+if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/lib/ring.lua:10
 local wildcards, woken
@@ -160,7 +171,7 @@ if not stopped then rare(7, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -170,120 +181,135 @@ local tied
 tied = {}
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:27
 local unrung
---@include/limit/limit.lua:331
+--@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(38, id, key, queue, named) end
+if tied[key] then return rare(40, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 44, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 62, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 53, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 46, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 56, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 64, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 55, id, key) end
 end
 end
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/end_job.lua:10
+local net_of, net
+--@include/job/end_job.lua:11
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
 local seconds, expiry = tonumber(ttl) or -1, '+inf'
 if seconds >= 0 then
-seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
---@include/job/end_job.lua:17
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
 if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
 local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(52, id, key, expiry)
+local pinned = tied[key] and rare(54, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
 tally(what, queue, class, tied[key] and rare(16, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
 else
 redis.call('PERSIST', key)
 end
 if leave then
---@include/job/end_job.lua:34
+--@include/job/end_job.lua:37
 if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
 redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(48, id, key, queue, status) end
+if hooked[key] then rare(50, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 54, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 56, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(82, queue)
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(84, queue)
+local last = count == 2 and '1' or count - 1
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(82, queue)
+more = rare(84, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(81, queue)
+more = rare(83, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
-local score = tonumber(found[i + 1])
+local score = found[i + 1] + 0
 local aside = score < 0
-line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
-aside = aside }
+local class = aside and 0 or score < 255 and score - score % 1 or 255
+line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
 end
 return line, more
 end
---@include/job/claim.lua:146
+--@include/job/claim.lua:147
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local leased = {}
 local unexpected = {}
---@include/job/claim.lua:150
+--@include/job/claim.lua:151
 local lacking = ARGV[9] ~= '0' and {}
---@include/job/claim.lua:195
+--@include/job/claim.lua:196
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local size = is_id(id) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
-rare(69, id, queue, nil, 'the queue names what is no job')
+rare(71, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local job
-if size <= 16 then
+local fresh, job = false, nil
+--@include/job/claim.lua:207
+if size == 6 then
+local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
+fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
+if fresh then
+job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
+data = found[6] }
+end
+end
+if fresh then
+elseif size <= 16 then
 local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(85, key)
+job = rare(87, key)
 end
 local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
 job.origin
 local log_tag, func, ties = job.log_tag, job.func, job.ties
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(69, id, queue, nil, 'the queue names a job of stock RQ')
+rare(71, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -293,7 +319,7 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(69, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(71, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -302,24 +328,25 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(4, seq, origin, class, queue, class)
-if set then rare(76, id, key, queue) end
+if set then rare(78, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:241
-local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
+--@include/job/claim.lua:252
+local placed = head.score % 1 ~= 0 and tonumber(seq)
+local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(83, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(85, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 40, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(84, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 42, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(86, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -341,33 +368,30 @@ if #held == 0 then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-local unplaced = head.score % 1 == 0 or not tonumber(seq)
-if unplaced or origin ~= queue then
+if not own then
 local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(45, key)
-if seq and origin then rare(79, key, origin, queue) end
-if not seq and rare(78, key, data) then job.serializer = 'pickle' end
+rare(47, key)
+if seq and origin then rare(81, key, origin, queue) end
+if not seq and rare(80, key, data) then job.serializer = 'pickle' end
 job.origin = queue
 end
---@include/job/claim.lua:286
-local fresh = size == 6 and status and seq and origin and func and job.created_at
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(76, id, key, queue) end
-if set or unplaced then on_arrive(id, key, queue) end
+if set then rare(78, id, key, queue) end
+if set or not placed then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:296
+--@include/job/claim.lua:305
 if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
 local row, last = {}, 28
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(77, key) end
+if string.find(ties, 'g', 1, true) then rare(79, key) end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 local n = 5 + (ahead and 2 or 0)
 for i = 1, n do row[last + i] = more[i] end
@@ -386,8 +410,8 @@ if not made_0 then
 local instants = {}
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
@@ -400,7 +424,7 @@ fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
---@include/job/count.lua:64
+--@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -470,21 +494,21 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:337
+--@include/limit/limit.lua:383
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 44, id, key) end
+if tied[key] then pcall(rare, 46, id, key) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
---@include/job/end_job.lua:53
+--@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 68, id, key)
+pcall(rare, 70, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/job/end_job.lua:78
+--@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
@@ -498,31 +522,36 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_
 end
 return made_0[nth](...)
 end
-if nth <= 95 then
+if nth <= 97 then
 if not made_1 then
+--@include/job/count.lua:15
+local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
+--@include/limit/limit.lua:26
+local arrivals = {}
 --@include/gates/turn_gates.lua:6
 local opens
 --@include/lib/keys.lua:66
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -595,13 +624,13 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -610,7 +639,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -619,17 +648,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -641,7 +670,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return rare(1, queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -649,7 +678,7 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
@@ -665,7 +694,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -674,8 +703,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return
@@ -703,7 +733,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:158
+--@include/limit/limit.lua:163
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -714,7 +744,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:171
+--@include/limit/limit.lua:176
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -725,11 +755,47 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:185
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
 if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', ready_key(queue), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
 local changed = name_limit(name, max, rate, named)
 local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
 if not score then
@@ -753,15 +819,16 @@ tied[key] = string.gsub(tied[key], 'd', '')
 redis.call('HSET', key, 'ties', tied[key])
 end
 if changed then settle_key(name) end
+arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:218
+--@include/limit/limit.lua:263
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:227
+--@include/limit/limit.lua:272
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -782,11 +849,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:249
+--@include/limit/limit.lua:294
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:276
+--@include/limit/limit.lua:321
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -797,7 +864,7 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:289
+--@include/limit/limit.lua:334
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -806,16 +873,17 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:299
+--@include/limit/limit.lua:344
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
+arrivals[name] = nil
 stop_counting(name, id, key)
 if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:308
+--@include/limit/limit.lua:354
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1076,7 +1144,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/job/end_job.lua:62
+--@include/job/end_job.lua:65
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
 local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
@@ -1222,7 +1290,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:154
+--@include/job/claim.lua:155
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1239,14 +1307,14 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:172
+--@include/job/claim.lua:173
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(10, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
---@include/job/claim.lua:182
+--@include/job/claim.lua:183
 local function read_by_name(key)
 local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
@@ -1346,7 +1414,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 14](...)
 end
@@ -1381,7 +1449,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or redis.call('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
-or rare(92, { [0] = ARGV[5] }, 1)[1] then
+or rare(94, { [0] = ARGV[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1389,7 +1457,7 @@ local n, out, lines, more, at = tonumber(ARGV[8]), {}, {}, 1, 1
 local line = look(ARGV[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(93, 0, false) then
+if not is_alike(head) or gates[0] and not rare(95, 0, false) then
 more = 0
 break
 end
@@ -1401,7 +1469,7 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(94, 0) end
+if gates[0] then rare(96, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1413,7 +1481,7 @@ if out[1] then redis.call('ZREM', ready_key(ARGV[5]), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
 if gates[0] then
 local head = line[at]
-if rare(95, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
+if rare(97, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

@@ -2,7 +2,7 @@
 -- ARGV: n_lines
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -29,33 +29,44 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@log_event.lua:8
 if not redis.call('SET', KEYS[1], 1, 'PX', 60000, 'NX') then return tonumber(ARGV[1]) end

@@ -50,8 +50,8 @@ return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
@@ -66,7 +66,7 @@ redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -93,7 +93,7 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 --@include/lib/ring.lua:10
 local wildcards, woken
@@ -120,39 +120,50 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/job/park.lua:19
 local parked = false
@@ -235,8 +246,10 @@ return made_0[nth](...)
 end
 if nth <= 30 then
 if not made_1 then
---@include/job/count.lua:10
+--@include/job/count.lua:11
 local counts
+--@include/job/count.lua:15
+local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
 --@include/job/schedule.lua:18
@@ -245,24 +258,27 @@ local soonest
 local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:26
+local arrivals = {}
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -288,13 +304,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -303,7 +319,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -312,17 +328,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -334,7 +350,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return score_of(queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -342,7 +358,7 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
@@ -358,7 +374,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -367,8 +383,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return

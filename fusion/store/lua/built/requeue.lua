@@ -76,7 +76,7 @@ id)) ~= nil
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -105,8 +105,8 @@ end
 local now_iso = iso(now_s, now_us)
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
@@ -135,10 +135,10 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:37
+--@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
@@ -149,7 +149,7 @@ rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
 if other then rare(11, other, what, class, 1) end
 end
---@include/job/count.lua:48
+--@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
@@ -162,33 +162,44 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/lib/ring.lua:10
 local wildcards, woken
@@ -215,7 +226,7 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -237,9 +248,9 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:331
+--@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(33, id, key, queue, named) end
+if tied[key] then return rare(35, id, key, queue, named) end
 end
 --@include/job/again.lua:6
 local function refuses_again(id, record, queue, ties)
@@ -247,27 +258,27 @@ local broken = ties and rare(8, redis.call('HGET', record, 'concurrency_key') or
 if broken then error(broken, 0) end
 if ties and string.find(ties, 'p', 1, true) then
 local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
-local around = batch and not as and rare(48, batch)
+local around = batch and not as and rare(50, batch)
 if around or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then
-local path = rare(49, id, rare(44, parents or '[]'), nil, nil, around)
-if path then return 'cycle ' .. rare(50, path) end
+local path = rare(51, id, rare(46, parents or '[]'), nil, nil, around)
+if path then return 'cycle ' .. rare(52, path) end
 end
 end
 if ties and string.find(ties, 'u', 1, true) then
 local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
-local other = name and rare(39, name)
+local other = name and rare(41, name)
 if other and other ~= id then return 'duplicate ' .. other end
-if name then rare(40, name, id, upto) end
+if name then rare(42, name, id, upto) end
 end
 end
 --@include/job/again.lua:26
 local function waits_again(id, record, ties, asked)
 local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', record, 'parents')
-local waits = parents and rare(47, id, rare(44, parents), next_seq(), asked, true)
+local waits = parents and rare(49, id, rare(46, parents), next_seq(), asked, true)
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(34, 'a ' .. id)
+rare(36, 'a ' .. id)
 end
 return waits
 end
@@ -368,8 +379,10 @@ made_0 = { wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_
 end
 return made_0[nth](...)
 end
-if nth <= 62 then
+if nth <= 64 then
 if not made_1 then
+--@include/job/count.lua:15
+local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
 --@include/job/room.lua:8
@@ -378,26 +391,29 @@ local gate_texts = {}
 local steps_left = 80
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:26
+local arrivals = {}
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
 --@include/lib/keys.lua:66
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -481,13 +497,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -496,7 +512,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -505,17 +521,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -527,7 +543,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return score_of(queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -535,7 +551,7 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
@@ -551,7 +567,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -560,8 +576,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return
@@ -589,7 +606,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:158
+--@include/limit/limit.lua:163
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -600,11 +617,47 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:185
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
 if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', ready_key(queue), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
 local changed = name_limit(name, max, rate, named)
 local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
 if not score then
@@ -628,6 +681,7 @@ tied[key] = string.gsub(tied[key], 'd', '')
 redis.call('HSET', key, 'ties', tied[key])
 end
 if changed then settle_key(name) end
+arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 --@include/deps/releasing.lua:9
@@ -962,7 +1016,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, arrive_at_limit, do_later, set_due, open_member, enter_batch, enter_again, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, leave_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, do_later, set_due, open_member, enter_batch, enter_again, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, leave_failure, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 8](...)
 end
@@ -1004,7 +1058,7 @@ seq = rare(16, queue, priority, next_seq(), fair_key or '')
 line_up(queue, id, priority, seq)
 redis.call('HSET', key, 'seq', seq)
 end
-if status == 'failed' then pcall(rare, 54, id, key) end
+if status == 'failed' then pcall(rare, 56, id, key) end
 local now = waits and 'deferred' or delay > 0 and 'scheduled' or 'queued'
 redis.call('HSET', key, 'status', now, 'origin', queue, 'enqueued_at', now_iso,
 'requeue_nonce', ARGV[1], 'retryCount', ARGV[4], 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
@@ -1025,7 +1079,7 @@ local expires_at = math.floor(now_ms + delay + ttl)
 redis.call('HSET', key, 'expires_at', expires_at)
 rare(7, id, expires_at)
 end
-if ties and string.find(ties, 'b', 1, true) then rare(38, id, key) end
+if ties and string.find(ties, 'b', 1, true) then rare(40, id, key) end
 redis.call('PERSIST', key)
 redis.call('ZREM', set_of(status, origin or queue), id)
 if waits then
@@ -1040,7 +1094,7 @@ end
 return 'ok'
 end
 --@requeue.lua:90
-local answers = each(rare(61, ARGV[6], requeue), 8, tonumber(ARGV[7]))
+local answers = each(rare(63, ARGV[6], requeue), 8, tonumber(ARGV[7]))
 write_tallies()
-rare(62, ARGV[6])
+rare(64, ARGV[6])
 return answers

@@ -2,19 +2,19 @@
 -- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
+local rare, made_0, made_1, made_2
 --@include/lib/keys.lua:88
 local fifos = { scheduler = true }
 --@include/lib/keys.lua:102
 local function ready_key(queue)
-if fifos[queue] ~= false and rare(35, queue) then return (P .. 'fifo:' .. queue) end
+if fifos[queue] ~= false and rare(42, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
 --@include/lib/keys.lua:120
 local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
-local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
+local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
@@ -41,31 +41,26 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:30
 local now_iso = iso(now_s, now_us)
---@include/lib/time.lua:33
-local function iso_before(back)
-local micros = (now_us - back) % 1000000
-return iso(now_s + (now_us - back - micros) / 1000000, micros)
-end
---@include/job/count.lua:9
+--@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
---@include/job/count.lua:37
+--@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(39, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(46, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(39, other, what, class, 1) end
+if other then rare(46, other, what, class, 1) end
 end
---@include/job/count.lua:48
+--@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(39, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(40)
+rare(46, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(47)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -73,33 +68,44 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:6
-local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+--@include/lib/emit.lua:7
+local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:10
+--@include/lib/emit.lua:11
 local function reserve(count)
 if not epoch then
-local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
-epoch = found[1]
-if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
 if type(epoch) ~= 'string' then
 epoch = string.format('%d%06d', now_s, now_us)
-redis.pcall('HSET', meta, 'epoch', epoch)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:21
-local last = redis.pcall('HINCRBY', meta, 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:20
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
 --@include/lib/emit.lua:30
+local function events_cap()
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+return cap
+end
+--@include/lib/emit.lua:38
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
-number), ...)
+local n = string.format('%d', number)
+if number % 16 == 0 then
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
 end
 --@include/lib/ring.lua:10
 local wildcards, woken
@@ -116,17 +122,17 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(6, queue)
+local matching = are_wildcards() and rare(13, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(8, wildcard, class) end
+if not stopped then rare(15, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -151,247 +157,131 @@ local tied
 tied = {}
 --@include/limit/limit.lua:22
 local unsettled
+--@include/limit/limit.lua:27
 local unrung
---@include/limit/limit.lua:331
+--@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(61, id, key, queue, named) end
+if tied[key] then return rare(70, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/job/on_end.lua:6
-local function on_end(id, key, queue, status)
-if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 67, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 84, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 92, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 83, id, key) end
-end
-end
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/end_job.lua:10
-local function end_job(id, key, queue, class, status, ttl, leave, ...)
-local what = status == 'finished' and 'completed' or status
-if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
-if seconds >= 0 then
-seconds = math.floor(math.min(math.max(seconds, 60), (1e9)))
---@include/job/end_job.lua:17
-if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
-local micros = now_us + ended_before
-expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
-ended_before = ended_before + 1
-end
-local pinned = tied[key] and rare(81, id, key, expiry)
-if pinned then seconds, expiry = -1, '+inf' end
-redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
-redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(38, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-redis.call('PEXPIRE', key, 1000 * (seconds + 3600))
-else
-redis.call('PERSIST', key)
-end
-if leave then
---@include/job/end_job.lua:34
-if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
-redis.call('ZREM', leave, id)
-end
-on_end(id, key, queue, status)
-if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(77, id, key, queue, status) end
-end
---@include/job/settle.lua:8
-local function read_job(key)
-local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
-'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
-'func', 'ties', 'spared')
-if found[15] then hooked[key] = true end
-if found[18] then tied[key] = found[18] end
-return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
-result_ttl = found[6] or found[17] and 500,
-failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
-attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
-spared = found[19] }
-end
---@include/job/commit.lua:19
-local nothing = {}
-local function callback_error(more)
-for i = 1, #more, 2 do
-if more[i] == 'callback_error' then
-return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
-end
-end
-return nothing
-end
---@include/job/commit.lua:154
-local function read_held(key)
-if redis.call('HLEN', key) ~= 10 then return read_job(key) end
-local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
-'func', 'worker_name'))
-if not (status == 'started' and func) then return read_job(key) end
-return { status = status, execution_id = execution, origin = origin, worker_name = worker,
-result_ttl = 500 }
-end
---@include/job/commit.lua:163
+--@include/job/commit.lua:164
 local left = {}
 local freed = {}
---@include/job/commit.lua:170
-local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
-local key = (P .. 'job:' .. id)
-local job = kind == 'finished' and read_held(key) or read_job(key)
-if not job.status then return 'gone', false end
-if job.execution_id ~= exec then return 'stale', false end
-if job.status ~= 'started' then return 'ok', false end
-local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age)
-freed[queue] = true
-if kind == 'limited' and tied[key] then
-pcall(rare, 58, key, now_ms + delay)
-elseif kind == 'limited' then
-pcall(rare, 103, queue, now_ms + delay)
-end
---@include/job/commit.lua:184
-if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(82, id, key)
-if dropped then rare(26, more) end
-end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
-started, 'ended_at', ended, unpack(more))
-if dropped then redis.call('HDEL', key, 'result') end
-if job.attempts or job.lost or job.reason or job.cancel or job.spared then
-redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
-'held_since', 'begun', 'spared', 'wanted', 'suspect')
-end
-left[wip] = left[wip] or {}
-left[wip][#left[wip] + 1] = id
-emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
-elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(27, more) then
-if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
-job.lost = false
-redis.call('HDEL', key, 'spared')
-end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(19, more, 'spared')
-if begun and not rare(22, key) then
-if rare(19, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
-kind, reason = 'lost', reason .. ' (put back too often)'
-elseif begun and kind == 'release' then
-more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
-end
-job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
-job.unbegun = job.displaced or job.suspect
-job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-rare(23, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
-elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(21, job)
-rare(19, more, 'within')
-rare(20, key, job.worker_name, status, reason, more, started, ended)
-rare(16, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(28, kind, id, key, queue, job, wip, delay, reason, more) and rare(31, kind, id, key, queue, job,
-wip, started, ended, elapsed, delay, reason, more, raised) then
-return 'over', true
-end
-return 'ok', true
-end
 --@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 84, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 93, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(116, queue)
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(125, queue)
+local last = count == 2 and '1' or count - 1
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(35, queue) then error(found) end
-more = rare(116, queue)
+if not rare(42, queue) then error(found) end
+more = rare(125, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(115, queue)
+more = rare(124, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
 local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
-local score = tonumber(found[i + 1])
+local score = found[i + 1] + 0
 local aside = score < 0
-line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
-aside = aside }
+local class = aside and 0 or score < 255 and score - score % 1 or 255
+line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
 end
 return line, more
 end
---@include/job/claim.lua:146
+--@include/job/claim.lua:147
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
 local leased = {}
 local unexpected = {}
---@include/job/claim.lua:150
+--@include/job/claim.lua:151
 local lacking = ARGV[15] ~= '0' and {}
---@include/job/claim.lua:195
+--@include/job/claim.lua:196
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local size = is_id(id) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
-rare(99, id, queue, nil, 'the queue names what is no job')
+rare(108, id, queue, nil, 'the queue names what is no job')
 return false
 end
-local job
-if size <= 16 then
+local fresh, job = false, nil
+--@include/job/claim.lua:207
+if size == 6 then
+local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
+fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
+if fresh then
+job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
+data = found[6] }
+end
+end
+if fresh then
+elseif size <= 16 then
 local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(120, key)
+job = rare(129, key)
 end
 local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
 job.origin
 local log_tag, func, ties = job.log_tag, job.func, job.ties
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(99, id, queue, nil, 'the queue names a job of stock RQ')
+rare(108, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(33, status) then
+elseif status ~= 'queued' and rare(40, status) then
 return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(99, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(108, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
 if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
-end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+rare(3, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
-rare(5, seq, origin, class, queue, class)
-if set then rare(72, id, key, queue) end
+rare(12, seq, origin, class, queue, class)
+if set then rare(81, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:241
-local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
+--@include/job/claim.lua:252
+local placed = head.score % 1 ~= 0 and tonumber(seq)
+local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(118, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(127, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 63, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(119, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 72, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(128, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -413,33 +303,30 @@ if #held == 0 then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-local unplaced = head.score % 1 == 0 or not tonumber(seq)
-if unplaced or origin ~= queue then
+if not own then
 local was = redis.call('HGET', key, 'priority')
-redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
-rare(5, seq, origin, was, queue, head.class)
+redis.call('HSET', key, 'seq', rare(9), 'priority', head.class, 'origin', queue)
+rare(12, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(74, key)
-if seq and origin then rare(113, key, origin, queue) end
-if not seq and rare(112, key, data) then job.serializer = 'pickle' end
+rare(83, key)
+if seq and origin then rare(122, key, origin, queue) end
+if not seq and rare(121, key, data) then job.serializer = 'pickle' end
 job.origin = queue
 end
---@include/job/claim.lua:286
-local fresh = size == 6 and status and seq and origin and func and job.created_at
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(72, id, key, queue) end
-if set or unplaced then on_arrive(id, key, queue) end
+if set then rare(81, id, key, queue) end
+if set or not placed then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:296
+--@include/job/claim.lua:305
 if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
 local row, last = {}, 28
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(111, key) end
+if string.find(ties, 'g', 1, true) then rare(120, key) end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 local n = 5 + (ahead and 2 or 0)
 for i = 1, n do row[last + i] = more[i] end
@@ -457,14 +344,161 @@ local gates = {}
 local opens
 --@
 rare = function(nth, ...)
-if nth <= 31 then
+if nth <= 7 then
 if not made_0 then
+--@include/job/end_job.lua:8
+local net_of, net
+--@include/job/commit.lua:19
+local nothing = {}
+--@include/lib/time.lua:33
+local function iso_before(back)
+local micros = (now_us - back) % 1000000
+return iso(now_s + (now_us - back - micros) / 1000000, micros)
+end
+--@include/job/on_end.lua:6
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 76, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 93, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 101, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 92, id, key) end
+end
+end
+--@include/job/end_job.lua:11
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(90, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(45, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:37
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(86, id, key, queue, status) end
+end
+--@include/job/settle.lua:8
+local function read_job(key)
+local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
+'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
+'func', 'ties', 'spared')
+if found[15] then hooked[key] = true end
+if found[18] then tied[key] = found[18] end
+return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+result_ttl = found[6] or found[17] and 500,
+failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
+attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
+spared = found[19] }
+end
+--@include/job/commit.lua:20
+local function callback_error(more)
+if not more[1] then return nothing end
+for i = 1, #more, 2 do
+if more[i] == 'callback_error' then
+return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
+end
+end
+return nothing
+end
+--@include/job/commit.lua:155
+local function read_held(key)
+if redis.call('HLEN', key) ~= 10 then return read_job(key) end
+local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
+'func', 'worker_name'))
+if not (status == 'started' and func) then return read_job(key) end
+return { status = status, execution_id = execution, origin = origin, worker_name = worker,
+result_ttl = 500 }
+end
+--@include/job/commit.lua:171
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
+local key = (P .. 'job:' .. id)
+local job = kind == 'finished' and read_held(key) or read_job(key)
+if not job.status then return 'gone', false end
+if job.execution_id ~= exec then return 'stale', false end
+if job.status ~= 'started' then return 'ok', false end
+local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age + 0)
+freed[queue] = true
+if kind == 'limited' and tied[key] then
+pcall(rare, 65, key, now_ms + delay)
+elseif kind == 'limited' then
+pcall(rare, 112, queue, now_ms + delay)
+end
+--@include/job/commit.lua:185
+if kind == 'finished' then
+local dropped = tonumber(job.result_ttl) == 0 and not rare(91, id, key)
+if dropped then rare(33, more) end
+end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
+started, 'ended_at', ended, unpack(more))
+if dropped then redis.call('HDEL', key, 'result') end
+if job.attempts or job.lost or job.reason or job.cancel or job.spared then
+redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
+'held_since', 'begun', 'spared', 'wanted', 'suspect')
+end
+left[wip] = left[wip] or {}
+left[wip][#left[wip] + 1] = id
+emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
+if rare(34, more) then
+if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
+job.lost = false
+redis.call('HDEL', key, 'spared')
+end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(26, more, 'spared')
+if begun and not rare(29, key) then
+if rare(26, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+kind, reason = 'lost', reason .. ' (put back too often)'
+elseif begun and kind == 'release' then
+more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
+end
+job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
+job.unbegun = job.displaced or job.suspect
+job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
+rare(30, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
+local status = kind == 'stopped' and kind or rare(28, job)
+rare(26, more, 'within')
+rare(27, key, job.worker_name, status, reason, more, started, ended)
+rare(23, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(35, kind, id, key, queue, job, wip, delay, reason, more) and rare(38, kind, id, key, queue, job,
+wip, started, ended, elapsed, delay, reason, more, raised) then
+return 'over', true
+end
+return 'ok', true
+end
+--@
+made_0 = { iso_before, on_end, end_job, read_job, callback_error, read_held, commit }
+end
+return made_0[nth](...)
+end
+if nth <= 38 then
+if not made_1 then
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
-local class = (queue == 'scheduler') and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - tonumber(seq) * (2 ^ -44)
+local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
+return class + 0.5 - seq * (2 ^ -44)
 end
 --@include/lib/score.lua:16
 local function next_seq() return redis.call('INCR', P .. 'seq') end
@@ -474,7 +508,7 @@ local added = redis.pcall('ZADD', ready_key(queue), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(35, queue) then error(added) end
+if not rare(42, queue) then error(added) end
 redis.call('ZADD', ready_key(queue), score, id)
 end
 --@include/lib/score.lua:38
@@ -485,7 +519,7 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/count.lua:64
+--@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
 if not seq then
 tally('enqueued', queue, class)
@@ -555,13 +589,13 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:337
+--@include/limit/limit.lua:383
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 67, id, key) end
+if tied[key] then pcall(rare, 76, id, key) end
 end
---@include/limit/limit.lua:343
+--@include/limit/limit.lua:389
 local function on_return(id, key, queue)
-if tied[key] then rare(68, id, key, queue) end
+if tied[key] then rare(77, id, key, queue) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -571,26 +605,26 @@ end
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
---@include/job/end_job.lua:43
+--@include/job/end_job.lua:46
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
-end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
+rare(3, id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
 if status == 'stopped' then
 emit('stopped', id, queue, log_tag, 'reason', status .. why)
 else
 emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
---@include/job/end_job.lua:53
+--@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
-end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 98, id, key)
+rare(3, id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 107, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
---@include/job/end_job.lua:78
+--@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+rare(3, id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -683,7 +717,7 @@ end
 class = class or string.match(reason, '^[%a_][%w_.]*') or ''
 return frame and class .. ' at ' .. frame or class
 end
---@include/job/commit.lua:30
+--@include/job/commit.lua:31
 local function gives_up_place(more)
 for i = #more - 1, 1, -2 do
 if more[i] == 'seq' then
@@ -694,27 +728,27 @@ end
 end
 return false
 end
---@include/job/commit.lua:42
+--@include/job/commit.lua:43
 local function set_result_aside(more)
 for i = 1, #more, 2 do
 if more[i] == 'result' then more[i] = 'result_once' end
 end
 end
---@include/job/commit.lua:49
+--@include/job/commit.lua:50
 local function has_moved(more)
 for i = 1, #more, 2 do
 if more[i] == 'cursor' then return true end
 end
 return false
 end
---@include/job/commit.lua:57
+--@include/job/commit.lua:58
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
 local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(69, set) then
-rare(71, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(78, set) then
+rare(80, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -727,13 +761,13 @@ redis.call('ZREM', wip, id)
 emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
---@include/job/commit.lua:78
+--@include/job/commit.lua:79
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(48, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(55, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/commit.lua:86
+--@include/job/commit.lua:87
 local function delay_within(key, delay, more)
 local within = tonumber(cut(more, 'within') or nil)
 if not within then return delay end
@@ -746,7 +780,7 @@ end
 if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
 return math.min(delay, left)
 end
---@include/job/commit.lua:100
+--@include/job/commit.lua:101
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
 local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
 if kind == 'retry' then delay = delay_within(key, delay, more) end
@@ -757,7 +791,7 @@ gives_up_place(more)
 cut(more, 'keep_slot')
 end
 note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
---@include/job/commit.lua:111
+--@include/job/commit.lua:112
 redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
 if kind ~= 'retry' then
 local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
@@ -767,7 +801,7 @@ fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason
 return over
 end
 local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
---@include/job/commit.lua:121
+--@include/job/commit.lua:122
 local at_once
 if delay <= 0 and back then
 at_once = pcall(line_up_behind, queue, id, key, job.priority)
@@ -797,16 +831,20 @@ on_return(id, key, queue)
 end
 end
 --@
-made_0 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+made_1 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
-return made_0[nth](...)
+return made_1[nth - 7](...)
 end
-if nth <= 127 then
-if not made_1 then
+if nth <= 136 then
+if not made_2 then
+--@include/job/count.lua:15
+local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
 --@include/limit/limit.lua:18
 local steps_left = 80
+--@include/limit/limit.lua:26
+local arrivals = {}
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -844,21 +882,22 @@ local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/job/count.lua:14
-local function counters_of_key(key)
-local name = redis.call('HGET', key, 'concurrency_key')
+--@include/job/count.lua:16
+local function counters_of_key(key, known)
+local name = known or redis.call('HGET', key, 'concurrency_key')
 if not name then return nil end
-redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name)
+if not counted[name] then redis.pcall('ZADD', P .. 'limits', 'NX', now_ms, name) end
+counted[name] = true
 return (P .. 'limit:' .. name)
 end
---@include/job/count.lua:21
+--@include/job/count.lua:24
 local function note_more(hash, what, class, n)
 local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 counts = counts or {}
 counts[hash] = counts[hash] or {}
 counts[hash][field] = (counts[hash][field] or 0) + n
 end
---@include/job/count.lua:29
+--@include/job/count.lua:32
 local function write_more()
 for hash, fields in pairs(counts) do
 for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
@@ -899,7 +938,7 @@ if fifos[queue] == false then fifos[queue] = nil end
 local ready, turns = ready_key(queue), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or rare(1, queue, class, seq)
+turns.clock = tonumber(best) or rare(8, queue, class, seq)
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -931,13 +970,13 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:31
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:35
+--@include/limit/limit.lua:39
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -946,7 +985,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:46
+--@include/limit/limit.lua:50
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -955,29 +994,29 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:55
+--@include/limit/limit.lua:59
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:60
+--@include/limit/limit.lua:64
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(9, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(16, ms) end
 end
---@include/limit/limit.lua:69
+--@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
 if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
 local turn, place = string.match(known or '', '^(%S+) (%S+)$')
 if turn ~= seq then
-place = rare(2)
+place = rare(9)
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return rare(1, queue, priority, place)
+return rare(8, queue, priority, place)
 end
---@include/limit/limit.lua:82
+--@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -985,13 +1024,13 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', ready_key(queue), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:92
+--@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
+rare(10, queue, place and tonumber(seq) and rare(8, queue, priority, seq) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -1001,7 +1040,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:109
+--@include/limit/limit.lua:113
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -1010,8 +1049,9 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:118
+--@include/limit/limit.lua:122
 local function settle_key(name)
+arrivals[name] = nil
 if unsettled then
 unsettled[name] = true
 return
@@ -1039,14 +1079,14 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:149
+--@include/limit/limit.lua:154
 local function hold_key_back(key, ms)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
 redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
 redis.call('ZADD', P .. 'limits', now_ms, name)
 end
---@include/limit/limit.lua:158
+--@include/limit/limit.lua:163
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -1057,7 +1097,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:171
+--@include/limit/limit.lua:176
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -1068,11 +1108,47 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:185
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
 if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', ready_key(queue), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
 local changed = name_limit(name, max, rate, named)
 local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
 if not score then
@@ -1096,15 +1172,16 @@ tied[key] = string.gsub(tied[key], 'd', '')
 redis.call('HSET', key, 'ties', tied[key])
 end
 if changed then settle_key(name) end
+arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:218
+--@include/limit/limit.lua:263
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:227
+--@include/limit/limit.lua:272
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -1125,11 +1202,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:249
+--@include/limit/limit.lua:294
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:276
+--@include/limit/limit.lua:321
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -1140,7 +1217,7 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:289
+--@include/limit/limit.lua:334
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -1149,20 +1226,21 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:299
+--@include/limit/limit.lua:344
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
+arrivals[name] = nil
 stop_counting(name, id, key)
 if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:308
+--@include/limit/limit.lua:354
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:314
+--@include/limit/limit.lua:360
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
 local score = name and redis.call('ZSCORE', ready_key(queue), id)
@@ -1183,9 +1261,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-rare(7, (P .. 'wake:' .. set), paused, closed)
+rare(14, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then rare(7, (P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(14, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1196,7 +1274,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(12, id, key, queue) end
+if not keeps then rare(19, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1240,7 +1318,7 @@ end
 --@include/job/callbacks.lua:34
 local function accept_delivery(message)
 if is_full() then return end
-local seq = rare(2)
+local seq = rare(9)
 local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
 local key = (P .. 'job:' .. id)
 local said = cjson.encode(message)
@@ -1248,12 +1326,12 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(1, '_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(8, '_callbacks', 1, seq), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(5, nil, nil, nil, '_callbacks', 1)
+rare(12, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
 on_arrive(id, key, '_callbacks')
 ring('_callbacks', 1)
@@ -1484,7 +1562,7 @@ local minute = math.floor(failed_ms / 60000)
 local hour = P .. 'failure:' .. group .. ':' .. string.format('%d', math.floor(minute / 60))
 if redis.call('HINCRBY', hour, minute % 60, 1) == 1 then redis.call('EXPIRE', hour, 90000) end
 end
---@include/job/end_job.lua:62
+--@include/job/end_job.lua:65
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
 local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
@@ -1493,9 +1571,9 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(17, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(24, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
-if not marked and not (known and kind == 'none') then rare(5, nil, nil, nil, queue, class) end
+if not marked and not (known and kind == 'none') then rare(12, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
 end
 --@include/gates/queue_gate.lua:14
@@ -1607,15 +1685,15 @@ if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origi
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
-local seq = turn_of(queue, 1, rare(2), '')
-redis.call('ZADD', ready, rare(1, queue, 1, seq), id)
+local seq = turn_of(queue, 1, rare(9), '')
+redis.call('ZADD', ready, rare(8, queue, 1, seq), id)
 if not known then note_pickle(key, data) end
 if known and origin then keep_origin(key, origin, queue) end
 redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
-rare(5, known, origin, class, queue, class)
+rare(12, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(18, id, key, queue, nil, true) end
+if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(25, id, key, queue, nil, true) end
 end
 --@include/job/claim.lua:70
 local function take_over(queue)
@@ -1641,7 +1719,7 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:130
+--@include/job/claim.lua:131
 local function pass_expired(queue)
 local ready, aside, missing = ready_key(queue), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
@@ -1657,7 +1735,7 @@ end
 if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
 if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
---@include/job/claim.lua:154
+--@include/job/claim.lua:155
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -1674,14 +1752,14 @@ park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_si
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:172
+--@include/job/claim.lua:173
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(11, id, now_ms + 30000)
+rare(18, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
---@include/job/claim.lua:182
+--@include/job/claim.lua:183
 local function read_by_name(key)
 local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
@@ -1791,7 +1869,7 @@ local function overdue(i, queue, class, claims)
 local gate = gates[i]
 if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
-local since = iso_before(gate.max_wait * 1000)
+local since = rare(1, gate.max_wait * 1000)
 for _ = 1, 3 do
 local found = redis.call('ZREVRANGEBYSCORE', ready_key(queue), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
@@ -1803,23 +1881,22 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_1[nth - 31](...)
+return made_2[nth - 38](...)
 end
 end
---@turn.lua:31
-local BEAT_MS = math.min(1000, ARGV[4] / 10)
 --@turn.lua:33
+local COUNTS = { 'successful_job_count', 'failed_job_count', 'total_working_us' }
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation',
-'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
+'turn', 'state', 'beat_ms', unpack(COUNTS, ARGV[16] == '0' and 4 or 1)))
 if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
-local last = memory and tonumber(string.match(memory, '^%d+')) or 0
-if tonumber(ARGV[3]) < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
+local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if token < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
 local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
 local answers, jobs, bad = {}, {}, {}
---@turn.lua:41
-if tonumber(ARGV[3]) == last then
+--@turn.lua:42
+if token == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
@@ -1832,23 +1909,23 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(73, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(82, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) }
 end
---@turn.lua:60
-local n_slots = tonumber(ARGV[11])
+--@turn.lua:61
+local n_slots = ARGV[11] + 0
 local slots_from = 17 + ARGV[10]
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * ARGV[13]
 local lacking_from = sets_from + ARGV[14]
 local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:68
+--@turn.lua:69
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:73
+--@turn.lua:74
 local lines, note = { ARGV[3] }, { 'turn', '' }
---@turn.lua:114
+--@turn.lua:113
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
@@ -1870,10 +1947,10 @@ local queue = set_at[i] or names[i]
 take_out(i)
 if set_at[i] then
 --@turn.lua:216
-elseif stopped then rare(35, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:218
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(37, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
@@ -1885,7 +1962,7 @@ local function best_queue(floor, ahead)
 local best, class, of
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed = gates[i] and not rare(123, i, ahead)
+local closed = gates[i] and not rare(132, i, ahead)
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 for _, other in ipairs(not closed and sets_of[i] or NONE) do
@@ -1901,7 +1978,7 @@ end
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(127, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(136, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
@@ -1916,9 +1993,10 @@ local head, late, late_of = queued[i][queued[i].at], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
 if late then head, i, of = late, late_of, late_of end
 local queue, line = names[of], queued[i]
-local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
+local nth = jobs[1] and #jobs + 1 or '1'
+local ok, job, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[i])
 if not ok then
-bad[#bad + 1] = { queue, rare(37, job) }
+bad[#bad + 1] = { queue, rare(44, job) }
 queued[i] = false
 elseif job == 'keyed' then
 line.shut = true
@@ -1931,7 +2009,7 @@ else
 line.at = line.at + 1
 end
 if job then
-if gates[of] then rare(125, of) end
+if gates[of] then rare(134, of) end
 if ARGV[9] == '0' then start = of + 1 end
 return job
 end
@@ -1940,7 +2018,7 @@ if expired_now and not head.aside and not set_at[i] then
 expired = expired + 1
 if expired == 5 then
 take_out(i)
-rare(117, queue)
+rare(126, queue)
 queued[i] = nil
 head_of(i)
 end
@@ -1950,11 +2028,11 @@ end
 again = 1
 return nil
 end
---@turn.lua:306
+--@turn.lua:307
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(50, chain.name)
+local limit, interval = rare(57, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -1971,7 +2049,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-rare(55, chain.name, id, score, true)
+rare(62, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -1979,7 +2057,7 @@ redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
 chain.id, chain.exec = id, exec
 return job
 end
---@turn.lua:338
+--@turn.lua:339
 local function claim_in_chain(floor)
 local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
 while chains[1] do
@@ -1992,23 +2070,21 @@ return job
 end
 end
 end
---@turn.lua:351
+--@turn.lua:352
 local spare
---@turn.lua:453
+--@turn.lua:454
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
---@turn.lua:76
+--@turn.lua:77
 do
 local done, at, counts = {}, outcomes_from, false
-finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
-for i = 1, tonumber(ARGV[16]) do
+for i = 1, ARGV[16] + 0 do
 local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-local more = { unpack(ARGV, at + 8, at + 7 + n) }
-local raised = callback_error(more)
-local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
-more, raised)
+local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
+local raised = rare(5, more)
+local ok, answer, changed = pcall(rare, 7, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(37, answer) end
+if not ok then answer = 'error: ' .. rare(44, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
 if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
@@ -2018,30 +2094,30 @@ redis.pcall('HINCRBY', P .. 'callback_errors', 'count', 1)
 redis.pcall('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
 end
 counts = true
-worked = worked + elapsed
+worked = (tonumber(worked) or 0) + elapsed
 if kind == 'finished' then
-finished = finished + 1
+finished = (tonumber(finished) or 0) + 1
 elseif kind == 'failed' or kind == 'retry' then
-failed = failed + 1
+failed = (tonumber(failed) or 0) + 1
 end
 end
 end
 if counts then
-note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
+note = { 'turn', '', COUNTS[1], finished or 0, COUNTS[2], failed or 0, COUNTS[3], worked }
 end
 for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
-if done[1] then write_tallies() end
+if done[1] and first_count then write_tallies() end
 end
---@turn.lua:440
+--@turn.lua:441
 do
---@turn.lua:122
+--@turn.lua:121
 do
 if n_slots > 0 and ARGV[8] == '0' then
 for i = 17, slots_from - 1 do
 if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
 for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
-rare(121, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+rare(130, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
@@ -2053,7 +2129,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:158
+--@turn.lua:157
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. (ARGV[i]))
@@ -2061,7 +2137,7 @@ local job = redis.pcall('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 end
---@turn.lua:140
+--@turn.lua:139
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2078,15 +2154,16 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:444
+--@turn.lua:445
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
---@turn.lua:167
+--@turn.lua:166
 do
-local stops = { KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing' }
-for i = 0, count - 1 do stops[i + 8] = (P .. 'paused:' .. (names[i])) end
-local there = 0
-for first = 1, count + 7, 1000 do
-there = there + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
+local paused = {}
+for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. (names[i])) end
+local there = redis.call('EXISTS', KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing',
+unpack(paused, 1, math.min(count, 1000)))
+for first = 1001, count, 1000 do
+there = there + redis.call('EXISTS', unpack(paused, first, math.min(first + 999, count)))
 end
 if there == 0 then wildcards = {} elseif are_wildcards() then there = there - 1 end
 due_limits = there > 0 and redis.call('EXISTS', P .. 'limits:due') == 1
@@ -2100,10 +2177,10 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(122, names, count) end
+if gated and count > 0 then bad = rare(131, names, count) end
 for i = 0, count - 1 do
 out[i] = {}
-if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
+if stopped and redis.call('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
 end
 n_sources = count
 for i, sets in pairs(sets_of) do
@@ -2115,7 +2192,7 @@ n_sources = n_sources + 1
 end
 end
 end
---@turn.lua:353
+--@turn.lua:354
 do
 unsettled = {}
 local ahead_from = begun_from - ARGV[12]
@@ -2131,7 +2208,7 @@ break
 end
 end
 end
---@turn.lua:369
+--@turn.lua:370
 do
 for queue, entries in pairs(leased) do each_of('ZADD', (P .. 'wip:' .. queue), entries) end
 each_of('HSET', held_key, held, 3)
@@ -2146,21 +2223,21 @@ end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
 end
---@turn.lua:384
+--@turn.lua:385
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 107, queue) end
+for queue in pairs(freed) do pcall(rare, 116, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(126, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+if rare(135, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
---@turn.lua:399
+--@turn.lua:400
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2168,14 +2245,14 @@ if #jobs > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 57, name) end
+for name in pairs(names_of_keys) do pcall(rare, 64, name) end
 end
---@turn.lua:410
+--@turn.lua:411
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(124, i) then
+if crowded and head and gates[i] and rare(133, i) then
 redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2187,31 +2264,31 @@ end
 end
 end
 end
---@turn.lua:451
+--@turn.lua:452
 end
---@turn.lua:458
+--@turn.lua:459
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:428
+--@turn.lua:429
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then ring(names[i], head.class, true) end
-if bound[i] and queued[i] == nil then rare(8, origin[i], bound[i]) end
+if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(70, set_at[i], head.class) end
+if head then rare(79, set_at[i], head.class) end
 end
 end
---@turn.lua:463
+--@turn.lua:464
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = next_due(due_limits or soonest)
 end
---@turn.lua:468
+--@turn.lua:469
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2219,18 +2296,20 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
-if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
+--@turn.lua:477
+if not beat or now_ms < beat or now_ms - beat >= math.min(1000, ARGV[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 end
 redis.call('HSET', KEYS[1], unpack(note))
---@include/lib/emit.lua:25
+--@include/lib/emit.lua:24
 do
-if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
+if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:481
-write_tallies()
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(73, ARGV[6]) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, releasing and 1 or 0,
-due and math.max(0, due - now_ms) or -1, waits, opens }
+--@turn.lua:483
+if first_count then write_tallies() end
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(82, ARGV[6])
+--@turn.lua:486
+return { suspended and 'suspended' or 'ok', answers[1] and answers or false, jobs[1] and jobs or false,
+bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false, opens }

@@ -53,22 +53,26 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   end
   -- a compact record, which holds nothing that equals its default or another field
   if ARGV[first] == 'func' then
-    redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
-      seq, unpack(ARGV, first, last))
     if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
     if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
   else
-    redis.call('HSET', key, 'status', status, 'origin', queue, 'original_queue', queue,
-      'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
-      first, last))
+    more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'original_queue', queue, 'enqueued_at', now_iso
+    more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority', priority, 'nonce', nonce
   end
   if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
   if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
     ttl = timeout_of(queue)
     if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
   end
-  if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
-  if more[1] then redis.call('HSET', key, unpack(more)) end
+  if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
+  if more[1] then
+    local all, n = { unpack(ARGV, first, last) }, last - first + 1
+    for j = 1, #more do all[n + j] = more[j] end
+    redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
+  else
+    redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
+      unpack(ARGV, first, last))
+  end
   if ttl then
     expect_expiry(id, more[#more])
   end
@@ -85,7 +89,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if tied[key] and string.find(tied[key], 'b', 1, true) then
     join_batch(field_of('batch', first, last), id, field_of('batch_as', first, last))
   end
-  tally('enqueued', queue, priority, tied[key] and counters_of_key(key))
+  tally('enqueued', queue, priority, tied[key] and counters_of_key(key, field_of('concurrency_key', first, last)))
   if deferred then
     emit('deferred', id, queue, log_tag, 'priority', priority)
   elseif later then

@@ -98,7 +98,8 @@ end
 -- turn it is, `whole`: there are no others. Second: whether the inbox held nothing but corrupt ids and there are more.
 local function look(queue, count, set)
   local more = not set and fifos[queue] and not is_list(queue) and gather(queue)
-  local found = redis.pcall('ZREVRANGE', set and waits_key(set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
+  local last = count == 2 and '1' or count - 1 -- Redis writes a number out as a fraction, which takes long
+  local found = redis.pcall('ZREVRANGE', set and waits_key(set) or ready_key(queue), '0', last, 'WITHSCORES')
   if set and found.err then
     error(found)
   elseif set then -- one of blocked jobs, of which none come by an inbox
@@ -115,10 +116,10 @@ local function look(queue, count, set)
   end
   local line = { at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
   for i = 1, #found, 2 do
-    local score = tonumber(found[i + 1])
+    local score = found[i + 1] + 0
     local aside = score < 0
-    line[#line + 1] = { id = found[i], class = aside and 0 or math.min(255, math.floor(score)), score = score,
-      aside = aside }
+    local class = aside and 0 or score < 255 and score - score % 1 or 255
+    line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
   end
   return line, more
 end
@@ -201,8 +202,18 @@ local function take(queue, head, exec, set, behind)
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
-  local job
-  if size <= FEW_FIELDS then
+  local fresh, job = false, nil
+  -- as an enqueue without options wrote it: no other field is there, and nothing has given it a time to go
+  if size == 6 then
+    local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
+    fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
+    if fresh then
+      job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
+        data = found[6] }
+    end
+  end
+  if fresh then -- it is read
+  elseif size <= FEW_FIELDS then
     local found = redis.call('HGETALL', key)
     job = {}
     for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
@@ -238,7 +249,8 @@ local function take(queue, head, exec, set, behind)
     return false, true
   end
   -- an old producer's gets a place of its own first
-  local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
+  local placed = head.score % 1 ~= 0 and tonumber(seq)
+  local own = placed and origin == queue
   if own and not set and (deliveries or lacking) then
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
@@ -271,8 +283,7 @@ local function take(queue, head, exec, set, behind)
   held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-  local unplaced = head.score % 1 == 0 or not tonumber(seq)
-  if unplaced or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
+  if not own then -- an old producer's: it gets a place of its own, should it ever come back
     local was = redis.call('HGET', key, 'priority')
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     meet(seq, origin, was, queue, head.class)
@@ -282,11 +293,9 @@ local function take(queue, head, exec, set, behind)
     if not seq and note_pickle(key, data) then job.serializer = 'pickle' end
     job.origin = queue
   end
-  -- as an enqueue without options wrote it: nothing has given it a time to go
-  local fresh = size == 6 and status and seq and origin and func and job.created_at
   if not fresh then redis.call('PERSIST', key) end
   if set then unpark(id, key, queue) end
-  if set or unplaced then on_arrive(id, key, queue) end
+  if set or not placed then on_arrive(id, key, queue) end
   on_claim(id, key, queue)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)

@@ -18,6 +18,7 @@ end
 -- For an event: the class alone of what the job's callback raised. None, if it did not.
 local nothing = {}
 local function callback_error(more)
+  if not more[1] then return nothing end
   for i = 1, #more, 2 do
     if more[i] == 'callback_error' then
       return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
@@ -173,7 +174,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   if not job.status then return 'gone', false end
   if job.execution_id ~= exec then return 'stale', false end
   if job.status ~= 'started' then return 'ok', false end
-  local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age)
+  local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age + 0)
   freed[queue] = true
   if kind == 'limited' and tied[key] then
     pcall(hold_key_back, key, now_ms + delay)

@@ -5,16 +5,19 @@
 -- INCLUDE: keys time score
 -- RARE: meet
 -- RARER: counters_of_key note_more write_more
+-- Exports: first_count
 local TOTALS = P .. 'totals'
 local first_what, first_queue, first_class, first_count -- most calls count one thing, and make no table for it
 local counts -- all else: by hash, then by field
 
 -- The hash of a job's concurrency key, which is forgotten a day after it was used last; nil without a key. The
 -- caller knows that the job has ties.
-local function counters_of_key(key)
-  local name = redis.call('HGET', key, 'concurrency_key')
+local counted = {} -- names of keys that this call has noted as used
+local function counters_of_key(key, known)
+  local name = known or redis.call('HGET', key, 'concurrency_key')
   if not name then return nil end
-  redis.pcall('ZADD', LIMITS, 'NX', now_ms, name)
+  if not counted[name] then redis.pcall('ZADD', LIMITS, 'NX', now_ms, name) end
+  counted[name] = true
   return limit_key(name)
 end
 

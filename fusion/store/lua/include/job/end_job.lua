@@ -5,6 +5,7 @@
 -- RARER: fail_corrupt fail_deferred
 -- Uses: hooked tied
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
+local net_of, net -- seconds that the last job is kept, and its EXPIRE as text
 
 -- `status`: also `expired` and `discarded`, which are `canceled` for a reason of their own.
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
@@ -12,7 +13,8 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   if what == 'expired' or what == 'discarded' then status = 'canceled' end
   local seconds, expiry = tonumber(ttl) or -1, '+inf'
   if seconds >= 0 then
-    seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
+    if seconds < MIN_TTL then seconds = MIN_TTL elseif seconds > LONGEST_TTL then seconds = LONGEST_TTL end
+    seconds = seconds - seconds % 1
     -- with the fraction, so that jobs stand in the order in which they ended; as text: a number gets 17 digits
     if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end -- stock RQ has whole seconds
     local micros = now_us + ended_before
@@ -25,7 +27,8 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   redis.call('HSET', key, 'status', status, ...)
   tally(what, queue, class, tied[key] and counters_of_key(key))
   if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-    redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS))
+    if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + NET_SECONDS)) end
+    redis.call('PEXPIRE', key, net)
   else -- that of one with parents comes when it has left them (`expire_later`)
     redis.call('PERSIST', key)
   end

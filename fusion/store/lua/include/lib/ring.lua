@@ -62,6 +62,6 @@ local function ring(queue, class, known)
     end
   end
   if class and class < 2 or redis.call('EXISTS', high, SUSPENDED, paused, closed) > 0 then return end
-  local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+  local waiting = class and not is_list(queue) and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
   if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end

@@ -9,8 +9,8 @@ local UNIT = 2 ^ -44
 local function class_of(priority) return math.max(0, math.min(255, math.floor(tonumber(priority) or 1))) end
 
 local function score_of(queue, priority, seq)
-  local class = is_list(queue) and 1 or class_of(priority)
-  return class + 0.5 - tonumber(seq) * UNIT
+  local class = (priority == '1' or is_list(queue)) and 1 or class_of(priority)
+  return class + 0.5 - seq * UNIT
 end
 
 local function next_seq() return redis.call('INCR', P .. 'seq') end

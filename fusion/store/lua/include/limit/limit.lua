@@ -7,7 +7,7 @@
 -- INCLUDE: keys time rate emit ring score schedule ties turns
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
--- RARER: keep_for_worker place_in_key has_spare_slots pass_slot_on
+-- RARER: keep_for_worker place_in_key has_spare_slots pass_slot_on look_once arrive_like_others
 -- Uses: soonest tied
 -- Exports: steps_left unrung unsettled
 local LATER_MS, DISCARD = 30000, 'discard'
@@ -20,6 +20,10 @@ local steps_left = 80
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
 local unsettled
+-- By key of which this call brings jobs: what it knows of it, as long as nothing but further arrivals changes it.
+-- `true`: one came. From the second on: what the jobs said of it (`max`, `rate`), how many may hold a slot, how many
+-- do, whether others wait, and the lowest place of those that hold one.
+local arrivals = {}
 local unrung -- queues of jobs that were admitted, of whom a turn tells others once it has taken what it can itself
 
 -- The instant (ms) until which a key is closed, infinite for no end: a person paused it, or one of its tasks holds it
@@ -116,6 +120,7 @@ local function step_back(name, id, score)
 end
 
 local function settle_key(name)
+  arrivals[name] = nil
   if unsettled then
     unsettled[name] = true
     return
@@ -179,6 +184,33 @@ local function may_start(name)
   return true
 end
 
+-- What one look at a key tells of all its jobs that this call still brings. Nothing if it has a rate, is closed for a
+-- time, or is not as a person or the jobs set it.
+local function look_once(name, max, rate)
+  local limit, interval, _, _, opens = bounds_of(name)
+  local max_now, rate_now = unpack(redis.call('HMGET', limit_key(name), 'max', 'rate'))
+  if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+  local held = holders_key(name)
+  local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+  return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+    waiting = redis.call('EXISTS', queue_up_key(name)) == 1, worst = tonumber(worst) or math.huge }
+end
+
+-- A job of a key of which this call has brought others. Returns whether it is blocked; nil if more is to be done.
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+  score = tonumber(score)
+  if known.held < known.limit and not known.waiting then
+    redis.call('ZADD', holders_key(name), score, id)
+    known.held, known.worst = known.held + 1, math.min(known.worst, score)
+    return false
+  end
+  put_in_line(name, id, key, queue, score, log_tag)
+  known.waiting = true
+  if score <= known.worst then return true end
+  settle_key(name)
+  return redis.call('HGET', key, 'status') == 'blocked'
+end
+
 -- A job stands in its queue, and takes a slot or is blocked; returns true if it is, DISCARD if the caller is to end
 -- it. One that stands in an inbox does so when it is taken over from there. `named`: by an enqueue just now. It may
 -- have a slot already: it was lost, and kept it over its pause.
@@ -186,6 +218,18 @@ local function arrive_at_limit(id, key, queue, named)
   local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
       'log_tag'))
   if not name then return end
+  local known = named and arrivals[name]
+  if known == true then
+    known = look_once(name, max, rate)
+    arrivals[name] = known
+  elseif known and (known.max ~= max or known.rate ~= rate) then
+    known = nil
+  end
+  if known and not string.find(tied[key], 'd', 1, true) then
+    local score = redis.call('ZSCORE', ready_key(queue), id)
+    if not score then return end
+    return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+  end
   local changed = name_limit(name, max, rate, named)
   local score, held, way = redis.call('ZSCORE', ready_key(queue), id), holders_key(name), nil
   if not score then
@@ -209,6 +253,7 @@ local function arrive_at_limit(id, key, queue, named)
     redis.call('HSET', key, 'ties', tied[key])
   end
   if changed then settle_key(name) end
+  arrivals[name] = named or nil
   return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 
@@ -299,6 +344,7 @@ end
 local function leave_limit(id, key, status)
   local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
   if not name then return end
+  arrivals[name] = nil
   stop_counting(name, id, key)
   if follower then
     redis.call('HDEL', key, 'followed_by')
