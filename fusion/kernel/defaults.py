@@ -12,6 +12,9 @@ SIGNAL_WINDOW = 1.0
 JSON_TAG = "__fusion__"
 #: Prefix of every Redis key. RQ's own, so that RQ's tools find the data.
 KEY_PREFIX = "rq:"
+#: The same for a cluster, with a hash tag: all keys are in one slot. The tag is fixed, so that producers and workers come to the same keys.
+CLUSTER_TAG = "fusion"
+CLUSTER_PREFIX = f"{KEY_PREFIX}{{{CLUSTER_TAG}}}:"
 
 #: Name of the queue that is used when none is named.
 QUEUE = "default"

@@ -21,6 +21,8 @@ _FIRST_PAUSE = 0.05
 #: would stay unnoticed.
 _SILENCE = 5.0
 _PATIENCE = 2.0
+#: How replies begin that are messages.
+_MESSAGES = (b"message", b"smessage")
 
 SHUTDOWN = "shutdown"
 KILL_HORSE = "kill-horse"
@@ -47,6 +49,7 @@ class Commands:
     of all workers.
     `on_subscribed` is called when a subscription begins: commands published before were missed.
     `on_duty` is called with what comes on the channels `duties`: what a script found that some process ran for the whole fleet.
+    `sharded`: the channels are those of one slot of a cluster, too. Before Redis 7 there are none, and the refusal is ignored.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class Commands:
         *,
         duties: Sequence[str] = (),
         on_duty: Callable[[str], None] | None = None,
+        sharded: bool = False,
     ) -> None:
+        self._sharded = sharded
         self._connect, self._wanted, self._on_subscribed = connect, wanted, on_subscribed
         self._shared = [fleet, *duties]
         self._duties, self._on_duty = {channel.encode() for channel in duties}, on_duty
@@ -100,6 +105,8 @@ class Commands:
                 self.channel = NonBlockingReader.of(self._connect())
                 self._heard_at, self._asked_at = now, None
             self.channel.send("SUBSCRIBE", wanted, *self._shared)
+            if self._sharded:
+                self.channel.send("SSUBSCRIBE", wanted, *self._shared)
             self._subscribed = wanted
             self._set_time()
         except (RedisError, OSError):
@@ -117,18 +124,24 @@ class Commands:
         if replies:
             self._heard_at, self._asked_at = time.monotonic(), None
             self._set_time()
-            if any(isinstance(reply, Exception) for reply in replies):
-                self.close()  # not allowed to subscribe, or not now
+            if any(map(self._is_over, replies)):
+                self.close()  # not allowed to subscribe, or not now, or another node serves the slot
             else:
                 self._backoff.reset()
         if self._on_subscribed is not None and any(_is_subscription(reply) for reply in replies):
             self._on_subscribed()
         return [command for reply in replies if not self._is_duty(reply) and (command := _command(reply))]
 
+    def _is_over(self, reply: object) -> bool:
+        """Return True for a refusal, or the end of a subscription that nobody asked for."""
+        if isinstance(reply, Exception):
+            return not (self._sharded and "unknown command" in str(reply))
+        return isinstance(reply, list) and reply[:1] == [b"sunsubscribe"]
+
     def _is_duty(self, reply: object) -> bool:
         """Pass on what a duty found."""
         if not (
-            self._on_duty and isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message" and reply[1] in self._duties
+            self._on_duty and isinstance(reply, list) and len(reply) == 3 and reply[0] in _MESSAGES and reply[1] in self._duties
         ):
             return False
         self._on_duty(reply[2].decode(errors="replace"))
@@ -156,11 +169,11 @@ class Commands:
 
 
 def _is_subscription(reply: object) -> bool:
-    return isinstance(reply, list) and reply[:1] == [b"subscribe"]
+    return isinstance(reply, list) and reply[:1] in ([b"subscribe"], [b"ssubscribe"])
 
 
 def _command(reply: object) -> Command | None:
-    if not isinstance(reply, list) or len(reply) != 3 or reply[0] != b"message":
+    if not isinstance(reply, list) or len(reply) != 3 or reply[0] not in _MESSAGES:
         return None
     try:
         payload = json.loads(reply[2])

@@ -30,10 +30,13 @@ CROWDED = {"thread": ("threads", defaults.THREADS), "asyncio": ("concurrency", d
 class RedisSettings:
     """The Redis to use, and the options for connecting to it. Host, port and the like are RQ's alternative to redis_url."""
 
-    #: The Redis to use, `redis://`, `rediss://` or `unix://`.
+    #: The Redis to use, `redis://`, `rediss://` or `unix://`; `redis+sentinel://` behind Sentinel, `redis+cluster://` for a cluster.
     redis_url: str | None = _setting(None, readers.redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
     #: A Sentinel, as RQ's dict: INSTANCES, MASTER_NAME, DB, USERNAME, PASSWORD, SOCKET_TIMEOUT, SSL, CONNECTION_KWARGS, SENTINEL_KWARGS.
     sentinel: Mapping[str, Any] | None = _setting(None, readers.mapping)
+    #: Where to reach the nodes of a cluster that can't be reached at the addresses that they have for each other: `10.0.0.1:6379=host:7001`,
+    #: one for each node.
+    cluster_nat: Mapping[str, str] | None = _setting(None, readers.addresses)
     #: Host of the Redis, where no URL is given.
     redis_host: str | None = _setting(None, readers.text, env=("REDIS_HOST",))
     #: Its port; 6379 if only the host is given.
@@ -64,10 +67,9 @@ class RedisSettings:
     socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, readers.seconds(0.05, readers.ATTEMPT))
     #: Accept a server that may evict keys, which loses jobs.
     allow_eviction: bool = _setting(False, readers.flag)
-    #: Prefix of all keys; RQ's own by default, so that RQ's tools find the data.
-    prefix: str = _setting(
-        defaults.KEY_PREFIX, readers.matching(r"[A-Za-z0-9_.:-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
-    )
+    #: Prefix of all keys; RQ's own by default, so that RQ's tools find the data. On a cluster `rq:{fusion}:`, whose hash tag keeps all keys in
+    #: one slot.
+    prefix: str = _setting(defaults.KEY_PREFIX, readers.prefix)
     #: Directory in which the built-in Redis keeps its data and its socket.
     home: str = _setting(default_home, readers.path, factory=True)
 

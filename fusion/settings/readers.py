@@ -325,11 +325,32 @@ def mapping(value: Any) -> dict[str, Any]:
 def redis_url(value: Any) -> str:
     """The URL of a Redis."""
     url = text(value)
-    if not re.match(r"(rediss?|unix|rediss?\+sentinel)://", url):
+    if not re.match(r"(rediss?|unix|rediss?\+(sentinel|cluster))://", url):
         raise Invalid(
-            "use redis://host:6379/0, rediss:// for TLS, unix:///path/redis.sock or redis+sentinel://host:26379/mymaster/0"
+            "use redis://host:6379/0, rediss:// for TLS, unix:///path/redis.sock, redis+sentinel://host:26379/mymaster/0"
+            " or redis+cluster://host:6379,host2:6379"
         )
     return url
+
+
+def prefix(value: Any) -> str:
+    """A prefix of keys, with one hash tag at most."""
+    found = text(value)
+    if len(found) > 64 or not re.fullmatch(r"[A-Za-z0-9_.:-]+|[A-Za-z0-9_.:-]*\{[A-Za-z0-9_.-]+\}[A-Za-z0-9_.:-]*", found):
+        raise Invalid("use 1 to 64 of the characters A-Z a-z 0-9 _ . : -, and for a cluster one hash tag, like {fusion}")
+    return found
+
+
+def addresses(value: Any) -> dict[str, str]:
+    """Addresses by other addresses: `10.0.0.1:7000=host:17000`, as many as there are nodes, or a dict."""
+    if isinstance(value, str):
+        value = dict(word.partition("=")[::2] for word in value.replace(",", " ").split())
+    if not isinstance(value, Mapping):
+        raise Invalid("use HOST:PORT=HOST:PORT, or a dict")
+    for one in (*value, *value.values()):
+        if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):[0-9]{1,5}", str(one)):
+            raise Invalid(f"{one!r} is no address; use HOST:PORT=HOST:PORT for each node")
+    return {str(there): str(here) for there, here in value.items()}
 
 
 def percent(value: Any) -> float:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import defaults
 from fusion.settings import readers
 from fusion.settings.groups import CROWDED, JobSettings, RedisSettings, WorkerSettings, default_home
 from fusion.settings.masking import mask
@@ -42,6 +43,8 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
                 object.__setattr__(
                     self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
                 )
+        if self.prefix == defaults.KEY_PREFIX and "prefix" not in self.origins and _of_cluster(self.redis_url):
+            object.__setattr__(self, "prefix", defaults.CLUSTER_PREFIX)
         self._settle_executor()
         if self.reserve_high > self.slots:
             self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
@@ -215,6 +218,10 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
     def __repr__(self) -> str:
         given = {name: value for name, value in self.masked().items() if name in self.origins}
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _of_cluster(url: str | None) -> bool:
+    return (url or "").startswith(("redis+cluster:", "rediss+cluster:"))
 
 
 def _settings() -> Iterator[Any]:

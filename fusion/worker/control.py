@@ -19,6 +19,7 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.layout.records import Turn
+from fusion.store.layout.slots import tag_of
 from fusion.store.read.blocked import blocked_jobs, in_words
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Admission, Blocked
@@ -55,6 +56,7 @@ class CommandHandler:
             self._on_subscribed,
             duties=(process.broker.duties, keys.due),
             on_duty=consumer.maintenance.heard,
+            sharded=bool(tag_of(keys.prefix)),
         )
         consumer.membership.on_renamed = self.commands.renew
         #: The connection that the loop watches.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import redis
 
+from fusion.settings import use_settings
+from fusion.store.redis_server.binary import ServerBinary
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
+from tests.kit.clusters import ClusterOfTests
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import Group
 from tests.kit.relays import Relays
@@ -68,3 +72,19 @@ def ended(group: G, server: PrivateRedis | None = None) -> Iterator[G]:
     if server is not None:
         server.revive()
     group.stop()
+
+
+@pytest.fixture(scope="session")
+def session_cluster(server_binary: ServerBinary) -> Iterator[ClusterOfTests]:
+    with closing(ClusterOfTests(server_binary.path)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(session_cluster: ClusterOfTests, monkeypatch: pytest.MonkeyPatch) -> ClusterOfTests:
+    """An empty cluster; also what FUSION_REDIS_URL says. A test may move the slot, and leaves all nodes running."""
+    session_cluster.wait_until_served()
+    session_cluster.flush()
+    monkeypatch.setenv("FUSION_REDIS_URL", session_cluster.url)
+    use_settings(None)
+    return session_cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -23,8 +24,9 @@ from fusion.kernel.timeouts import unbroken
 from fusion.settings import Settings, get_settings
 from fusion.store.client import maybe_executed
 from fusion.store.client.adapter import undecoded, words
-from fusion.store.client.classify import classify
-from fusion.store.client.connections import BoundedRetry, connect
+from fusion.store.client.classify import classify, is_moving
+from fusion.store.client.cluster import LOST, QUESTIONS, Address, ClusterConnection, ClusterNodes
+from fusion.store.client.connections import MOVING, BoundedRetry, connect
 from fusion.store.client.room import Waiters, is_full
 from fusion.store.client.wire import pack
 
@@ -47,7 +49,7 @@ class AsyncBoundedRetry(Retry):
         if self._inside:
             return await do()
         self._inside = True
-        failures, doubtful = 0, False
+        failures, doubtful, until = 0, False, 0.0
         try:
             while True:
                 try:
@@ -63,7 +65,9 @@ class AsyncBoundedRetry(Retry):
                     failures += 1
                     await fail(*((error, failures) if with_failure_count else (error,)))
                     if failures > self._retries:
-                        raise error from error.__cause__
+                        until = until or time.monotonic() + MOVING
+                        if not (self._retries and is_moving(error) and time.monotonic() < until):
+                            raise error from error.__cause__
                     await asyncio.sleep(self._backoff.compute(failures))
         finally:
             self._inside = False
@@ -112,6 +116,70 @@ class AsyncCleanSentinelPool(sentinel.SentinelConnectionPool, AsyncCleanPool):
     """An `AsyncCleanPool` that asks Sentinel for the master."""
 
 
+class AsyncClusterConnection(kinds.Connection):
+    """A TCP connection to the node that serves a slot."""
+
+    #: True while `host` and `port` are those of a node to ask.
+    _asking = False
+
+    def __init__(self, nodes: ClusterNodes, **options: Any) -> None:
+        self.nodes = nodes
+        super().__init__(**options)
+
+    async def connect(self) -> None:
+        """Connect to the node that serves the slot now."""
+        if not self.is_connected:
+            await self.retry.call_with_retry(self._find, lambda error: asyncio.sleep(0))
+
+    async def connect_check_health(self, *args: Any, **options: Any) -> None:
+        """Do the same where redis-py would connect to the last address again."""
+        if self._asking:
+            await super().connect_check_health(*args, **options)
+        else:
+            await self.connect()
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """Read a reply. After one that says that another node serves the slot, the connection is closed."""
+        try:
+            return await super().read_response(*args, **options)
+        except LOST:
+            await self.disconnect(nowait=True)
+            raise
+
+    async def _find(self) -> None:
+        steps = self.nodes.route(2 * (self.socket_connect_timeout or 0))
+        try:
+            address = next(steps)
+            while True:
+                try:
+                    replies = await self._ask(address)
+                except (errors.RedisError, OSError) as error:
+                    address = steps.throw(error)
+                else:
+                    address = steps.send(replies)
+        except StopIteration:
+            return
+        except BaseException:
+            await self.disconnect(nowait=True)
+            raise
+
+    async def _ask(self, address: Address) -> tuple[Any, Any]:
+        await self.disconnect(nowait=True)
+        self.host, self.port = address
+        self._asking = True
+        try:
+            await super().connect()  # type: ignore[no-untyped-call, unused-ignore]
+        finally:
+            self._asking = False
+        for question in QUESTIONS:
+            await self.send_command(*question, check_health=False)
+        return await self.read_response(), await self.read_response()
+
+
+class AsyncClusterSSLConnection(kinds.SSLConnection, AsyncClusterConnection):
+    """A TLS connection to the node that serves a slot."""
+
+
 @cache
 def _packing(kind: Any) -> Any:
     """Return a subclass of a connection class that encodes commands in C, as redis-py's synchronous ones do. Encoding word by word in Python
@@ -149,7 +217,9 @@ def twin(client: redis.Redis) -> aredis.Redis:
         kind = sentinel.SentinelManagedSSLConnection if secure else sentinel.SentinelManagedConnection
         following: Any = AsyncCleanSentinelPool
         return aredis.Redis.from_pool(following(pool.service_name, manager, connection_class=_packing(kind), **options))
-    if issubclass(pool.connection_class, UnixDomainSocketConnection):
+    if issubclass(pool.connection_class, ClusterConnection):
+        kind = AsyncClusterSSLConnection if secure else AsyncClusterConnection
+    elif issubclass(pool.connection_class, UnixDomainSocketConnection):
         kind = kinds.UnixDomainSocketConnection
     else:
         kind = kinds.SSLConnection if secure else kinds.Connection

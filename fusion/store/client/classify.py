@@ -21,9 +21,9 @@ Kind = Literal["transient", "configuration", "bug"]
 
 #: Error replies that pass by themselves, or once the operator has acted. redis-py has no class for half of them.
 _TRANSIENT = frozenset(
-    "BUSY LOADING READONLY MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS MISCONF OOM UNBLOCKED NOMASTERLINK INPROG BUSYKEY".split()
+    "BUSY LOADING READONLY MASTERDOWN CLUSTERDOWN TRYAGAIN MOVED ASK NOREPLICAS MISCONF OOM UNBLOCKED NOMASTERLINK INPROG BUSYKEY".split()
 )
-_CONFIGURATION = frozenset("NOAUTH WRONGPASS NOPERM DENIED MOVED ASK CROSSSLOT NOPROTO".split())
+_CONFIGURATION = frozenset("NOAUTH WRONGPASS NOPERM DENIED CROSSSLOT NOPROTO".split())
 #: A script that lacks a permission gets a plain error; the words are those of Redis 6.2, 7 and Valkey.
 _PERMISSION_TEXT = re.compile(r"can't run this command|can't access at least one of the keys|no permission|ACL failure")
 _CONFIGURATION_TEXT = re.compile(r"unknown command|DB index is out of range|(?:invalid|without any) password|no password is set")
@@ -33,8 +33,6 @@ _CONFIGURATION_TYPES = (
     errors.AuthenticationError,
     errors.AuthorizationError,
     errors.NoPermissionError,
-    errors.MovedError,
-    errors.AskError,
     errors.ClusterCrossSlotError,
     ConfigurationError,
 )
@@ -44,6 +42,7 @@ _TRANSIENT_TYPES = (
     errors.ReadOnlyError,
     errors.OutOfMemoryError,
     errors.ClusterDownError,
+    errors.AskError,  # MOVED, too
     errors.TryAgainError,
     StoreUnavailable,
     OSError,
@@ -72,6 +71,11 @@ def classify(error: BaseException) -> Kind:
         if code in _CONFIGURATION or _PERMISSION_TEXT.search(str(error)) or _CONFIGURATION_TEXT.search(str(error)):
             return "configuration"
     return "bug"
+
+
+def is_moving(error: BaseException) -> bool:
+    """Return True for a reply of a cluster's node that gives the keys of the call to another node, and has not given all of them yet."""
+    return isinstance(error, (errors.TryAgainError, errors.AskError)) and not isinstance(error, errors.MovedError)
 
 
 def reply_code(error: BaseException) -> str:
@@ -107,6 +111,11 @@ def one_line(error: BaseException, where: str | None = None) -> str:
         return f"{server} {_configuration(error, code, text)}"
     if code in _NO_ROOM or isinstance(error, errors.OutOfMemoryError):
         return f"{server} {_NO_ROOM.get(code, _FULL)}: {text}"
+    if isinstance(error, errors.MovedError) and not (where or "").startswith(("redis+cluster:", "rediss+cluster:")):
+        return (
+            f"{server} is one node of a cluster, and another one serves these keys: {text}; use redis+cluster://host:port, by which"
+            " Fusion finds that node"
+        )
     if isinstance(error, errors.ResponseError) or code in _TRANSIENT:
         return f"{server} can't do this just now: {code + ' ' if code and not text.startswith(code) else ''}{text}; try again"
     if is_full(error):
@@ -143,8 +152,8 @@ def _configuration(error: BaseException, code: str, text: str) -> str:
         or text.startswith(_UNAUTHENTICATED)
     ):
         return f"refused the login: {text}; correct user and password in FUSION_REDIS_URL (or --url), or the password's file"
-    if code in ("MOVED", "ASK", "CROSSSLOT") or isinstance(error, (errors.AskError, errors.ClusterCrossSlotError)):
-        return f"is a cluster: {text}; use a standalone server, or one behind Sentinel"
+    if code == "CROSSSLOT" or isinstance(error, errors.ClusterCrossSlotError):
+        return f"is a cluster: {text}; use a prefix with a hash tag: FUSION_PREFIX='rq:{{fusion}}:'"
     if any(isinstance(cause, ssl.SSLError) for cause in _chain(error)):
         return f"failed the TLS handshake: {text}; check rediss://, redis_ssl_ca_certs and the host name in the certificate"
     return f"does not allow this: {text}; correct the server's set-up or FUSION_REDIS_URL (or --url)"

@@ -28,7 +28,8 @@ from fusion.exceptions import ConfigurationError, NoRedisError
 from fusion.kernel import program
 from fusion.settings import Settings, get_settings, mask_url
 from fusion.store.client import maybe_executed
-from fusion.store.client.classify import classify, one_line
+from fusion.store.client.classify import classify, is_moving, one_line
+from fusion.store.client.cluster import ClusterConnection, ClusterSSLConnection, is_cluster_url, nodes_of, read_url, written
 from fusion.store.client.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
 from fusion.store.client.server import ServerInfo, check_server, read_server
 from fusion.store.client.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection, check_options
@@ -56,6 +57,8 @@ T = TypeVar("T")
 #: Seconds that a producer waits for a reply: a chunk of `enqueue_many` is larger than anything a worker sends.
 _PRODUCER_TIMEOUT = 5.0
 _PRODUCER_RETRIES = 3
+#: Seconds for which a producer goes on trying while a cluster moves its slot to another node. Nothing is executed meanwhile.
+MOVING = 60.0
 #: CLIENT SETINFO costs two round trips per connection. redis-py 8 deprecates the names that older versions know.
 _NO_SETINFO: dict[str, Any] = {"driver_info": None} if find_spec("redis.driver_info") else {"lib_name": None, "lib_version": None}
 #: Options that a url's query may have. Protocol, decoding and retries are not set in the url.
@@ -85,7 +88,7 @@ class BoundedRetry(Retry):
         if self._inside:
             return do()
         self._inside = True
-        failures, doubtful = 0, False
+        failures, doubtful, until = 0, False, 0.0
         try:
             while True:
                 try:
@@ -98,7 +101,9 @@ class BoundedRetry(Retry):
                     failures += 1
                     fail(*((error, failures) if with_failure_count else (error,)))
                     if failures > self._retries:
-                        raise
+                        until = until or time.monotonic() + MOVING
+                        if not (self._retries and is_moving(error) and time.monotonic() < until):
+                            raise
                     time.sleep(self._backoff.compute(failures))
         finally:
             self._inside = False
@@ -138,11 +143,19 @@ def connect(target: str | Settings | None = None, role: Role = "producer", setti
         return redis.Redis.from_pool(
             sentinel_pool(url, described, {**options, "redis_connect_func": _greet, **_tls(settings)}, _login(settings))
         )
-    given = _parse(url)
+    seeds, plain = read_url(url) if is_cluster_url(url) else ([], url)
+    given = _parse(plain, url)
     kind = given.pop("connection_class", NamedConnection)
     if kind is SSLConnection:
         kind = NamedSSLConnection
         options |= {"redis_connect_func": _greet, **_tls(settings)}
+    if seeds:
+        kind = ClusterSSLConnection if kind is NamedSSLConnection else ClusterConnection
+        options["nodes"] = nodes_of(seeds, settings.prefix, settings.cluster_nat)
+        if given.pop("db", 0):
+            raise ConfigurationError(
+                f"Redis url {mask_url(url)!r}: a cluster has the database 0 only; leave the number out", code="FUS-205"
+            )
     if kind is UnixDomainSocketConnection:
         kind = UnixConnection
         del options["socket_keepalive"], options["socket_keepalive_options"]
@@ -174,11 +187,14 @@ def url_of(conn: redis.Redis) -> str:
     pool = conn.connection_pool
     service = getattr(pool, "service_name", None)
     options = pool.connection_kwargs
+    secure = "SSL" in pool.connection_class.__name__  # of either kind of client
+    if nodes := options.get("nodes"):
+        return f"{'rediss' if secure else 'redis'}+cluster://{','.join(map(written, nodes.seeds))}"
     if service:
         return f"redis+sentinel://{service}/{options.get('db') or 0}"
     if "path" in options:
         return f"unix://{options['path']}" + (f"?db={options['db']}" if options.get("db") else "")
-    scheme = "rediss" if "SSL" in pool.connection_class.__name__ else "redis"  # of either kind of client
+    scheme = "rediss" if secure else "redis"
     host = str(options.get("host", "localhost"))
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}:{options.get('port', 6379)}/{options.get('db') or 0}"
@@ -301,8 +317,9 @@ def _login(settings: Settings, username: str | None = None) -> dict[str, Any]:
     return {"username": username, "password": password} if username else {"password": password}
 
 
-def _parse(url: str) -> dict[str, Any]:
-    problem = "it can't be parsed"
+def _parse(url: str, named: str) -> dict[str, Any]:
+    """Return the options that a url gives. `named`: the url for messages."""
+    where, problem = f"Redis url {mask_url(named)!r}", "it can't be parsed"
     given: Any = None
     with suppress(ValueError):  # redis-py's text would quote parts of the url, perhaps of the password
         given = parse_url(url)  # type: ignore[no-untyped-call]
@@ -312,21 +329,18 @@ def _parse(url: str) -> dict[str, Any]:
             given = None
     if given is None:
         raise ConfigurationError(
-            f"Redis url {mask_url(url)!r}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password",
+            f"{where}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password",
             code="FUS-205",
         )
     unknown = [name for name in given if name not in _URL_OPTIONS and not name.startswith("ssl_") and name != "connection_class"]
     if unknown:
-        raise ConfigurationError(
-            f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it", code="FUS-205"
-        )
-    _check_tls(url, given)
-    return check_options(dict(given), f"Redis url {mask_url(url)!r}")
+        raise ConfigurationError(f"{where}: option {unknown[0]!r} is not known here; remove it", code="FUS-205")
+    _check_tls(url, given, where)
+    return check_options(dict(given), where)
 
 
-def _check_tls(url: str, given: dict[str, Any]) -> None:
+def _check_tls(url: str, given: dict[str, Any], where: str) -> None:
     """Check options that redis-py would check only when it connects: those of TLS, and a missing socket path."""
-    where = f"Redis url {mask_url(url)!r}"
     if url.startswith("unix:") and not str(given.get("path") or "").strip("/"):
         raise ConfigurationError(f"{where}: it names no socket; use unix:///path/to/redis.sock", code="FUS-205")
     tls = [name for name in given if name.startswith("ssl_")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fusion.kernel import defaults
+from fusion.store.layout.slots import tag_of
 
 #: Rules for `ACL SETUSER`, to follow the user's name and password. One line, in this order: later rules override earlier ones. Commands
 #: that name no key, which no pattern of keys restrains, are left out one by one: functions, and what tells of others' keys. `keys`: which keys.
 RULES = (
     "resetkeys resetchannels -@all {keys} &{prefix}* +@read +@write -@dangerous -@scripting -scan -randomkey -dbsize"
-    " +eval +evalsha +time +info +ping +select +subscribe +publish +wait{audit}"
+    " +eval +evalsha +time +info +ping +select +subscribe +publish +wait{cluster}{audit}"
 )
 #: Whatever is under the prefix; and, where a server can say so, all but the audit, which can be read and appended to. No other key of Fusion's
 #: begins with an `a`.
@@ -38,11 +39,15 @@ _UNIQUE = "+get +set +pexpire +pttl"
 #: What closing a batch, and looking how far it is, takes besides.
 _BATCHES = "+hlen +scard +smismember"
 
+#: What finding the node that serves the slot takes on a cluster.
+_CLUSTER = " +cluster|slots +cluster|myid"
+
 
 def acl_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:
     """The least that producers, workers and the command line need for keys under `prefix`. `server`: its major version, 7 for Valkey."""
     keys, audit = (_ALL_BUT_AUDIT, _AUDIT) if server >= 7 else (_ALL, "")
-    return RULES.format(prefix=prefix, keys=keys.format(prefix=prefix), audit=audit.format(prefix=prefix))
+    cluster = (_CLUSTER + (" +ssubscribe +spublish" if server >= 7 else "")) if tag_of(prefix) else ""
+    return RULES.format(prefix=prefix, keys=keys.format(prefix=prefix), cluster=cluster, audit=audit.format(prefix=prefix))
 
 
 def producer_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:
@@ -51,7 +56,8 @@ def producer_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str
     keys = _PRODUCER.format(prefix=prefix)
     sign = "%R~" if server >= 7 else "~"
     read = "".join(f" {sign}{prefix}{key}" for key in _READ)
+    commands = _PRODUCERS_COMMANDS + (_CLUSTER if tag_of(prefix) else "")
     if server >= 7:
         own = f"(~{prefix}job:* {_AGAIN}) (~{prefix}unique:* {_UNIQUE}) (~{prefix}batch:* {_BATCHES})"
-        return f"{keys}{read}{_PRODUCERS_COMMANDS} {own}"
-    return f"{keys} ~{prefix}unique:*{read}{_PRODUCERS_COMMANDS} {_AGAIN} +get +set {_BATCHES}"
+        return f"{keys}{read}{commands} {own}"
+    return f"{keys} ~{prefix}unique:*{read}{commands} {_AGAIN} +get +set {_BATCHES}"

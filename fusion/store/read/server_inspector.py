@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from fusion.store.client.server import read_server
 from fusion.store.layout import codec
 from fusion.store.layout.acl import acl_rules
+from fusion.store.layout.slots import tag_of
 from fusion.store.read.base import InspectorBase
 
 #: Most replies of PING that are awaited, and seconds after which no more are sent.
@@ -37,6 +38,8 @@ _USED = (
     "XADD {key} * a a", "XLEN {key}", "XRANGE {key} - +", "XTRIM {key} MAXLEN 9", "XACK {key} a 1-1", "TIME", "INFO", "PING", "SELECT 0",
     "EVALSHA a 0", "PUBLISH {key} a", "SUBSCRIBE {key}",
 )  # fmt: skip
+#: The same on a cluster, besides.
+_USED_ON_CLUSTER = ("CLUSTER SLOTS", "CLUSTER MYID", "SPUBLISH {key} a", "SSUBSCRIBE {key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,8 @@ class ServerInspector(InspectorBase):
 
     def _lacking(self) -> tuple[str, ...] | None:
         key = f"{self.keys.prefix}job:doctor"
-        found = self._allowed("EVAL", _MAY, 0, *(command.format(key=key) for command in _USED))
+        used = _USED + _USED_ON_CLUSTER if tag_of(self.keys.prefix) else _USED
+        found = self._allowed("EVAL", _MAY, 0, *(command.format(key=key) for command in used))
         return None if found is None else tuple(codec.text(name) for name in found)
 
     def _allowed(self, *command: Any) -> Any:

@@ -20,6 +20,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
+from fusion.store.layout.slots import tag_of
 from fusion.store.scripting.constants import FleetConstants, literal
 
 _BUILT = resources.files("fusion.store") / "lua" / "built"
@@ -28,6 +29,8 @@ _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS): (.*)$", re.MULTILINE)
 _VALUE = re.compile(rf"\bP \.\. '([^'\"\n]*)'|\b(?:{'|'.join(FleetConstants().literals())})\b")
 #: The line of a script in an error of Redis 7 or Valkey (at the end), of Lua itself, and of Redis 6.
 _PLACE = re.compile(r" script: (?:\w+, )?on @user_script:(\d+)\.$|@?user_script: ?(\d+): ")
+#: On a cluster: PUBLISH would go to all of its nodes, SPUBLISH goes to those that serve the slot. The version is a constant of Redis 7 and Valkey.
+_PUBLISH = "(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH')"
 _MARK = re.compile(r"--@(?:([^:]*):(\d+))?")
 
 
@@ -50,6 +53,8 @@ class Source:
             return known[match[0]] if match[1] is None else f'{start}{match[1]}"'
 
         text = _VALUE.sub(value, self.body)
+        if tag_of(constants.prefix):
+            text = text.replace("'PUBLISH'", _PUBLISH)
         if not self.allow_oom:
             return text
         if server >= (7,):

@@ -10,6 +10,7 @@ from typing import Any
 from fusion.store.layout import codec
 from fusion.store.layout.history import MOST_NAMES
 from fusion.store.layout.records import Claimed, Turn, TurnRequest
+from fusion.store.layout.slots import tag_of
 from fusion.store.scripting.host import ScriptCall, ScriptHost, to_ms, to_texts
 from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write import turn_codec
@@ -120,7 +121,10 @@ class WorkerBroker(ScriptHost):
 
     def command(self, worker: str, payload: str) -> int:
         """Send a command to a worker; returns the number of workers that received it."""
-        return int(self.connection.publish(self.keys.pubsub(worker), payload))
+        channel = self.keys.pubsub(worker)
+        if tag_of(self.keys.prefix) and self._server_version() >= (7,):
+            return int(self.connection.spublish(channel, payload))
+        return int(self.connection.publish(channel, payload))
 
     # -- statistics, which are not part of a job's state
 
