@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -49,6 +49,9 @@ test-gate: venv-dev bytecode ## what .ci/run runs of both: the first, and the lo
 
 test-acl: venv-dev bytecode ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
 	@FUSION_TEST_ACL=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
+
+test-cluster: venv-dev bytecode ## tests/store (TESTS= others) on a cluster of three servers, under a prefix with a hash tag (docs/cluster.md)
+	@FUSION_TEST_CLUSTER=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(if $(filter-out tests,$(TESTS)),$(TESTS),tests/store) $(ARGS)
 
 test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL
 	@$(BIN)/python -m pytest -q tests/es $(ARGS)

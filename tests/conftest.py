@@ -10,16 +10,20 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 import redis
 
+from tests.kit.tagged import CLUSTERED  # isort: skip - before all others
+
 from fusion.settings import use_settings
 from fusion.store.redis_server.binary import ServerBinary, find_server
 from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.kit import guarded
+from tests.kit.clusters import PREFIX, ClusterAsServer, ClusterOfTests
 from tests.kit.prepared import remember_texts
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
@@ -71,7 +75,11 @@ def server_binary() -> ServerBinary:
 
 
 @pytest.fixture(scope="session")
-def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis]:
+def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis | ClusterAsServer]:
+    if CLUSTERED:
+        with closing(ClusterOfTests(server_binary.path, replicas=False)) as cluster:
+            yield ClusterAsServer(cluster)
+        return
     # Not pytest's tmp_path: its names are too long for a unix socket.
     home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
     server = guarded.RedisOfTests(home, persistent=False, server=server_binary)
@@ -95,6 +103,8 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("FUSION_DEBUGGABLE", "1")  # tests look into what they start, and not all run as root
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
+    if CLUSTERED:
+        monkeypatch.setenv("FUSION_PREFIX", PREFIX)
     previous = use_settings(None)
     path, modules, levels = list(sys.path), set(sys.modules), _log_levels()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}

@@ -22,9 +22,10 @@ from fusion.store.access import (
     schema_broker_of,
     server_inspector_of,
 )
-from fusion.store.client.connections import url_of
+from fusion.store.client.connections import node_of, unreachable, url_of
 from fusion.store.client.failover import read_risks
 from fusion.store.layout.names import CALLBACKS
+from fusion.store.layout.slots import tag_of
 from fusion.store.read.tolerant import forgiving
 
 if TYPE_CHECKING:
@@ -66,7 +67,20 @@ class Look:
         """The redis-cli call for this server, which may require a password."""
         if self._url.startswith("unix://"):
             return f"redis-cli -s {urlsplit(self._url).path}"
+        if address := node_of(self._connection):
+            host, _, port = address.rpartition(":")
+            return f"redis-cli -c -h {host.strip('[]')} -p {port}{' --tls' * self._url.startswith('rediss')}"
         return f"redis-cli -u {self._url}" if self._url.startswith(("redis://", "rediss://")) else "redis-cli"
+
+    @property
+    def tagged(self) -> bool:
+        """True if the prefix has a hash tag: all keys are on one node of a cluster."""
+        return bool(tag_of(self.settings.prefix))
+
+    @cached_property
+    def nodes(self) -> Mapping[str, str] | None:
+        """The nodes of a cluster that can't be reached, each with the reason. None if the url names no cluster."""
+        return unreachable(self._connection)
 
     @cached_property
     def server(self) -> ServerFacts:

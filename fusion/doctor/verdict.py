@@ -46,6 +46,7 @@ CHECKS = (
     Check("callbacks", telling.callbacks),
     Check("clients", server.clients),
     Check("persistence", server.persistence, deep=True),
+    Check("nodes", server.nodes, deep=True),
     Check("latency", server.latency, deep=True),
     Check("rights", server.rights, deep=True),
     Check("listpack", server.listpack, deep=True),

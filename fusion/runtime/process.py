@@ -69,7 +69,7 @@ class Process(ABC):
         ConfigurationError if the server can't be used; redis-py's errors if it can't be reached at the start.
         """
         with self.closing:
-            self.server = check_server(self.connection, allow_eviction=self.settings.allow_eviction)
+            self.server = check_server(self.connection, allow_eviction=self.settings.allow_eviction, prefix=self.settings.prefix)
             if self.settings.probe_port is not None:
                 url = self.probes.open(self.settings.probe_host, self.settings.probe_port)
                 self._log.info("probes: %s/livez and /readyz", url)

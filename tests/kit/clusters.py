@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -151,11 +152,10 @@ class ClusterOfTests:
 
     def give_up_move(self, source: Node, target: Node, slot: int = SLOT) -> None:
         """Bring the moved keys back, and leave the slot with its owner."""
-        while keys := target.cluster("GETKEYSINSLOT", slot, 100):
-            # as no slot of its own, a node gives its keys only to who asks for them
+        source.cluster("SETSLOT", slot, "STABLE")  # else it would take no key that it lacks
+        while keys := target.cluster("GETKEYSINSLOT", slot, 1000):
             target.client.execute_command("MIGRATE", "127.0.0.1", source.port, "", 0, 20_000, "REPLACE", "KEYS", *keys)
-        for node in (target, source):
-            node.cluster("SETSLOT", slot, "STABLE")
+        target.cluster("SETSLOT", slot, "STABLE")
 
     def move(self, target: Node, slot: int = SLOT, step: int = 100) -> None:
         """Move the whole slot, key by key."""
@@ -195,6 +195,25 @@ class ClusterOfTests:
             if first <= slot <= last:
                 return int(primary[1])
         return None
+
+
+class ClusterAsServer:
+    """A cluster in the place of the one server of a test run: what tests ask of that server is answered by the node of the slot."""
+
+    def __init__(self, cluster: ClusterOfTests) -> None:
+        self.cluster = cluster
+
+    @property
+    def url(self) -> str:
+        return self.cluster.url
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        return self.cluster.owner.server.process
+
+    @property
+    def socket(self) -> Path:
+        return Path(self.cluster.owner.server.socket)
 
 
 def _rows(node: Node) -> list[Any]:

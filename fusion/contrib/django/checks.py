@@ -83,7 +83,7 @@ def check_redis(app_configs: Sequence[Any] | None = None, **options: Any) -> lis
             return []
         connection = connect(here)
         try:
-            check_server(connection, allow_eviction=here.allow_eviction)
+            check_server(connection, allow_eviction=here.allow_eviction, prefix=here.prefix)
         finally:
             connection.close()
     except FusionError as error:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fusion.doctor.finding import Finding, counted, some, words
+from fusion.kernel.defaults import CLUSTER_PREFIX
 from fusion.store.client.server import MIN_VERSION, parse_version
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _LISTPACK = 1024
 
 
 def server(look: Look) -> Iterator[Finding]:
-    """Report a server that is too old, in cluster mode, a replica, loading, or unable to save."""
+    """Report a server that is too old, in cluster mode without a hash tag, a replica, loading, or unable to save."""
     info, call = look.server.info, look.program
     version = parse_version(str(info.get("redis_version", "")))
     if version and version < MIN_VERSION:
@@ -35,10 +36,13 @@ def server(look: Look) -> Iterator[Finding]:
             f"Redis {info['redis_version']} is too old",
             "upgrade Redis to 6.2 or newer, or Valkey",
         )
-    if info.get("cluster_enabled"):
-        yield Finding(
-            "FUS-402", "fail", "server", "", "Redis runs in cluster mode", "use a standalone server, or one behind Sentinel"
-        )
+    if info.get("cluster_enabled") and not look.tagged:
+        what = f"Redis runs in cluster mode, and the prefix {look.settings.prefix} has no hash tag: its keys are on several nodes"
+        fix = f"FUSION_REDIS_URL=redis+cluster://HOST:PORT, and FUSION_PREFIX='{CLUSTER_PREFIX}' or another with a hash tag, for all of this fleet"
+        yield Finding("FUS-402", "fail", "server", "", what, fix)
+    elif info.get("cluster_enabled") and look.nodes is None:
+        what = "the URL names one node of a cluster, and does not follow the keys of this fleet to another one"
+        yield Finding("FUS-427", "warn", "server", "", what, "FUSION_REDIS_URL=redis+cluster://HOST:PORT, for all of this fleet")
     if info.get("role") == "slave":
         what = "this Redis is a replica: nothing can be enqueued or run here"
         yield Finding(
@@ -49,6 +53,14 @@ def server(look: Look) -> Iterator[Finding]:
         yield Finding("FUS-404", "fail", "server", "", what, f"df -h; make room, then: {look.redis_cli} BGSAVE")
     if info.get("loading"):
         yield Finding("FUS-405", "warn", "server", "", "Redis is still loading its data", f"{look.redis_cli} INFO persistence")
+
+
+def nodes(look: Look) -> Iterator[Finding]:
+    """Report nodes of a cluster that can't be reached from here."""
+    for node, reason in (look.nodes or {}).items():
+        what = f"the node {node} of the cluster can't be reached from here: {reason}"
+        fix = f"start it; or, if it has another address from here: FUSION_CLUSTER_NAT='{node}=HOST:PORT ...', one for each node"
+        yield Finding("FUS-428", "warn", "nodes", node, what, fix)
 
 
 def eviction(look: Look) -> Iterator[Finding]:

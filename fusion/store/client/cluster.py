@@ -100,7 +100,7 @@ class ClusterNodes:
         """`nat`: the addresses at which nodes are reached from here, by those that the nodes have for each other."""
         self.seeds, self.slot, self._nat = tuple(seeds), slot, nat
         #: The addresses to ask, in this order: the right one first, those that gave no answer last.
-        self._known = list(seeds)
+        self.known = list(seeds)
 
     def read(self, reply: Any, asked: Address) -> list[SlotRange]:
         """Read the reply to CLUSTER SLOTS of the node at the address `asked`."""
@@ -111,7 +111,7 @@ class ClusterNodes:
         The last address is the right one. No attempt begins after `patience` seconds. Raises the error of the last attempt."""
         until, failed = time.monotonic() + patience, dict[Address, Exception]()
         last: Exception | None = None
-        for asked in self._known[:_ASKED]:
+        for asked in self.known[:_ASKED]:
             if asked in failed:
                 continue
             if last is not None and time.monotonic() > until:
@@ -127,7 +127,7 @@ class ClusterNodes:
                 continue
             found = asked if owner.id == codec.text(own) else (yield from self._reach(owner, asked, failed))
             if found:
-                self._known = [found, *(one for one in self._known if one != found)]
+                self.known = [found, *(one for one in self.known if one != found)]
                 return
             last = failed.get(owner.address, last)
         raise last or errors.ConnectionError("Error connecting to the cluster: no node was asked")
@@ -160,15 +160,15 @@ class ClusterNodes:
     def _learn(self, ranges: list[SlotRange], asked: Address) -> ClusterNode | None:
         """Note the addresses of all nodes, and return the node that serves the slot."""
         there = dict.fromkeys(node.address for _, _, nodes in ranges for node in nodes)
-        kept = [one for one in self._known if one in there or one in self.seeds or one == asked]
-        self._known = list(dict.fromkeys([*kept, *there]))
+        kept = [one for one in self.known if one in there or one in self.seeds or one == asked]
+        self.known = list(dict.fromkeys([*kept, *there]))
         return next((nodes[0] for first, last, nodes in ranges if first <= self.slot <= last), None)
 
     def _failed(self, address: Address, error: Exception) -> Exception:
         """Note that a node gave no answer, and return the error to raise. An error that no other node would mend is raised at once."""
         if classify(error) == "configuration":
             raise error
-        self._known = [*(one for one in self._known if one != address), *(one for one in self._known if one == address)]
+        self.known = [*(one for one in self.known if one != address), *(one for one in self.known if one == address)]
         reason = _BEGINNING.sub("", str(error)).rstrip(".")
         told = errors.ConnectionError(f"Error connecting to the node {written(address)}: {reason}")
         told.__cause__ = error

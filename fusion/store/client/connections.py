@@ -44,10 +44,12 @@ __all__ = [
     "connect",
     "describe",
     "get_current_connection",
+    "node_of",
     "one_line",
     "pop_connection",
     "push_connection",
     "resolve_redis",
+    "unreachable",
     "url_of",
 ]
 
@@ -198,6 +200,31 @@ def url_of(conn: redis.Redis) -> str:
     host = str(options.get("host", "localhost"))
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}:{options.get('port', 6379)}/{options.get('db') or 0}"
+
+
+def node_of(conn: redis.Redis) -> str:
+    """Return the address of a node of the cluster that a client finds its node by; empty if it is no client of a cluster."""
+    nodes = conn.connection_pool.connection_kwargs.get("nodes")
+    return written(nodes.known[0]) if nodes else ""
+
+
+def unreachable(conn: redis.Redis) -> dict[str, str] | None:
+    """Connect once to each node of a cluster. Returns the nodes that can't be reached, each with the reason; None for no client of a cluster."""
+    options = conn.connection_pool.connection_kwargs
+    if not (nodes := options.get("nodes")):
+        return None
+    conn.ping()  # by then the nodes are known
+    kind = NamedSSLConnection if issubclass(conn.connection_pool.connection_class, SSLConnection) else NamedConnection
+    plain = {name: value for name, value in options.items() if name not in ("nodes", "retry", "host", "port")}
+    found = dict[str, str]()
+    for host, port in nodes.known:
+        try:
+            one = kind(host=host, port=port, retry=BoundedRetry(FullJitterBackoff(cap=1.0, base=0.05), 0), **plain)
+            one.connect()  # type: ignore[no-untyped-call]
+            one.disconnect()  # type: ignore[no-untyped-call]
+        except (errors.RedisError, OSError) as error:
+            found[written((host, port))] = one_line(error)
+    return found
 
 
 def describe(conn: redis.Redis, server: ServerInfo | None = None) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 import redis
 
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import defaults
+from fusion.store.client.cluster import untagged
+from fusion.store.layout.slots import tag_of
 
 MIN_VERSION = (6, 2)
 
@@ -56,17 +59,15 @@ def read_server(conn: redis.Redis) -> ServerInfo:
     )
 
 
-def check_server(conn: redis.Redis, allow_eviction: bool = False) -> ServerInfo:
-    """Read INFO once, and refuse a server on which jobs are not safe with ConfigurationError. Raises what redis-py raises if INFO can't be
-    read."""
+def check_server(conn: redis.Redis, allow_eviction: bool = False, prefix: str = defaults.KEY_PREFIX) -> ServerInfo:
+    """Read INFO once, and refuse a server on which jobs under this prefix are not safe with ConfigurationError. Raises what redis-py raises if
+    INFO can't be read."""
     server = read_server(conn)
     if server.version < MIN_VERSION:
         found = server.release or "of unknown version"
         raise ConfigurationError(f"this is {server.server_name} {found}; use Redis 6.2 or newer, or Valkey", code="FUS-206")
-    if server.cluster:
-        raise ConfigurationError(
-            "this Redis runs in cluster mode; use a standalone server, or one behind Sentinel", code="FUS-206"
-        )
+    if server.cluster and not tag_of(prefix):
+        raise ConfigurationError(untagged(prefix), code="FUS-206")
     if server.maxmemory_policy not in ("", "noeviction") and not allow_eviction:
         raise ConfigurationError(
             f"this Redis may evict keys, that is lose jobs: maxmemory-policy is {server.maxmemory_policy}; set it to noeviction"

@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
-from fusion.store.layout.slots import tag_of
+from fusion.store.layout.slots import GUARD, tag_of
 from fusion.store.scripting.constants import FleetConstants, literal
 
 _BUILT = resources.files("fusion.store") / "lua" / "built"
@@ -110,7 +110,11 @@ class Script:
         self.text = source.text(constants, server)
         self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
-        self._count = str(len(source.keys))
+        # While a cluster moves a slot key by key, a node refuses a call that names a key that is there and one that is not (TRYAGAIN), or
+        # only keys that are not there (ASK). So a call that names a key that never exists is refused as a whole, before the script writes.
+        # Otherwise the script would run until it met a key that has moved, and its writes before that would stay.
+        self._guard = (f"{constants.prefix}{GUARD}",) if tag_of(constants.prefix) else ()
+        self._count = str(len(source.keys) + len(self._guard))
         #: Failpoints on either side of a call.
         self.before, self.after = f"{name}.before", f"{name}.after"
         self._send = sender(connection)
@@ -166,4 +170,4 @@ class Script:
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The words after the script, or its name, in the command."""
-        return (self._count, *map(keys.__getitem__, self._keys), *map(args.__getitem__, self._args), *rest)
+        return (self._count, *map(keys.__getitem__, self._keys), *self._guard, *map(args.__getitem__, self._args), *rest)
