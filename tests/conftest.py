@@ -17,7 +17,7 @@ import psutil
 import pytest
 import redis
 
-from tests.kit.tagged import CLUSTERED  # isort: skip - before all others
+from tests.kit.tagged import CLUSTERED, ELSEWHERE  # isort: skip - before all others
 
 from fusion.settings import use_settings
 from fusion.store.redis_server.binary import ServerBinary, find_server
@@ -65,6 +65,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items if CLUSTERED else ():
+        if why := ELSEWHERE.get(getattr(item, "originalname", item.name)):
+            item.add_marker(pytest.mark.skip(reason=f"not on a cluster: {why}"))
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,15 @@ _TEXT = re.compile(r"(?<![A-Za-z0-9_{])rq:(?![{/])")
 _BYTES = re.compile(rb"(?<![A-Za-z0-9_{])rq:(?![{/])")
 _ROOMS = ("tests.", "benchmarks.instructions.")
 
+#: Tests that can't run on a cluster, and why.
+ELSEWHERE = {
+    "test_a_connection_keeps_its_broker_and_takes_it_along": "another prefix of its own, without a hash tag",
+    "test_any_prefix": "prefixes without a hash tag",
+    "test_jobs_are_read_by_any_client": "redis-py's own client, which knows no url of a cluster",
+    "test_no_read_takes_a_whole_set": "counts the commands of a connection, and one to a cluster begins with CLUSTER",
+    "test_the_worker_of_a_running_job_is_told_which_execution_to_end": "a subscriber of PUBLISH; tests/store/test_cluster.py has it for SPUBLISH",
+}
+
 
 class _Tagging(ast.NodeTransformer):
     """Puts the hash tag into each text that names a key."""

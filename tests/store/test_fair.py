@@ -249,7 +249,7 @@ def test_a_turn_is_never_above_the_number_of_arrival(broker: Broker, conn: redis
         hand.claim(nth % 5)
         numbers = [int(fields_of(conn, job.decode())["seq"]) for job in conn.zrange("rq:queue:q", 0, -1)]
         assert max(numbers) <= int(conn.get("rq:seq"))
-    check_conservation(conn, [key.decode()[7:] for key in conn.keys("rq:job:*")])
+    check_conservation(conn, [key.decode().removeprefix("rq:job:") for key in conn.keys("rq:job:*")])
 
 
 def test_the_clock_does_not_go_back_for_what_comes_back(broker: Broker) -> None:
