@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from fusion import Queue, StoreUnavailable
 from fusion.doctor.finding import Finding
 from fusion.doctor.look import Look
 from fusion.doctor.verdict import CHECKS, examine, verdict
-from fusion.settings import get_settings
+from fusion.settings import Settings, get_settings
 from fusion.store.client.connections import connect
 from fusion.store.client.failover import read_risks
 from fusion.store.redis_server.binary import ServerBinary
 from tests.faults.rig.replicas import Pair
 from tests.faults.rig.sentinels import Trio
 from tests.jobs import basic
+from tests.kit.clusters import PREFIX, ClusterOfTests
 from tests.kit.servers import SpawnedServer, free_port
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
@@ -161,6 +163,39 @@ def test_another_primary_of_the_cluster_without_a_replica(node: Callable[[int, i
     assert one.what.endswith("if one dies, all queues stop")
     ours.client().config_set("cluster-require-full-coverage", "no")
     assert levels(ours.client()) == {"FUS-443": "warn"}
+
+
+def test_a_cluster_with_a_replica_of_each_primary(cluster: ClusterOfTests) -> None:
+    conn = connect(cluster.url)
+    eventually(lambda: levels(conn) == {"FUS-445": "note", "FUS-447": "note"}, why="all replicas are in sync")
+    fix = found(conn)[-1].fix
+    assert fix.startswith(f"redis-cli -c -h 127.0.0.1 -p {cluster.owner.port} CONFIG SET cluster-require-full-coverage no")
+
+
+@pytest.mark.long
+def test_replicas_of_a_cluster_die(server_binary: ServerBinary, tmp_path: Path) -> None:
+    """Another primary's replica, then the one of the node that has the keys; a worker there says the same."""
+    with closing(ClusterOfTests(server_binary.path, node_timeout=2000)) as cluster:
+        conn, owner = connect(Settings(redis_url=cluster.url, prefix=PREFIX)), cluster.owner
+        other = cluster.other(owner)
+        # A node counts another's replica once it has heard of an offset, which a new, empty cluster has after some seconds.
+        eventually(lambda: levels(conn) == {"FUS-445": "note", "FUS-447": "note"}, why="all replicas are in sync")
+        cluster.replica_of(other).kill()
+        eventually(lambda: "FUS-446" in levels(conn), why="it has no replica any more")
+        one = next(one for one in found(conn) if one.code == "FUS-446")
+        assert (one.level, one.about) == ("warn", f"127.0.0.1:{other.port}")
+        cluster.replica_of(owner).kill()
+        eventually(lambda: levels(conn).get("FUS-443") == "warn", why="nor has the other")
+        workers = Workers(cluster.url, tmp_path)
+        try:
+            worker = workers.start("q")
+            for code in ("FUS-443", "FUS-446", "FUS-447"):
+                worker.says(f"[{code}]")
+        finally:
+            workers.stop()
+        for node in cluster.live():
+            node.client.config_set("cluster-require-full-coverage", "no")
+        assert levels(conn) == {"FUS-443": "warn"}
 
 
 def test_a_worker_says_it_at_its_start_and_its_probe_says_so_until_it_is_over(pair: Pair, tmp_path: Path) -> None:
