@@ -91,7 +91,7 @@ def verdict(found: Verdict, program: str) -> str:
     mend = found.causes[0].fix.partition("\n")[0]
     return (
         styled(found.word, fg=colour)
-        + f": {found.causes[0].what}; {mend}{others} ({program} doctor); {found.rate:g} jobs end a minute"
+        + f": {found.causes[0].what}; {mend}{others}; see {program} doctor; {found.rate:g} jobs end a minute"
     )
 
 

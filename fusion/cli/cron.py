@@ -79,8 +79,9 @@ _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 def list_entries(cli: Cli, as_json: bool) -> None:
     """Show all cron entries.
 
-    NEXT is the first undecided tick, LAST the last decided one, JOB the entry's newest job without the `cron-ID-` of its id. MISSED ticks were
-    not run in time by any scheduler (misfire). OVERLAPPED ticks were skipped because a job had not ended.
+    NEXT is the first undecided tick; with `due` before its age, no scheduler has handled it yet. LAST is the last decided one, JOB the entry's
+    newest job without the `cron-ID-` of its id. MISSED ticks were not run in time by any scheduler (misfire). OVERLAPPED ticks were skipped
+    because a job had not ended.
     """
     from fusion.cli import cron_render as render
     from fusion.cron.state import last_jobs

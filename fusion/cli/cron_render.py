@@ -46,7 +46,8 @@ def listing(views: Sequence[EntryState], jobs: Mapping[str, LastJob], program: s
 def _next(view: EntryState) -> str:
     if view.entry is None or view.next is None:
         return "-"
-    return f"{local(view.entry.plan, view.next)} {distance(view.next - view.now)}"
+    due = "due " * (view.next < view.now)  # and no scheduler has handled it yet
+    return f"{local(view.entry.plan, view.next)} {due}{distance(view.next - view.now)}"
 
 
 def _job(info: EntryInfo, job: LastJob | None) -> str:

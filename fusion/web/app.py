@@ -70,8 +70,8 @@ def log_audit(entry: AccessEntry) -> None:
 class App:
     """Answers requests by a table of routes. It is a WSGI application; `fusion.web.asgi.Asgi` makes an ASGI application of it.
 
-    It checks in this order: route (404), Host (421), CORS preflight (204), method (405), token (401, 403, 429), the origin of a browser's
-    request (403); then it calls the handler.
+    It checks in this order: route (404), Host (421), CORS preflight (204), method (405), token (401, 403, 429), the names of query parameters
+    (422), the origin of a browser's request (403); then it calls the handler.
     """
 
     def __init__(
@@ -117,6 +117,14 @@ class App:
         if not self._cors.allows(request):
             check_origin(request)
 
+    def check_query(self, route: Route, request: Request) -> None:
+        """Raise 422 for a query parameter that the route does not have. Nobody notices a filter that is ignored."""
+        known = [param.name for param in route.query]
+        for name in request.args() if request.query else ():
+            if name not in known and (route.changes or name != "format"):  # `exported` answers for that one
+                name, there = name[:80], " and ".join(known) or "none"
+                raise HttpError(422, "invalid_value", f"there is no query parameter {name} here; there is {there}", field=name)
+
     def _route(self, request: Request) -> Response:
         methods, request.params = self.router.find(request.path)
         if not methods or any(route.scope for route in methods.values()):
@@ -124,10 +132,10 @@ class App:
         if methods and (told := self._cors.preflight(request, methods)):
             return told
         route = self.router.choose(methods, request.method)
-        if route.scope is None:
-            return route.handler(request)
-        request.actor = self._authenticate(request)
-        check_allowed(route, request)
+        if route.scope is not None:
+            request.actor = self._authenticate(request)
+            check_allowed(route, request)
+        self.check_query(route, request)
         return self._change(route, request) if route.changes else exported(route, request)
 
     def _change(self, route: Route, request: Request) -> Response:

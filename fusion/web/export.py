@@ -11,11 +11,8 @@ from unicodedata import normalize
 from urllib.parse import quote
 
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route
+from fusion.web.routing import FORMATS, MOST, ROWS, Route
 
-FORMATS = ("json", "csv", "jsonl")
-#: Rows of a file without `limit`, and the most.
-ROWS, MOST = 10_000, 100_000
 #: Rows that are read at a time.
 _PAGE = 500
 _KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}

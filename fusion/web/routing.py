@@ -32,6 +32,12 @@ class Param:
     choices: tuple[str, ...] = ()
 
 
+#: Kinds of files that a list can be had as. Rows of a file without `limit`, and the most.
+FORMATS, ROWS, MOST = ("json", "csv", "jsonl"), 10_000, 100_000
+#: A further parameter of every list.
+_FORMAT = Param("format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=FORMATS)
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """The body of a route's requests: its name in the reference and its JSON Schema. Without `needed` it may be left out."""
@@ -53,7 +59,9 @@ class Route:
     `rows`: the field of its answer that is a list. Such a route can be exported with `?format=csv` or `jsonl` (`export.py`), page by page if it
     has a parameter `after` or `offset`.
 
-    Only for the reference: `params` of the query; its `body`; `answer`: the view, or the union of views, of its answer, None for any JSON;
+    `params`: those of the query. `fusion.web.app` refuses any other name.
+
+    Only for the reference: its `body`; `answer`: the view, or the union of views, of its answer, None for any JSON;
     `statuses` of a successful answer; `keyed`: a repeated request with the same Idempotency-Key takes effect once; `called`: its name there, if
     another route has the same action.
     """
@@ -78,6 +86,11 @@ class Route:
             raise ValueError(f"route {self.path}: scope {self.scope!r}; use one of {', '.join(SCOPES)}, or None")
         if self.scope is None and self.method not in SAFE:
             raise ValueError(f"route {self.method} {self.path} changes something: give it a scope")
+
+    @property
+    def query(self) -> tuple[Param, ...]:
+        """All parameters of its query."""
+        return (*self.params, _FORMAT) if self.rows else self.params
 
     @property
     def answer_schema(self) -> dict[str, Any]:

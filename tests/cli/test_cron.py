@@ -127,10 +127,10 @@ def test_an_entry_that_has_ended(invoke: Invoke, scheduler: Scheduler, conn: red
     assert "has ended, no tick is left" in invoke("cron", "next", "e").stdout
 
 
-def test_a_tick_that_nobody_has_come_to_lies_in_the_past(invoke: Invoke, conn: redis.Redis, hourly: Hourly) -> None:
+def test_a_tick_that_no_scheduler_has_handled_is_shown_as_due(invoke: Invoke, conn: redis.Redis, hourly: Hourly) -> None:
     hourly()
     conn.zadd("rq:cron:marks", {"e": now_s(conn) - 3600})
-    assert re.search(r"every 1h  \S+ \S+ \+0000 \d\d s ago  ", invoke("cron", "list").stdout)
+    assert re.search(r"every 1h  \S+ \S+ \+0000 due \d\d s ago  ", invoke("cron", "list").stdout)
 
 
 def test_full_errors_are_listed_below_the_table(

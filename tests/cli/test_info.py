@@ -133,7 +133,7 @@ def test_the_verdict_is_of_the_whole_fleet(invoke: Invoke, fleet: redis.Redis) -
     assert json.loads(invoke("info", "--json").stdout)["verdict"]["verdict"] in ("strained", "unhealthy")
     for part in (["-W"], ["-Q"], ["sms"]):
         assert json.loads(invoke("info", "--json", *part).stdout)["verdict"] is None
-    assert "(run_worker.py doctor)" in invoke("info").stdout
+    assert "; see run_worker.py doctor; " in invoke("info").stdout
     assert (
         "run_worker.py doctor" not in invoke("info", "-W").stdout + invoke("info", "sms").stdout + invoke("info", "--raw").stdout
     )

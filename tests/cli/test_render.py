@@ -9,11 +9,13 @@ from typing import Any
 import click
 import pytest
 
-from fusion.cli import render
+from fusion.cli import bounds, render
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.screen import screen
 from fusion.cli.tables import folded, table
+from fusion.doctor.finding import Finding
+from fusion.doctor.verdict import Verdict
 from fusion.jobs.moment import RunningJob
 from fusion.store.read.callback_inspector import CallbackCounts
 from fusion.store.read.event_inspector import SinkInfo
@@ -149,6 +151,18 @@ def test_suspended_failed_scheduled_and_unseen() -> None:
 def test_workers_by_queue() -> None:
     said = plain(snapshot(SMS, replace(PN, name="emails"), PN), by_queue=True)
     assert "sms:    web1.7 (busy)\nemails: web1.7 (busy)\npn:     \u2013\n" in said
+
+
+def test_the_line_of_the_verdict_never_has_two_parentheses_in_a_row() -> None:
+    causes = [Finding("FUS-401", "warn", "queues", "", "nobody serves sms", fix) for fix in ("start a worker (web1)", "x")]
+    said = [
+        click.unstyle(bounds.verdict(Verdict("strained", (one, *more), 2.5), "fusion"))
+        for one, more in ((causes[0], []), (causes[1], causes))
+    ]
+    assert said == [
+        "strained: nobody serves sms; start a worker (web1); see fusion doctor; 2.5 jobs end a minute",
+        "strained: nobody serves sms; x; and 2 more; see fusion doctor; 2.5 jobs end a minute",
+    ]
 
 
 def test_raw_lines_are_rqs() -> None:

@@ -180,6 +180,19 @@ def test_an_answer_for_another_job_is_stolen(stage: Stage) -> None:
     assert second.killed is KillCause.STOLEN and f"KILL {stage.serial(second)} 9" in stage.server.read()
 
 
+def test_only_a_job_behind_another_can_be_skipped_by_its_process(stage: Stage) -> None:
+    first, job = stage.start(concurrency_key=b"k"), claimed(ahead=True, concurrency_key=b"k")
+    job.fields[b"follows"] = f"{job.execution_id} {first.claimed.execution_id}".encode()
+    behind = stage.executor.prefetch(job, 10.0, 1)
+    assert behind is not None
+    stage.executor.flush()
+    assert read(stage, first) == [name(first), name(behind)]
+    stage.answer(first, b"skipped")
+    assert (stage.listener.frames, stage.listener.back) == ([(first, b"skipped")], []), "an outcome that is none: the job failed"
+    stage.answer(behind, b"skipped")
+    assert (len(stage.listener.frames), stage.listener.back) == (1, [(behind, "the job before it did not finish")])
+
+
 def test_an_isolated_job_neither_waits_nor_lets_others_wait(stage: Stage) -> None:
     run = stage.start(isolate=b"1")
     assert stage.executor.prefetch_room(1, 0) == 0

@@ -12,7 +12,7 @@ import redis
 from fusion.jobs.failure_groups import group_id
 from fusion.web.api import Api
 from fusion.web.openapi.document import document
-from fusion.web.routing import Router
+from fusion.web.routing import Route, Router
 from tests.architecture.source import ROOT, modules
 from tests.web.strangers import MARKER, OWN, TASK, Caller, deliveries, settle, strangers
 
@@ -86,6 +86,15 @@ def test_real_answers_fit(conn: redis.Redis) -> None:
         ("/api/v1/queues?limit=x", "Error"),
     ):
         assert fits(name, caller.ask("GET", path).json) == [], path
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_route_refuses_a_query_parameter_that_it_does_not_have(conn: redis.Redis, route: Route) -> None:
+    answer = Caller(conn).ask(route.method, f"{route.path.format(**NAMES)}?nosuch=1", {} if route.changes else None)
+    there = DOCUMENT["paths"][route.path][route.method.lower()]["parameters"]
+    names = " and ".join(one["name"] for one in there if one["in"] == "query") or "none"
+    told = {"code": "invalid_value", "message": f"there is no query parameter nosuch here; there is {names}", "field": "nosuch"}
+    assert (answer.status, answer.json) == (422, {"error": told})
 
 
 def test_changes_answer_as_it_says(conn: redis.Redis) -> None:

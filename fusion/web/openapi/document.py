@@ -9,15 +9,8 @@ from typing import Any
 import fusion
 from fusion.views.base import View, definition, within
 from fusion.web.exchange import Request, Response
-from fusion.web.export import MOST, ROWS
 from fusion.web.openapi.shapes import TEXT, Schema, fields, maybe, ref
 from fusion.web.routing import Param, Route
-
-#: Further parameters of every list.
-_FORMAT = Param(
-    "format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=("json", "csv", "jsonl")
-)
-
 
 #: The schema of an error.
 _ERROR = fields(error=fields(code=TEXT, message=TEXT, field=maybe(TEXT)))
@@ -84,7 +77,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": route.called or route.action,
         "summary": said.partition(". ")[0].rstrip("."),
         "description": said,
-        "parameters": [*_in_path(route), *map(_in_query, _params(route))],
+        "parameters": [*_in_path(route), *map(_in_query, route.query)],
         "responses": _responses(route),
     }
     if route.keyed:
@@ -108,10 +101,6 @@ def _operation(route: Route) -> dict[str, Any]:
         about["x-scope"] = route.scope
         about["x-for-some-queues"] = route.by_queue
     return about
-
-
-def _params(route: Route) -> list[Param]:
-    return [*route.params, _FORMAT] if route.rows else list(route.params)
 
 
 def _in_path(route: Route) -> list[dict[str, Any]]:
