@@ -32,9 +32,10 @@ def remarks(queue: QueueInfo, at: datetime, program: str) -> list[str]:
         since = _told("since", queue.pause, at)
         left = "" if queue.pause.left is None else f" for {seconds(queue.pause.left)} more,"
         found.append(f"The queue {queue.name} is paused{left}{since}; to go on: {program} unpause {queue.name}")
-    if queue.max_length is not None and queue.length >= queue.max_length:
+    most = queue.bounds.max_length
+    if most is not None and queue.length >= most:
         found.append(
-            f"The queue {queue.name} is full: {queue.length} of {queue.max_length} wait, enqueues are refused (max_queue_length);"
+            f"The queue {queue.name} is full: {queue.length} of {most} wait, enqueues are refused (max_queue_length);"
             f" to set another number: {program} queue set {queue.name} --max-length N"
         )
     return found

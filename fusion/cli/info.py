@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.event_inspector import SinkInfo
-    from fusion.store.read.inspector import QueueInfo, WorkerInfo
+    from fusion.store.read.inspector import WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
-    from fusion.store.read.queue_inspector import Flow
 
 
 @command(example="run_worker.py info\n  run_worker.py info 'sms*' -i 1\n  run_worker.py info --json | jq .queues")
@@ -95,7 +94,7 @@ def gather(
     broken = tuple(cli.broken())
     stuck = _stuck(cli, any(queue.blocked for queue in queues or ()))
     told = _verdict(cli) if with_queues and with_workers and with_schedulers and not chosen else None
-    more = _more(cli, queues or (), workers or (), with_sinks=with_schedulers)
+    more = _more(cli, workers or (), with_sinks=with_schedulers)
     return render.Snapshot(
         now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked, stuck, told, *more
     )
@@ -109,21 +108,19 @@ def _verdict(cli: Cli) -> Verdict:
 
 
 def _more(
-    cli: Cli, queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo], *, with_sinks: bool
-) -> tuple[dict[str, Flow], tuple[SinkInfo, ...] | None, CallbackCounts | None, tuple[RunningJob, ...]]:
-    """Read the rates of queues, the state of sinks and callbacks, and the jobs of workers that run several."""
+    cli: Cli, workers: Sequence[WorkerInfo], *, with_sinks: bool
+) -> tuple[tuple[SinkInfo, ...] | None, CallbackCounts | None, tuple[RunningJob, ...]]:
+    """Read the state of sinks and callbacks, and the jobs of workers that run several."""
     from fusion.jobs.moment import running_jobs
     from fusion.store.access import event_inspector_of
     from fusion.store.read.callback_inspector import CallbackInspector
 
-    found = zip(queues, cli.onlooker.flows([queue.name for queue in queues]), strict=True)
-    flows = {queue.name: flow for queue, flow in found if flow is not None}
     several = [worker for worker in workers if len(worker.jobs) > 1]
     running = tuple(running_jobs(cli.onlooker, several, 200)) if several else ()
     if not with_sinks:
-        return flows, None, None, running
+        return None, None, running
     sinks = tuple(event_inspector_of(cli.looking).sinks())
-    return flows, sinks, CallbackInspector(cli.looking, prefix=cli.settings.prefix).counts(), running
+    return sinks, CallbackInspector(cli.looking, prefix=cli.settings.prefix).counts(), running
 
 
 def _stuck(cli: Cli, any_blocked: bool) -> tuple[LimitInfo, ...]:

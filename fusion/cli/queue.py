@@ -68,8 +68,7 @@ def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
         from fusion.views.base import to_json
         from fusion.views.queue import QueueView
 
-        at = inspector.now()
-        echo(json.dumps({"schema": SCHEMA, "queues": [to_json(QueueView.of(info, at)) for info in infos]}))
+        echo(json.dumps({"schema": SCHEMA, "queues": [to_json(QueueView.of(info)) for info in infos]}))
     elif infos:
         header = ("QUEUE", "LIMIT", "RATE", "BURST", "MAX WAIT", "MAX LENGTH", "TIMEOUT")
         echo("\n".join(table(header, [(info.name, *_cells(info)) for info in infos])))
@@ -136,7 +135,7 @@ _TITLES = ("limit", "rate", "burst", "max wait", "max length", "timeout")
 
 def _cells(info: QueueInfo) -> tuple[str, ...]:
     bounds = info.bounds
-    counts = (bounds.limit, bounds.rate, bounds.rate and bounds.rate.burst, info.max_length)
+    counts = (bounds.limit, bounds.rate, bounds.rate and bounds.rate.burst, bounds.max_length)
     limit, rate, burst, length = ("-" if value is None else str(value) for value in counts)
-    wait, timeout = ("-" if value is None else f"{value:g} s" for value in (bounds.max_wait, info.timeout))
+    wait, timeout = ("-" if value is None else f"{value:g} s" for value in (bounds.max_wait, bounds.timeout))
     return limit, rate, burst, wait, length, timeout

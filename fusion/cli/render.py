@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fusion.store.read.event_inspector import SinkInfo
     from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
-    from fusion.store.read.queue_inspector import Flow
     from fusion.views.fleet import SnapshotView
     from fusion.views.queue import QueueListedView, QueueView
     from fusion.views.scheduler import SchedulerView
@@ -75,8 +74,6 @@ class Snapshot:
     stuck: tuple[LimitInfo, ...] = ()
     #: For the whole fleet; None if only a part of it was requested.
     verdict: Verdict | None = None
-    #: Jobs per minute by queue; queues without a recent sample are missing.
-    flows: Mapping[str, Flow] = field(default_factory=dict)
     sinks: tuple[SinkInfo, ...] | None = None
     callbacks: CallbackCounts | None = None
     #: The jobs that have run longest, if a worker runs several.
@@ -125,8 +122,7 @@ def _queues(snapshot: Snapshot) -> list[str]:
 def _listed(snapshot: Snapshot) -> list[QueueListedView]:
     from fusion.views.queue import QueueListedView, flow_of
 
-    flows, at = snapshot.flows, snapshot.at
-    return [QueueListedView.of(one, at, per_minute=flow_of(flows.get(one.name))) for one in snapshot.queues or ()]
+    return [QueueListedView.of(one, per_minute=flow_of(one.flow)) for one in snapshot.queues or ()]
 
 
 def _name(one: QueueView) -> str:
@@ -222,7 +218,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines += [styled(line, fg="yellow") for line in bounds.remarks(queue, snapshot.at, program)]
         if queue.error:
             lines.append(styled(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
-    if bounded := [queue.name for queue in snapshot.queues or () if set(queue.gate) - {"until"}]:
+    if bounded := [queue.name for queue in snapshot.queues or () if queue.bounds.bounded]:
         more = ", ..." if len(bounded) > _NAMED else ""
         lines.append(f"Bounds are set for {', '.join(bounded[:_NAMED])}{more}; to see these: {program} queue show")
     if snapshot.unseen:

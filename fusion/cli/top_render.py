@@ -130,7 +130,7 @@ def _queues(reading: Reading, width: int | None) -> list[str]:
 
 def _listed(queue: QueueInfo, reading: Reading) -> QueueListedView:
     rate = reading.rates.get(queue.name)
-    return QueueListedView.of(queue, reading.at, per_minute=None if rate is None else FlowView(**asdict(rate)))
+    return QueueListedView.of(queue, per_minute=None if rate is None else FlowView(**asdict(rate)))
 
 
 def _name(queue: QueueListedView) -> str:
@@ -202,7 +202,7 @@ def document(reading: Reading) -> dict[str, Any]:
         "held": reading.held,
         "queue_count": reading.queue_count,
         "worker_count": reading.worker_count,
-        "queues": [to_json(QueueStatsView.counted(queue, reading.counters[queue.name], reading.at)) for queue in reading.queues],
+        "queues": [to_json(QueueStatsView.counted(queue, reading.counters[queue.name])) for queue in reading.queues],
         "workers": [to_json(WorkerView.of(one, reading.at)) for one in reading.workers],
         "running": [to_json(RunningJobView.of(job, reading.at)) for job in reading.jobs],
         "last_failed": [to_json(LastFailedView.of(job)) for job in reading.failed or ()],

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlencode
 
 from fusion.web.app import check_allowed
 from fusion.web.exchange import HttpError, Request, Response
-from fusion.web.export import FORMATS, exported
-from fusion.web.routing import Router
+from fusion.web.export import exported
+from fusion.web.routing import FORMATS, Router
 
 #: Seconds for which an answer is cached, so that many viewers, or fast reloads, cost one read of Redis.
 KEPT = 1.0

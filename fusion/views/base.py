@@ -223,7 +223,7 @@ def to_json(value: Any, scopes: frozenset[str] = NOBODY) -> Any:
     if kind is datetime:
         return to_iso(value)
     if issubclass(kind, View):
-        return {one.name: shown for one in kind.FIELDS if (shown := _shown(value, one, scopes)) is not ABSENT}
+        return _fields(value, scopes)
     if isinstance(value, Mapping):
         return {str(name): to_json(one, scopes) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -233,13 +233,17 @@ def to_json(value: Any, scopes: frozenset[str] = NOBODY) -> Any:
     raise TypeError(f"{kind.__name__} has no form in JSON")
 
 
-def _shown(of: View, one: Shown, scopes: frozenset[str]) -> Any:
-    value = getattr(of, one.attribute)
-    if value is ABSENT or one.holds == "stored" or (one.holds == "details" and not one.scopes & scopes):
-        return ABSENT
-    if type(value) is Unmasked and one.holds == "masked" and one.how is not None and not one.scopes & scopes:
-        return one.how(str(value))
-    return to_json(value, scopes)
+def _fields(of: View, scopes: frozenset[str]) -> dict[str, Any]:
+    """Return the fields of a view that these scopes may see."""
+    document = {}
+    for one in of.FIELDS:
+        value = getattr(of, one.attribute)
+        if value is ABSENT or one.holds == "stored" or (one.holds == "details" and not one.scopes & scopes):
+            continue
+        if type(value) is Unmasked and one.holds == "masked" and one.how is not None and not one.scopes & scopes:
+            value = one.how(str(value))
+        document[one.name] = to_json(value, scopes)
+    return document
 
 
 def schema(kind: Any) -> dict[str, Any]:

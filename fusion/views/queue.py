@@ -96,9 +96,9 @@ class QueueView(View):
     last_updated: datetime = public("When this was read, by Redis's clock.")
 
     @classmethod
-    def of(cls, info: QueueInfo, at: datetime, **more: Any) -> Self:
-        """Make the view of a queue as it is at this time. `more`: the fields of a larger view."""
-        bounds, low_to_high = info.bounds, info.heads
+    def of(cls, info: QueueInfo, **more: Any) -> Self:
+        """Make the view of a queue. `more`: the fields of a larger view."""
+        bounds, low_to_high, at = info.bounds, info.heads, info.at
         return cls(
             name=info.name,
             queue_length=info.length,
@@ -123,8 +123,8 @@ class QueueView(View):
             rate_limited=bounds.closed,
             held_back_until=bounds.held_back,
             max_wait=bounds.max_wait,
-            max_queue_length=info.max_length,
-            queue_timeout=info.timeout,
+            max_queue_length=bounds.max_length,
+            queue_timeout=bounds.timeout,
             problem=info.error or None,
             last_updated=at,
             **more,
@@ -245,16 +245,13 @@ class QueueStatsView(QueueView, TotalsView):
     @classmethod
     def of_stats(cls, stats: QueueStats, steps: list[Step] | None = None, *, whole: bool = False) -> Self:
         """Make the view of a queue and of the requested steps."""
-        return cls.counted(stats.info, stats.counters, stats.last_updated, steps, whole=whole)
+        return cls.counted(stats.info, stats.counters, steps, whole=whole)
 
     @classmethod
-    def counted(
-        cls, info: QueueInfo, counters: Counters, at: datetime, steps: list[Step] | None = None, *, whole: bool = False
-    ) -> Self:
+    def counted(cls, info: QueueInfo, counters: Counters, steps: list[Step] | None = None, *, whole: bool = False) -> Self:
         """Make the view of a queue and its counters."""
         return cls.of(
             info,
-            at,
             **totals_of(counters),
             totals_by_priority={CLASSES[one]: dict(counts) for one, counts in sorted(counters.by_priority.items())},
             history=ABSENT if steps is None else history_of(steps, whole=whole),

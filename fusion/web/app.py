@@ -120,8 +120,8 @@ class App:
     def check_query(self, route: Route, request: Request) -> None:
         """Raise 422 for a query parameter that the route does not have. Nobody notices a filter that is ignored."""
         known = [param.name for param in route.query]
-        for name in request.args() if request.query else ():
-            if name not in known and (route.changes or name != "format"):  # `exported` answers for that one
+        for name in request.args():
+            if name not in known:
                 name, there = name[:80], " and ".join(known) or "none"
                 raise HttpError(422, "invalid_value", f"there is no query parameter {name} here; there is {there}", field=name)
 
@@ -135,8 +135,11 @@ class App:
         if route.scope is not None:
             request.actor = self._authenticate(request)
             check_allowed(route, request)
-        self.check_query(route, request)
-        return self._change(route, request) if route.changes else exported(route, request)
+        if request.query:
+            self.check_query(route, request)
+        if route.changes:
+            return self._change(route, request)
+        return exported(route, request) if route.rows else route.handler(request)
 
     def _change(self, route: Route, request: Request) -> Response:
         self.check_change(request)

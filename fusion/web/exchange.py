@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from fusion.exceptions import DeserializationError
 from fusion.kernel import defaults, program
@@ -103,10 +103,9 @@ class Request:
     def args(self) -> dict[str, str]:
         """Return the query parameters; of a repeated name, the last."""
         try:
-            found = parse_qs(self.query, keep_blank_values=True, max_num_fields=20)
+            return dict(parse_qsl(self.query, keep_blank_values=True, max_num_fields=20))
         except ValueError:
             raise HttpError(400, "bad_query", "the query has too many fields; use 20 or fewer") from None
-        return {name: values[-1] for name, values in found.items()}
 
     @property
     def scope(self) -> Scope:
@@ -218,13 +217,10 @@ class Response:
         length = [] if self.parts is not None or self.status in (204, 304) else [("Content-Length", str(len(self.body)))]
         pairs = [*self.headers.items(), *length]
         for name, value in pairs:
-            if not _is_plain(name) or not _is_plain(value):
+            text = name + value
+            if not (text.isascii() and text.isprintable()):
                 raise ValueError(f"header {name[:40]!a} holds what no header may hold")
         return pairs
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
 
 
 def plain(text: str, limit: int = 200) -> str:

@@ -121,13 +121,11 @@ class Queues:
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         names = request.scope.of(inspector.queue_names())
         page = names[offset : offset + limit]
-        moment = inspector.now()
-        flows, since = inspector.flows(page), args.get("since")
-        infos = inspector.queues(page)
+        since, infos = args.get("since"), inspector.queues(page)
         depths = inspector.depths(page, min(read_since(since), 86400)) if since and page else [ABSENT] * len(page)
         queues = [
-            QueueListedView.of(info, moment, per_minute=flow_of(flow), depths=depth)
-            for info, flow, depth in zip(infos, flows, depths, strict=True)
+            QueueListedView.of(info, per_minute=flow_of(info.flow), depths=depth)
+            for info, depth in zip(infos, depths, strict=True)
         ]
         keyless = [KeylessView.of(one) for one in inspector.keyless()] if request.scope.all else []  # not about a single queue
         broken_keys = told(request.scope, broken)
@@ -138,20 +136,20 @@ class Queues:
         name, since = request.params["name"], request.args().get("since")
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
-        if not request.scope.allows(name) or name not in inspector.queue_names():
+        if not request.scope.allows(name) or not inspector.has_queue(name):
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
-        (info,), (flow,) = inspector.queues([name]), inspector.flows([name])
+        (info,) = inspector.queues([name])
         steps = inspector.history("queue", name, read_since(since) if since else _LAST_HOUR)
         past = {"history": history_of(steps), "seconds": seconds_of(steps)}
-        return Response.view(QueueNowView.of(info, inspector.now(), per_minute=flow_of(flow), **past))
+        return Response.view(QueueNowView.of(info, per_minute=flow_of(info.flow), **past))
 
     def stats(self, request: Request) -> Response:
         """Show one queue."""
         name = request.params["name"]
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
-        if not request.scope.allows(name) or name not in inspector.queue_names():
+        if not request.scope.allows(name) or not inspector.has_queue(name):
             check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         stats = inspector.stats(name)
@@ -165,7 +163,7 @@ class Queues:
         by = request.actor.name if request.actor else ""
         broker_of(self._connection).pause(queue, wish.duration, by=by, reason=wish.reason)
         (info,) = inspector_of(self._connection).queues([queue])
-        return Response.view(QueueView.of(info, inspector_of(self._connection).now()))
+        return Response.view(QueueView.of(info))
 
     def resume(self, request: Request) -> Response:
         """Resume a queue, and show the pause that is over; null if there was none."""
@@ -186,7 +184,7 @@ class Queues:
 
     def _known(self, request: Request) -> str:
         name = request.target = request.params["name"]
-        if not request.scope.allows(name) or name not in inspector_of(self._connection).queue_names():
+        if not request.scope.allows(name) or not inspector_of(self._connection).has_queue(name):
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         return name
 

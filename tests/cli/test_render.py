@@ -17,16 +17,17 @@ from fusion.cli.tables import folded, table
 from fusion.doctor.finding import Finding
 from fusion.doctor.verdict import Verdict
 from fusion.jobs.moment import RunningJob
+from fusion.store.layout.gates import Gate
 from fusion.store.read.callback_inspector import CallbackCounts
 from fusion.store.read.event_inspector import SinkInfo
 from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
 from fusion.store.read.queue_inspector import Flow
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
-SMS = QueueInfo(
-    "sms", low=1, moderate=2, high=3, inbox=0, started=4, finished=5, deferred=6, canceled=7, oldest=AT - timedelta(seconds=90)
+PN = QueueInfo("pn", low=0, moderate=0, high=0, inbox=0, started=0, finished=0, deferred=0, canceled=0, oldest=None, at=AT)
+SMS = replace(
+    PN, name="sms", low=1, moderate=2, high=3, started=4, finished=5, deferred=6, canceled=7, oldest=AT - timedelta(seconds=90)
 )
-PN = QueueInfo("pn", low=0, moderate=0, high=0, inbox=0, started=0, finished=0, deferred=0, canceled=0, oldest=None)
 WORKER = WorkerInfo(
     name="web1.7",
     state="busy",
@@ -44,7 +45,9 @@ WORKER = WorkerInfo(
 QUIET = Totals(failed=0, scheduled=0, suspended=False)
 
 
-GATED = replace(SMS, gate={"limit": "20", "rate": "10/1000/3", "max_wait": "300000", "until": "1769851800000"}, closed=True)
+GATED = replace(
+    SMS, bounds=Gate.of({"limit": "20", "rate": "10/1000/3", "max_wait": "300000", "until": "1769851800000"}, closed=True)
+)
 
 
 def snapshot(*queues: QueueInfo, workers: tuple[WorkerInfo, ...] | None = (WORKER,), **others: Any) -> render.Snapshot:
@@ -63,7 +66,7 @@ def test_a_queue_with_a_limit_that_waits_for_its_rate() -> None:
 
 
 def test_the_whole_of_it() -> None:
-    assert plain(snapshot(SMS, PN, flows={"sms": Flow(120.0, 3.0, 0.5)})) == (
+    assert plain(snapshot(replace(SMS, flow=Flow(120.0, 3.0, 0.5)), PN)) == (
         "QUEUE  HIGH  MODERATE  LOW  TOTAL  OLDEST  STARTED  FINISHED  DEFERRED  FAILED/M  IN/M  OUT/M\n"
         "sms       3         2    1      6    90 s        4         5         6       0.5   120    3.0\n"
         "pn        0         0    0      0       -        0         0         0         -     -      -\n"
@@ -78,7 +81,7 @@ def test_the_whole_of_it() -> None:
 
 def test_figures_that_need_attention_are_coloured() -> None:
     old, older = (replace(SMS, name=name, oldest=AT - timedelta(minutes=age)) for name, age in (("a", 6), ("b", 31)))
-    text = render.text(snapshot(SMS, old, older, flows={"sms": Flow(1, 1, 1)}, totals=Totals(7, 0, False)))
+    text = render.text(snapshot(replace(SMS, flow=Flow(1, 1, 1)), old, older, totals=Totals(7, 0, False)))
     assert styled("6 min", "yellow") in text
     assert styled("31 min", "red") in text
     assert "90 s" in text

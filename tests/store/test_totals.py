@@ -228,7 +228,7 @@ def test_jobs_that_are_blocked_count_to_the_length_of_a_queue(broker: Broker, co
     put(broker, "q", "d")
     found = Queue("q", conn).stats()
     assert (found.queue_length, found.queued_count, found.info.blocked) == (4, 2, 2)
-    view = QueueView.of(found.info, found.last_updated)
+    view = QueueView.of(found.info)
     assert (view.queue_length, view.queued_count, view.blocked_count) == (4, 2, 2), "over HTTP, too"
 
 

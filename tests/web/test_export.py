@@ -116,7 +116,7 @@ def test_files_over_the_wire(service: ServerProcess, tokens: Tokens, conn: redis
     assert service.ask("HEAD", "/api/v1/queues?format=csv", token=token).body == b""
     for path, said in (
         ("/api/v1/queues?format=xml", "json, csv, jsonl"),
-        ("/api/v1/queues/q0/stats?format=csv", "this is not a list"),
+        ("/api/v1/queues/q0/stats?format=csv", "there is no query parameter format here; there is since"),
     ):
         bad = service.ask("GET", path, token=token)
         assert (bad.status, bad.json["error"]["field"]) == (422, "format")

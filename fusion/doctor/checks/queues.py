@@ -54,7 +54,7 @@ def queues(look: Look) -> Iterator[Finding]:
 
 
 def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
-    most = queue.max_length if queue.max_length is not None else look.settings.max_queue_length
+    most = queue.bounds.max_length if queue.bounds.max_length is not None else look.settings.max_queue_length
     if most:
         share = 100 * queue.length / most
         if share > DEPTH[0]:

@@ -14,28 +14,48 @@ from fusion.store.layout import codec
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The bounds of a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its rate
-    now, or for the end of that time."""
+    """What is set for a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its
+    rate now, or for the end of that time. `max_length`: the most jobs, blocked ones included, that may wait; `timeout`: seconds after which a job
+    without a ttl expires. None: not set, of the last two the producers' settings apply."""
 
     limit: int | None = None
     rate: Rate | None = None
     max_wait: float | None = None
     held_back: datetime | None = None
     closed: bool = False
+    max_length: int | None = None
+    timeout: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """True if an operator has set something."""
+        return (self.limit, self.rate, self.max_wait, self.max_length, self.timeout) != (None,) * 5
 
     @classmethod
     def of(cls, values: Mapping[str, str], *, closed: bool = False) -> Gate:
         """Take it from what is set for a queue; what is no value of ours is none."""
-        wait, until = number(values, "max_wait"), number(values, "until")
+        wait, until, timeout = number(values, "max_wait"), number(values, "until"), number(values, "timeout")
         held_back = datetime.fromtimestamp(until / 1000, timezone.utc) if until and until < 1e14 else None
         rate = Rate.of_stored(values.get("rate", ""))
-        return cls(number(values, "limit"), rate, None if wait is None else wait / 1000, held_back, closed)
+        return cls(
+            number(values, "limit"),
+            rate,
+            None if wait is None else wait / 1000,
+            held_back,
+            closed,
+            number(values, "max_length"),
+            None if timeout is None else timeout / 1000,
+        )
 
 
 def read_gate(stored: bytes | str | None) -> dict[str, str]:
     """The values of a queue by name; of nothing, and of what is no such text, none."""
-    words = (word.partition("=") for word in codec.text(stored or b"").split())
-    return {name: value for name, _, value in words if name and value}
+    values = {}
+    for word in codec.text(stored or b"").split():
+        name, _, value = word.partition("=")
+        if name and value:
+            values[name] = value
+    return values
 
 
 def number(gate: Mapping[str, str], name: str) -> int | None:

@@ -14,7 +14,6 @@ from fusion.settings import Settings
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
-from fusion.store.scripting.host import PipelineCall
 
 #: 1 January 9999: a score or an entry's id may be anything, as outsiders can write them.
 _LAST = 253_370_764_800
@@ -35,9 +34,6 @@ class InspectorBase:
 
     def _batch(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
         return batch(self.connection, ask, raise_on_error=raise_on_error)
-
-    def _commands(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> PipelineCall:
-        return PipelineCall(self.connection, ask, raise_on_error)
 
     def _page(self, key: str, offset: int = 0, limit: int = -1, *, desc: bool = False) -> list[str]:
         """Return members of a ZSET from `offset` on; a negative limit means all."""
@@ -60,6 +56,11 @@ def texts(row: Any) -> dict[str, str]:
     if isinstance(row, Exception):
         return {"error": str(row)}
     return {codec.text(name): codec.text(value) for name, value in row.items()}
+
+
+def clock(reply: tuple[int, int]) -> datetime:
+    """Convert the reply of TIME."""
+    return datetime.fromtimestamp(reply[0] + reply[1] / 1e6, timezone.utc)
 
 
 def moment(seconds: float) -> datetime:

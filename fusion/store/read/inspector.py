@@ -12,13 +12,13 @@ from redis.exceptions import RedisError, ResponseError
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import expand, meant, sources
-from fusion.store.read.base import moment
+from fusion.store.read.base import clock, moment
 from fusion.store.read.blocked import BlockedJobs, blocked_jobs
 from fusion.store.read.kin_inspector import KinInspector
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.totals import QueueStats, TotalsInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
-from fusion.store.scripting.host import Steps, run
+from fusion.store.scripting.host import PipelineCall, Steps, run
 
 __all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "Keyless", "QueueInfo", "QueueStats", "Totals", "WorkerInfo"]
 
@@ -72,7 +72,10 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def jobs_steps(self, job_ids: Sequence[str]) -> Steps[list[dict[str, bytes]]]:
         """Do what `jobs` does."""
-        rows = yield self._commands(lambda pipe: [pipe.hgetall(self.keys.job(job_id)) for job_id in job_ids])
+        commands = PipelineCall(self.connection)
+        for job_id in job_ids:
+            commands.pipe.hgetall(self.keys.job(job_id))
+        rows = yield commands
         return [expand({codec.text(name): value for name, value in row.items()}) for row in rows]
 
     def fields(self, job_id: str, *names: str) -> list[bytes | None]:
@@ -97,8 +100,9 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
 
     def now_steps(self) -> Steps[datetime]:
         """Do what `now` does."""
-        (found,) = yield self._commands(lambda pipe: pipe.time())
-        return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
+        commands = PipelineCall(self.connection)
+        commands.pipe.time()
+        return clock((yield commands)[0])
 
     def members(self, status: str, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List the ids in a state's set, newest last for terminal states. A negative limit means all."""
@@ -152,8 +156,7 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
     def stats_steps(self, queue: str) -> Steps[QueueStats]:
         """Do what `stats` does."""
         (info,) = yield from self.queues_steps([queue])
-        counters = yield from self.counters_steps(queue)
-        return QueueStats(info, counters, (yield from self.now_steps()))
+        return QueueStats(info, (yield from self.counters_steps(queue)), info.at)
 
     def callback_errors(self) -> CallbackErrors | None:
         """Read how many Python callbacks raised, and the last one; None if none did."""

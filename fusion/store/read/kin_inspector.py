@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase
-from fusion.store.scripting.host import Steps, run
+from fusion.store.scripting.host import PipelineCall, Steps, run
 
 #: Children that are read at a time.
 SOME = 1000
@@ -62,12 +61,11 @@ class KinInspector(InspectorBase):
     def offspring_steps(self, job_ids: Sequence[str], limit: int = 1000) -> Steps[list[list[str]]]:
         """Do what `offspring` does."""
         keys = self.keys
-        rows = yield self._commands(
-            lambda pipe: [
-                (pipe.zrange(keys.children(one), 0, limit - 1), pipe.smembers(keys.dependents(one))) for one in job_ids
-            ],
-            raise_on_error=False,
-        )
+        commands = PipelineCall(self.connection, raise_on_error=False)
+        for one in job_ids:
+            commands.pipe.zrange(keys.children(one), 0, limit - 1)
+            commands.pipe.smembers(keys.dependents(one))
+        rows = yield commands
         for row in rows:
             if isinstance(row, RedisError) and (isinstance(row, NoPermissionError) or not isinstance(row, ResponseError)):
                 raise row
@@ -79,7 +77,10 @@ class KinInspector(InspectorBase):
 
     def statuses_steps(self, job_ids: Sequence[str]) -> Steps[list[str | None]]:
         """Do what `statuses` does."""
-        rows = yield self._commands(lambda pipe: [pipe.hget(self.keys.job(one), "status") for one in job_ids])
+        commands = PipelineCall(self.connection)
+        for one in job_ids:
+            commands.pipe.hget(self.keys.job(one), "status")
+        rows = yield commands
         return [None if row is None else codec.text(row) for row in rows]
 
     def all_children_steps(self, job_ids: Sequence[str]) -> Steps[list[str]]:
@@ -94,12 +95,11 @@ class KinInspector(InspectorBase):
     def _open_children(self, job_id: str) -> Steps[list[str]]:
         found, cursor = list[str](), -1
         while cursor:
-            ((cursor, members),) = yield self._commands(partial(self._scan_children, job_id, max(0, cursor)))
+            commands = PipelineCall(self.connection)
+            commands.pipe.zscan(self.keys.children(job_id), max(0, cursor), count=SOME)
+            ((cursor, members),) = yield commands
             found += [codec.text(member) for member, _ in members]
         return found
-
-    def _scan_children(self, job_id: str, cursor: int, pipe: Any) -> None:
-        pipe.zscan(self.keys.children(job_id), cursor, count=SOME)
 
 
 def _ids(rows: Sequence[Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -11,22 +11,20 @@ from typing import Any
 from fusion.kernel.timeutil import from_iso
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout import codec
-from fusion.store.layout.compact import meant, sources
-from fusion.store.layout.gates import Gate, number, read_gate
+from fusion.store.layout.gates import Gate, read_gate
 from fusion.store.layout.names import LIST_QUEUES, is_reserved
 from fusion.store.layout.pauses import QueuePause, read_pause
 from fusion.store.layout.score import CLASS_RANGES
-from fusion.store.read.base import InspectorBase
-from fusion.store.scripting.host import Steps, run
+from fusion.store.read.base import InspectorBase, clock
+from fusion.store.scripting.host import PipelineCall, Steps, run
 
 #: Replies per queue in `queues`: seven counts, its pause and how long that lasts, its settings at run time, how many are blocked, how many
-#: were stopped, why it is closed; from `_HEADS` on the first job of each class (and the inbox of a LIST queue).
-_HEADS, _REPLIES = 13, 16
+#: were stopped, why it is closed, how fast it moves; from `_HEADS` on the first job of each class (and the inbox of a LIST queue).
+_HEADS, _REPLIES = 14, 17
 #: A lower score in the set of running jobs is one of stock RQ's, in seconds; so is +inf.
 _LEAST_LEASE = 100_000_000_000
 #: The reply of PTTL for a missing key.
 _NO_KEY = -2
-_ARRIVED = sources(["enqueued_at"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +44,21 @@ class QueueInfo:
     deferred: int
     canceled: int
     oldest: datetime | None
+    #: When this was read, by the server's clock.
+    at: datetime = field(compare=False)
     error: str = ""
     pause: QueuePause | None = None
-    #: Its settings at run time, as `rq:gates` stores them.
-    gate: Mapping[str, str] = field(default_factory=dict)
+    #: Its settings at run time.
+    bounds: Gate = field(default_factory=Gate)
     #: Jobs that wait for neither a time nor their turn. Not part of `count`.
     blocked: int = 0
     #: Jobs of stock RQ's in the queue's own key, if that is a LIST of RQ's; None if it is ours. Not part of `count`.
     rq: int | None = None
-    #: Its jobs wait for its rate now, or a task holds it back.
-    closed: bool = False
     stopped: int = 0
     #: When the first job of each class was enqueued: LOW, MODERATE, HIGH.
     heads: tuple[datetime | None, ...] = (None, None, None)
-
-    @property
-    def bounds(self) -> Gate:
-        """The values of `gate` that limit its claims."""
-        return Gate.of(self.gate, closed=self.closed)
+    #: How fast it moves; None if it was not sampled lately.
+    flow: Flow | None = None
 
     @property
     def count(self) -> int:
@@ -74,17 +69,6 @@ class QueueInfo:
     def length(self) -> int:
         """The number of jobs that wait, blocked ones included: `max_length` limits."""
         return self.count + self.blocked
-
-    @property
-    def max_length(self) -> int | None:
-        """The most jobs, blocked ones included, that may wait according to its settings at run time; None: not set, the producers' settings apply."""
-        return number(self.gate, "max_length")
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds after which a job without a ttl expires, according to its settings at run time."""
-        ms = number(self.gate, "timeout")
-        return None if ms is None else ms / 1000
 
     @property
     def paused(self) -> bool:
@@ -104,14 +88,19 @@ class Flow:
 class QueueInspector(InspectorBase):
     """Counts and lists the jobs of queues."""
 
+    def has_queue(self, name: str) -> bool:
+        """Return True if `queue_names` lists this queue."""
+        return not is_reserved(name) and bool(self.connection.sismember(self.keys.queues, self.keys.queue(name)))
+
     def queue_names(self) -> list[str]:
         """List all queues that are used, or were used within the last day, sorted; reserved ones are left out."""
         return run(self.queue_names_steps())
 
     def queue_names_steps(self) -> Steps[list[str]]:
         """Do what `queue_names` does."""
-        (members,) = yield self._commands(lambda pipe: pipe.smembers(self.keys.queues))
-        names = (self.keys.name_of_queue(codec.text(key)) for key in members)
+        commands = PipelineCall(self.connection)
+        commands.pipe.smembers(self.keys.queues)
+        names = (self.keys.name_of_queue(codec.text(key)) for key in (yield commands)[0])
         return sorted(name for name in names if not is_reserved(name))
 
     def bounded(self) -> list[str]:
@@ -125,34 +114,42 @@ class QueueInspector(InspectorBase):
 
     def count_steps(self, queue: str) -> Steps[int]:
         """Do what `count` does."""
-        fifo, inbox, zset = yield self._commands(
-            lambda pipe: (
-                pipe.zcard(self.keys.fifo(queue)),
-                pipe.llen(self.keys.queue(queue)),
-                pipe.zcard(self.keys.queue(queue)),
-            ),
-            raise_on_error=False,
-        )
+        commands = PipelineCall(self.connection, raise_on_error=False)
+        commands.pipe.zcard(self.keys.fifo(queue))
+        commands.pipe.llen(self.keys.queue(queue))
+        commands.pipe.zcard(self.keys.queue(queue))
+        fifo, inbox, zset = yield commands
         if queue in LIST_QUEUES:
             return int(_sound(fifo)) + int(_sound(inbox)) - (yield from self._struck(queue))
         # The key is one type or none: either LLEN or ZCARD fails.
         return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
 
     def queues(self, names: Sequence[str]) -> list[QueueInfo]:
-        """Read all of these queues in three round trips: where their jobs wait, the counts, the ages. A broken key of one queue does not hide
-        the others."""
+        """Read all of these queues in three round trips: where their jobs wait; the counts, with the clock; the ages. A broken key of one queue
+        does not hide the others."""
         return run(self.queues_steps(names))
 
     def queues_steps(self, names: Sequence[str]) -> Steps[list[QueueInfo]]:
         """Do what `queues` does."""
         waiting = yield from self._ready_of(names)
-        replies = iter((yield self._commands(lambda pipe: self._ask(pipe, waiting), raise_on_error=False)))
-        rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
-        heads = yield from self._heads(rows)
+        commands = PipelineCall(self.connection, raise_on_error=False)
+        commands.pipe.time()
+        for name, ready in waiting:
+            self._read_queue(commands.pipe, name, ready)
+        time, *replies = yield commands
+        at, rest, rows = clock(_sound(time)), iter(replies), list[list[Any]]()
+        for name, ready in waiting:
+            rows.append(list(islice(rest, _REPLIES + (ready != self.keys.queue(name)))))
+        commands = PipelineCall(self.connection, raise_on_error=False)
+        for row in rows:
+            for ids in row[_HEADS:_REPLIES]:
+                if ids and isinstance(ids, list):
+                    commands.pipe.hmget(self.keys.job(codec.text(ids[0])), ["enqueued_at", "created_at"])
+        arrived = iter((yield commands))
         found = []
-        for (name, _), row, ages in zip(waiting, rows, heads, strict=True):
+        for (name, _), row in zip(waiting, rows, strict=True):
             struck = (yield from self._struck(name)) if name in LIST_QUEUES else 0
-            found.append(_info(name, row, ages, struck))
+            found.append(_info(name, row, arrived, struck, at))
         return found
 
     def flows(self, queues: Sequence[str]) -> list[Flow | None]:
@@ -162,51 +159,44 @@ class QueueInspector(InspectorBase):
         found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
         return [_flow(codec.text(value)) for value in found]
 
-    def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
-        for name, ready in waiting:
-            for low, high in CLASS_RANGES:
-                pipe.zcount(ready, low, high)
-            pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
-            for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
-                pipe.zcard(key(name))
-            pipe.get(self.keys.paused(name))
-            pipe.pttl(self.keys.paused(name))
-            pipe.hget(self.keys.gates, name)
-            pipe.zcard(self.keys.blocked(name))
-            pipe.zcard(self.keys.stopped(name))
-            pipe.get(self.keys.wake_closed(name))
-            for low, high in CLASS_RANGES:
-                pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
-            if ready != self.keys.queue(name):
-                pipe.llen(self.keys.queue(name))
+    def _read_queue(self, pipe: Any, name: str, ready: str) -> None:
+        """Read a queue whose jobs wait in the ZSET `ready`."""
+        for low, high in CLASS_RANGES:
+            pipe.zcount(ready, low, high)
+        pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
+        for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
+            pipe.zcard(key(name))
+        pipe.get(self.keys.paused(name))
+        pipe.pttl(self.keys.paused(name))
+        pipe.hget(self.keys.gates, name)
+        pipe.zcard(self.keys.blocked(name))
+        pipe.zcard(self.keys.stopped(name))
+        pipe.get(self.keys.wake_closed(name))
+        pipe.mget(self.keys.flow(name))  # as nothing, if the key holds something else
+        for low, high in CLASS_RANGES:
+            pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
+        if ready != self.keys.queue(name):
+            pipe.llen(self.keys.queue(name))
 
     def _struck(self, queue: str) -> Steps[int]:
         """Return how many ids in a LIST queue's inbox belong to no job any more."""
-        (found,) = yield self._commands(lambda pipe: pipe.zcard(self.keys.inbox(queue)))
-        return max(0, int(found) - 1)
+        commands = PipelineCall(self.connection)
+        commands.pipe.zcard(self.keys.inbox(queue))
+        return max(0, int((yield commands)[0]) - 1)
 
     def _ready_of(self, queues: Sequence[str]) -> Steps[list[tuple[str, str]]]:
         """Return each queue with the ZSET in which its jobs wait. That is not its own key where that is, or once was, a LIST of stock RQ's."""
-        noted, *types = yield self._commands(
-            lambda pipe: (pipe.smembers(self.keys.fifos), [pipe.type(self.keys.queue(queue)) for queue in queues]),
-            raise_on_error=False,
-        )
-        fifos = LIST_QUEUES if isinstance(noted, Exception) else {codec.text(name) for name in noted} | LIST_QUEUES
-        return [
-            (queue, self.keys.fifo(queue) if queue in fifos or kind == b"list" else self.keys.queue(queue))
-            for queue, kind in zip(queues, types, strict=True)
-        ]
-
-    def _heads(self, rows: list[list[Any]]) -> Steps[list[tuple[datetime | None, ...]]]:
-        """Return for each row of replies when the first job of each class was enqueued."""
-        firsts = [codec.text(ids[0]) if ids and isinstance(ids, list) else "" for row in rows for ids in row[_HEADS:_REPLIES]]
-        found = yield self._commands(
-            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for job_id in firsts if job_id], raise_on_error=False
-        )
-        arrived = map(_arrived, found)
-        times = [next(arrived) if job_id else None for job_id in firsts]
-        classes = _REPLIES - _HEADS
-        return [tuple(times[at : at + classes]) for at in range(0, len(times), classes)]
+        commands = PipelineCall(self.connection, raise_on_error=False)
+        commands.pipe.smembers(self.keys.fifos)
+        for queue in queues:
+            commands.pipe.type(self.keys.queue(queue))
+        noted, *types = yield commands
+        fifos = LIST_QUEUES if isinstance(noted, Exception) else LIST_QUEUES.union(map(codec.text, noted))
+        found = []
+        for queue, kind in zip(queues, types, strict=True):
+            own = queue not in fifos and kind != b"list"
+            found.append((queue, self.keys.queue(queue) if own else self.keys.fifo(queue)))
+        return found
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
@@ -217,20 +207,18 @@ class QueueInspector(InspectorBase):
         ((_, ready),) = yield from self._ready_of([queue])
         ids = list[str]()
         if limit:  # to Redis an end below 0 counts from the other end
-            (page,) = yield self._commands(
-                lambda pipe: pipe.zrange(ready, offset, -1 if limit < 0 else offset + limit - 1, desc=True)
-            )
-            ids = [codec.text(member) for member in page]
+            commands = PipelineCall(self.connection)
+            commands.pipe.zrange(ready, offset, -1 if limit < 0 else offset + limit - 1, desc=True)
+            ids = [codec.text(member) for member in (yield commands)[0]]
         if queue in LIST_QUEUES and not 0 <= limit <= len(ids):
-            (count,) = yield self._commands(lambda pipe: pipe.zcard(self.keys.ready(queue)))
-            skip = max(0, offset - int(count))
+            commands = PipelineCall(self.connection)
+            commands.pipe.zcard(self.keys.ready(queue))
+            skip = max(0, offset - int((yield commands)[0]))
             end = -1 if limit < 0 else skip + limit - len(ids) - 1
-            inbox, found = yield self._commands(
-                lambda pipe: (
-                    pipe.lrange(self.keys.queue(queue), skip, end),
-                    pipe.zrange(self.keys.inbox(queue), 0, -1, withscores=True),
-                )
-            )
+            commands = PipelineCall(self.connection)
+            commands.pipe.lrange(self.keys.queue(queue), skip, end)
+            commands.pipe.zrange(self.keys.inbox(queue), 0, -1, withscores=True)
+            inbox, found = yield commands
             struck = dict(found)
             first = int(struck.get(b"", 0)) + skip + 1
             ids += [codec.text(i) for position, i in enumerate(inbox, first) if position > struck.get(i, -1)]
@@ -256,50 +244,39 @@ def _sound(reply: Any) -> Any:
     return reply
 
 
-def _info(name: str, replies: list[Any], heads: tuple[datetime | None, ...], struck: int) -> QueueInfo:
-    row: list[Any] = [0 if isinstance(reply, Exception) else reply for reply in replies]
+def _info(name: str, replies: list[Any], arrived: Iterator[Any], struck: int, at: datetime) -> QueueInfo:
+    """Make it of the replies for a queue. `arrived`: the times of the first jobs that these name."""
+    row, error = list(replies), ""
+    for nth, reply in enumerate(replies):
+        if isinstance(reply, Exception):
+            row[nth], error = 0, error or str(reply)
+    heads = list[datetime | None]()
+    for ids in row[_HEADS:_REPLIES]:
+        times = next(arrived) if ids else []  # `enqueued_at` is only stored if it is not `created_at`
+        heads.append(from_iso(times[0] or times[1]) if times and not isinstance(times, Exception) else None)
+    ours, in_list = name in LIST_QUEUES, sum(row[_REPLIES:])
     return QueueInfo(
         name=name,
         low=row[0],
         moderate=row[1],
         high=row[2],
-        inbox=sum(row[_REPLIES:]) - struck if name in LIST_QUEUES else 0,
+        inbox=in_list - struck if ours else 0,
         started=row[3],
         finished=row[4],
         deferred=row[5],
         canceled=row[6],
         oldest=min(filter(None, heads), default=None),
-        error=_trouble(replies),
-        pause=_pause(replies[7], row[8]),
-        gate=read_gate(row[9] or None),
+        at=at,
+        error=f"a key holds {OTHERS_DATA} (WRONGTYPE)" if error.startswith("WRONGTYPE") else error,
+        # A key of another type, which a `Forgiving` connection reads as nothing, is a pause to every worker.
+        pause=None if row[8] == _NO_KEY else read_pause(row[7] or b"", row[8]),
+        bounds=Gate.of(read_gate(row[9] or None), closed=row[12] in (b"rate", "rate")),
         blocked=row[10],
         stopped=row[11],
-        rq=_stock(name, row),
-        closed=row[12] in (b"rate", "rate"),
-        heads=heads,
+        rq=None if ours or len(row) == _REPLIES else in_list,
+        heads=tuple(heads),
+        flow=_flow(codec.text(row[13][0])) if row[13] and row[13][0] else None,
     )
-
-
-def _arrived(row: Any) -> datetime | None:
-    return None if isinstance(row, Exception) else from_iso(meant(("enqueued_at",), _ARRIVED, row)["enqueued_at"])
-
-
-def _trouble(row: list[Any]) -> str:
-    """Return the first error among replies in words: a key is not of our type."""
-    told = next((str(reply) for reply in row if isinstance(reply, Exception)), "")
-    return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if told.startswith("WRONGTYPE") else told
-
-
-def _pause(stored: Any, left_ms: int) -> QueuePause | None:
-    """Return the pause. A key of another type, which a `Forgiving` connection reads as nothing, is a pause to every worker."""
-    if left_ms == _NO_KEY:
-        return None
-    return read_pause(stored if isinstance(stored, bytes) else b"", left_ms)
-
-
-def _stock(name: str, row: list[Any]) -> int | None:
-    """Return how many jobs of stock RQ's are in a queue's key, if that is a LIST of RQ's."""
-    return int(row[_REPLIES]) if len(row) > _REPLIES and name not in LIST_QUEUES else None
 
 
 def _flow(stored: str) -> Flow | None:

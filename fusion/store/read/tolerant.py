@@ -18,7 +18,7 @@ _EMPTY: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "HMGET": lambda command: [None] * len(command[2:]),
     "XPENDING": lambda command: {"pending": 0, "min": None, "max": None, "consumers": []},
     **dict.fromkeys(("ZSCAN", "SSCAN", "HSCAN"), lambda command: (0, [])),
-    **dict.fromkeys(("ZCARD", "ZCOUNT", "XLEN", "LLEN", "SCARD", "HLEN", "HSTRLEN"), lambda command: 0),
+    **dict.fromkeys(("ZCARD", "ZCOUNT", "XLEN", "LLEN", "SCARD", "HLEN", "HSTRLEN", "SISMEMBER"), lambda command: 0),
     **dict.fromkeys(("ZRANGE", "LRANGE", "XRANGE", "XREVRANGE", "XINFO GROUPS", "HKEYS", "ZREVRANGE"), lambda command: []),
     **dict.fromkeys(("HGET", "GET", "ZSCORE", "ZRANK", "ZREVRANK", "LPOS"), lambda command: None),
 }

@@ -9,11 +9,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from fusion.store.layout import codec
-from fusion.store.layout.gates import number
 from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, class_of, percentile
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
-from fusion.store.scripting.host import Steps, run
+from fusion.store.scripting.host import PipelineCall, Steps, run
 
 #: Counters of jobs that came in, and of those that went out.
 CAME_IN = ("enqueued", "requeued")
@@ -105,7 +104,7 @@ class QueueStats(LifetimeTotals):
     @property
     def max_concurrent(self) -> int | None:
         """The most that may run at once over the fleet; None for any number."""
-        return number(self.info.gate, "limit")
+        return self.info.bounds.limit
 
     @property
     def oldest_enqueued_at(self) -> datetime | None:
@@ -169,8 +168,9 @@ class TotalsInspector(InspectorBase):
 
     def counters_steps(self, queue: str) -> Steps[Counters]:
         """Do what `counters` does."""
-        (found,) = yield self._commands(lambda pipe: pipe.hgetall(self.keys.totals(queue)))
-        return read_counters(found)
+        commands = PipelineCall(self.connection)
+        commands.pipe.hgetall(self.keys.totals(queue))
+        return read_counters((yield commands)[0])
 
     def key_counters(self, key: str) -> tuple[Counters, int, int]:
         """Return the lifetime counters of a concurrency key; how many jobs hold a slot of it, and how many wait for one."""
@@ -187,11 +187,13 @@ class TotalsInspector(InspectorBase):
         """Return the steps of the last `since` seconds, the oldest first: minutes of up to a day, else hours of up to 30 days. `scope`:
         "queue" or "function"."""
         found, (tier, steps, keys) = self._steps(since)
-        counts = [f"{tier}:{scope}:{name}:{key}" for key in keys]
-        samples = [f"{tier}:{WAITING}:{name}:{key}" for key in keys] if scope == "queue" else []
-        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(key)) for key in (*counts, *samples)])
+        commands = PipelineCall(self.connection)
+        for kind in (scope, WAITING) if scope == "queue" else (scope,):
+            for key in keys:
+                commands.pipe.hgetall(self.keys.history(f"{tier}:{kind}:{name}:{key}"))
+        rows = commands()
         _count(found, zip(keys, rows, strict=False), steps)
-        _sample(found, zip(keys, rows[len(counts) :], strict=False), steps)
+        _sample(found, zip(keys, rows[len(keys) :], strict=False), steps)
         return list(found.values())
 
     def history_of(self, queues: Sequence[str], since: float) -> list[Step]:

@@ -224,27 +224,23 @@ class ScriptCall(Generic[T]):
 
 
 class PipelineCall:
-    """Commands of one round trip, which `ask` calls on a pipeline. The result is the list of replies; without `raise_on_error` an error reply
-    stands in its place."""
+    """Commands of one round trip, which are called on `pipe`. The result is the list of replies; without `raise_on_error` an error reply stands
+    in its place."""
 
-    def __init__(self, connection: Any, ask: Callable[[Any], object], raise_on_error: bool = True) -> None:
-        self._connection, self._ask, self._raise_on_error = connection, ask, raise_on_error
+    def __init__(self, connection: Any, *, raise_on_error: bool = True) -> None:
+        self.pipe = connection.pipeline(transaction=False)
+        self.pipe.raise_first_error = _raise_first
+        self._raise_on_error = raise_on_error
 
     def __call__(self) -> list[Any]:
         """Send them."""
-        found: list[Any] = self._asked().execute(self._raise_on_error)
+        found: list[Any] = self.pipe.execute(self._raise_on_error)
         return found
 
     async def awaited(self) -> list[Any]:
         """Send them by a client for asyncio."""
-        found: list[Any] = await self._asked().execute(self._raise_on_error)
+        found: list[Any] = await self.pipe.execute(self._raise_on_error)
         return found
-
-    def _asked(self) -> Any:
-        pipe = self._connection.pipeline(transaction=False)
-        pipe.raise_first_error = _raise_first
-        self._ask(pipe)
-        return pipe
 
 
 def _raise_first(commands: Any, replies: Any) -> None:

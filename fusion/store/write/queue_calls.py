@@ -138,7 +138,9 @@ class QueueCalls(ScriptHost):
 
     def may_keep_steps(self) -> Steps[bool]:
         """Return True if the server has the memory to keep deleted jobs: at most 80 % of its `maxmemory` is used. True without one."""
-        (found,) = yield PipelineCall(self.connection, lambda pipe: pipe.info("memory"))
+        commands = PipelineCall(self.connection)
+        commands.pipe.info("memory")
+        (found,) = yield commands
         most = int(found.get("maxmemory") or 0)
         return not most or int(found.get("used_memory") or 0) <= most * _FULL
 
