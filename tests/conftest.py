@@ -28,6 +28,7 @@ from tests.kit.prepared import remember_texts
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
+from tests.kit.workers import SharedWorkers
 
 pytest_plugins = ["tests.kit.fixtures", "tests.kit.flaky"]
 
@@ -81,10 +82,17 @@ def server_binary() -> ServerBinary:
 
 
 @pytest.fixture(scope="session")
-def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis | ClusterAsServer]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWorkers:
+    """What `shared_workers` gives to tests."""
+    return SharedWorkers(tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_binary: ServerBinary, shared: SharedWorkers) -> Iterator[EmbeddedRedis | ClusterAsServer]:
     if CLUSTERED:
         with closing(ClusterOfTests(server_binary.path, replicas=False)) as cluster:
             yield ClusterAsServer(cluster)
+            shared.stop()
         return
     # Not pytest's tmp_path: its names are too long for a unix socket.
     home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
@@ -93,6 +101,7 @@ def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis | Cluste
         server.start()
         yield server
     finally:
+        shared.stop()
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
 
@@ -150,15 +159,28 @@ def sweeper(redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def redis_url(redis_server: EmbeddedRedis, sweeper: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty Redis; also what FUSION_REDIS_URL says, so that processes of the test find it."""
+def shared_workers(shared: SharedWorkers, redis_url: str) -> SharedWorkers:
+    """Workers that run through all tests of the module that name this fixture."""
+    return shared
+
+
+@pytest.fixture
+def redis_url(
+    request: pytest.FixtureRequest,
+    redis_server: EmbeddedRedis,
+    sweeper: redis.Redis,
+    shared: SharedWorkers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """An empty Redis, unless the test shares workers; also what FUSION_REDIS_URL says, so that processes of the test find it."""
     pid = sweeper.info("server")["process_id"]
     process = redis_server.process
     assert process is not None
     assert pid == process.pid, f"pid {pid} is not the server of this test run: nothing is flushed"
-    sweeper.config_resetstat()
-    sweeper.flushall()  # scripts stay, as on the servers of users: a third of a short test went to loading them again
-    guarded.reset_user(sweeper)
+    if not shared.belong_to(str(request.path) if "shared_workers" in request.fixturenames else ""):
+        sweeper.config_resetstat()
+        sweeper.flushall()  # scripts stay, as on the servers of users: a third of a short test went to loading them again
+        guarded.reset_user(sweeper)
     monkeypatch.setenv("FUSION_REDIS_URL", redis_server.url)
     use_settings(None)
     return redis_server.url
@@ -183,14 +205,17 @@ def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
 
 
 @pytest.fixture(autouse=True)
-def process_guard(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test that starts processes none of their descendants is left, not even an orphan in another session."""
+def process_guard(request: pytest.FixtureRequest, shared: SharedWorkers) -> Iterator[None]:
+    """After a test that starts processes none of their descendants is left, not even an orphan in another session. Those of workers that tests
+    share end with these."""
     if not _GUARDED & set(request.path.relative_to(Path(__file__).parent).parts):
         yield
         return
     if "redis_url" in request.fixturenames:
         # The session's server must not count as the test's own.
         request.getfixturevalue("redis_server")
+    if "shared_workers" not in request.fixturenames:
+        shared.stop()
     before = {process.pid for process in _descendants()}
     _adopt_orphans(True)
     try:
@@ -198,7 +223,8 @@ def process_guard(request: pytest.FixtureRequest) -> Iterator[None]:
         left: list[psutil.Process] = []
 
         def gone() -> bool:
-            left[:] = [process for process in _descendants() if process.pid not in before and not _reaped(process)]
+            found = (process for process in _descendants() if process.pid not in before and not _reaped(process))
+            left[:] = [process for process in found if not shared.have(process)]
             return not left
 
         try:

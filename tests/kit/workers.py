@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -92,6 +93,49 @@ class Workers(Group):
         ended = worker.wait(timeout)
         assert ended == code, worker.output
         return worker
+
+
+class SharedWorkers:
+    """Workers that tests of one module share. Nothing is flushed between these tests: each has jobs of its own, waits for their ends, and
+    leaves the worker as it was. A test that shares none, or is in another module, ends them before it begins."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._workers, self._module = directory, dict[tuple[Any, ...], WorkerProcess](), ""
+        self._started = 0
+
+    def belong_to(self, module: str) -> bool:
+        """True for tests of the module that has them; else they end, and are this module's from now on."""
+        if module and module == self._module:
+            return True
+        self._module = module
+        self.stop()
+        return False
+
+    def start(self, *args: str, env: dict[str, str] | None = None) -> WorkerProcess:
+        """The worker with these arguments: one that runs, or a new one."""
+        named = (args, tuple(sorted((env or {}).items())))
+        worker = self._workers.get(named)
+        if worker is None or worker.is_over:
+            self._started += 1
+            log = self._directory / f"shared{self._started}.log"
+            worker = self._workers[named] = WorkerProcess(os.environ["FUSION_REDIS_URL"], log, *args, env=env)
+        return worker.wait_ready()
+
+    def have(self, process: psutil.Process) -> bool:
+        """True for one of them and for what they have started."""
+        pids = {worker.pid for worker in self._workers.values()}
+        try:
+            return bool(pids) and (process.pid in pids or any(one.pid in pids for one in process.parents()))
+        except psutil.NoSuchProcess:
+            return False
+
+    def stop(self) -> None:
+        """End them; AssertionError if one of their processes is left."""
+        trees = [process for worker in self._workers.values() if not worker.is_over for process in worker.tree()]
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers.clear()
+        eventually(lambda: not any(alive(process.pid) for process in trees), 10, why="their processes have ended")
 
 
 def wait_may_recover(conn: redis.Redis) -> None:

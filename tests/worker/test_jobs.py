@@ -22,7 +22,7 @@ from tests.kit.hands import events_of
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
-from tests.kit.workers import Workers
+from tests.kit.workers import SharedWorkers, WorkerProcess, Workers
 
 BASIC = "tests.jobs.basic"
 #: Loading `typed` too, so that its classes may arrive.
@@ -56,19 +56,25 @@ VALUES = [
 ]
 
 
-def test_every_type_comes_back_as_it_was(workers: Workers, conn: redis.Redis) -> None:
+@pytest.fixture
+def worker(shared_workers: SharedWorkers) -> WorkerProcess:
+    """The one of all these tests."""
+    return shared_workers.start("sms", env=TYPED)
+
+
+@pytest.mark.usefixtures("worker")
+def test_every_type_comes_back_as_it_was(conn: redis.Redis) -> None:
     jobs = [Queue("sms").enqueue(basic.echo, value) for value in VALUES]
-    workers.burst("sms", env=TYPED)
     for job, value in zip(jobs, VALUES, strict=True):
-        job.refresh()
-        assert job.get_status() == "finished", job.exc_info
+        assert job.wait(20) == "finished", job.exc_info
         assert (type(job.result), job.result) == (type(value), value)
     zoned = jobs[VALUES.index(VALUES[14])].result
     assert (zoned.tzinfo.key, zoned.fold) == ("Europe/Berlin", 1)
     check_conservation(conn, [job.id for job in jobs])
 
 
-def test_what_a_task_is_given(workers: Workers, conn: redis.Redis) -> None:
+@pytest.mark.usefixtures("worker")
+def test_what_a_task_is_given() -> None:
     """Arguments by keyword and apart, its job, its timeout; as a coroutine and as a marked function too."""
     sums = [
         Queue("sms").enqueue(basic.add, 1, 2),
@@ -82,7 +88,7 @@ def test_what_a_task_is_given(workers: Workers, conn: redis.Redis) -> None:
     marked = basic.marked.delay(21)
     limits = [Queue("sms").enqueue(basic.limit, job_timeout=t) for t in (7.5, "2m", -1, None)]
     assert (marked.origin, marked.priority) == ("sms", 2)
-    workers.burst("sms")
+    assert {job.wait(20) for job in (*sums, later, who, marked, *limits)} == {"finished"}
     assert [job.result for job in sums] == [3] * 5
     assert later.result == "async"
     assert who.result == {"id": who.id, "origin": "sms", "priority": 2, "args": []}
@@ -91,10 +97,10 @@ def test_what_a_task_is_given(workers: Workers, conn: redis.Redis) -> None:
     assert [job.result for job in limits] == [7.5, 120, None, 180]
 
 
-def test_meta_is_seen_while_the_job_runs_and_after(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("worker")
+def test_meta_is_seen_while_the_job_runs_and_after(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
-    workers.start("sms")
     job = Queue("sms").enqueue(basic.noting, str(gate), meta={"given": "by producer"})
 
     def meta() -> dict[str, object]:
@@ -109,15 +115,80 @@ def test_meta_is_seen_while_the_job_runs_and_after(workers: Workers, conn: redis
     assert job.result == "by producer"
 
 
-def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("worker")
+def test_callbacks(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     succeeds = Queue("sms").enqueue(basic.echo, str(good), on_success=basic.remember, on_failure=basic.complain)
     fails = Queue("sms").enqueue(basic.boom, str(bad), on_success=basic.remember, on_failure=basic.complain)
-    workers.burst("sms")
-    assert succeeds.wait(0) == "finished"
-    assert fails.wait(0) == "failed"
+    assert succeeds.wait(20) == "finished"
+    assert fails.wait(20) == "failed"
     assert list(lines(good)) == [f"success {succeeds.id} None"]
     assert list(lines(bad)) == [f"failure {fails.id} ValueError"]
+
+
+# -- retries
+
+
+def _delay(conn: redis.Redis, job: Job, attempt: int) -> float:
+    """Seconds from the end of this run to the next, once it waits for that; then it is due at once."""
+    eventually(lambda: job.refresh() is None and (job.get_status(), job.attempts) == ("scheduled", attempt))
+    assert job.ended_at is not None
+    delay = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id)) - job.ended_at.timestamp()
+    check_conservation(conn, [job.id])
+    job.reschedule(0)
+    return delay
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_the_default_policy_retries_what_networks_do_three_times(conn: redis.Redis) -> None:
+    job = Queue("sms").enqueue(basic.refused)
+    for retry in (1, 2, 3):
+        base = 120 * 2 ** (retry - 1)
+        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
+        assert job.retry_count == 7 + retry
+    assert (job.wait(10), job.retry_count, job.attempts) == ("failed", 10, 4)
+    assert "ConnectionError: connection refused" in (job.exc_info or "")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_backoff_doubles_from_the_figure_given(conn: redis.Redis) -> None:
+    job = Queue("sms").enqueue(basic.boom, retry=Retry(5, backoff=1000))
+    for retry, base in enumerate((1000, 2000, 3600), 1):
+        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
+
+
+@pytest.mark.usefixtures("worker")
+def test_retry_intervals_until_it_succeeds(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    job = Queue("sms").enqueue(basic.flaky, str(seen), 3, retry=Retry(3, interval=[0, 0.05, 0.1]))
+    assert (job.wait(15), job.result, job.attempts, job.retry_count) == ("finished", 4, 3, 10)
+    assert job.exc_info is None
+    assert job.reason == ""
+
+
+@pytest.mark.usefixtures("worker")
+def test_which_failures_are_retried_and_how_often(conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    at_once = Queue("sms").enqueue(basic.boom)
+    job = Queue("sms").enqueue(basic.flaky, str(seen), 9, retry=Retry(2))
+    never = Queue("sms").enqueue(basic.refused, retry=Retry(0))
+    covered = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(ValueError,)))
+    by_base = Queue("sms").enqueue(basic.refused, retry=Retry(1, on=("builtins.OSError",)))
+    other = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(KeyError,)))
+    assert (at_once.wait(20), at_once.attempts, at_once.retry_count) == ("failed", 1, 7), "no network's fault"
+    assert at_once.reason == "ValueError: boom"
+    assert (at_once.exc_info or "").startswith("Traceback (most recent call last):")
+    assert "fusion/execution" not in (at_once.exc_info or "")
+    assert (job.wait(20), job.attempts, len(list(lines(seen)))) == ("failed", 3, 3)
+    assert (never.wait(20), never.attempts) == ("failed", 1)
+    assert [job.wait(20) for job in (covered, by_base, other)] == ["failed"] * 3
+    assert [job.attempts for job in (covered, by_base, other)] == [2, 2, 1]
+    check_conservation(conn, [one.id for one in (at_once, job, never, covered, by_base, other)])
+
+
+# -- with workers of their own
 
 
 @pytest.mark.parametrize(
@@ -143,68 +214,6 @@ def test_a_callback_that_raises_changes_no_outcome_and_is_logged(workers: Worker
     assert run_worker("info").stdout.count("2 callbacks (on_success, on_failure) raised an error, the last one") == 1
 
 
-# -- retries
-
-
-def _delay(conn: redis.Redis, job: Job, attempt: int) -> float:
-    """Seconds from the end of this run to the next, once it waits for that; then it is due at once."""
-    eventually(lambda: job.refresh() is None and (job.get_status(), job.attempts) == ("scheduled", attempt))
-    assert job.ended_at is not None
-    delay = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id)) - job.ended_at.timestamp()
-    check_conservation(conn, [job.id])
-    job.reschedule(0)
-    return delay
-
-
-@pytest.mark.long
-def test_the_default_policy_retries_what_networks_do_three_times(workers: Workers, conn: redis.Redis) -> None:
-    workers.start("sms")
-    job = Queue("sms").enqueue(basic.refused)
-    for retry in (1, 2, 3):
-        base = 120 * 2 ** (retry - 1)
-        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
-        assert job.retry_count == 7 + retry
-    assert (job.wait(10), job.retry_count, job.attempts) == ("failed", 10, 4)
-    assert "ConnectionError: connection refused" in (job.exc_info or "")
-
-
-@pytest.mark.long
-def test_backoff_doubles_from_the_figure_given(workers: Workers, conn: redis.Redis) -> None:
-    workers.start("sms")
-    job = Queue("sms").enqueue(basic.boom, retry=Retry(5, backoff=1000))
-    for retry, base in enumerate((1000, 2000, 3600), 1):
-        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
-
-
-def test_retry_intervals_until_it_succeeds(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    job = Queue("sms").enqueue(basic.flaky, str(seen), 3, retry=Retry(3, interval=[0, 0.05, 0.1]))
-    workers.start("sms")
-    assert (job.wait(15), job.result, job.attempts, job.retry_count) == ("finished", 4, 3, 10)
-    assert job.exc_info is None
-    assert job.reason == ""
-
-
-def test_which_failures_are_retried_and_how_often(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    at_once = Queue("sms").enqueue(basic.boom)
-    job = Queue("sms").enqueue(basic.flaky, str(seen), 9, retry=Retry(2))
-    never = Queue("sms").enqueue(basic.refused, retry=Retry(0))
-    covered = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(ValueError,)))
-    by_base = Queue("sms").enqueue(basic.refused, retry=Retry(1, on=("builtins.OSError",)))
-    other = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(KeyError,)))
-    workers.burst("sms")
-    assert (at_once.wait(0), at_once.attempts, at_once.retry_count) == ("failed", 1, 7), "no network's fault"
-    assert at_once.reason == "ValueError: boom"
-    assert (at_once.exc_info or "").startswith("Traceback (most recent call last):")
-    assert "fusion/execution" not in (at_once.exc_info or "")
-    assert (job.wait(0), job.attempts, len(list(lines(seen)))) == ("failed", 3, 3)
-    assert (never.wait(0), never.attempts) == ("failed", 1)
-    assert [job.wait(0) for job in (covered, by_base, other)] == ["failed"] * 3
-    assert [job.attempts for job in (covered, by_base, other)] == [2, 2, 1]
-    check_conservation(conn, [one.id for one in (at_once, job, never, covered, by_base, other)])
-
-
 @pytest.mark.long
 def test_a_retried_job_keeps_its_place_unless_told_otherwise(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """`first` is due again before those behind it have run."""
@@ -221,9 +230,6 @@ def test_a_retried_job_keeps_its_place_unless_told_otherwise(workers: Workers, c
     workers.burst(*places)
     orders = {place: [line.split()[0] for line in lines(seen)] for place, seen in places.items()}
     assert orders == {"keep": ["first", "first", "second", "third"], "back": ["first", "second", "third", "first"]}
-
-
-# -- times
 
 
 def test_a_job_that_waited_longer_than_its_ttl_does_not_run(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tests.jobs import basic
 from tests.jobs.warm import KINDS
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import SharedWorkers, WorkerProcess, Workers
 
 WARM = {"FUSION_TASKS": "tests.jobs.warm,tests.jobs.stubborn,tests.jobs.basic", "FUSION_TIMEOUT_GRACE": "0.5"}
 
@@ -33,11 +35,128 @@ def put(conn: redis.Redis, task: str, *args: Any, **options: Any) -> Job:
     return Queue(options.pop("queue", "w"), conn).enqueue(f"tests.jobs.warm.{task}", *args, **options)
 
 
-def test_one_process_runs_many_jobs(workers: Workers, conn: redis.Redis) -> None:
-    jobs = [put(conn, "pid") for _ in range(30)]
-    workers.burst("w", "--horses", "1", env=WARM)
+# -- one worker of one warm process for all of these
+
+
+@pytest.fixture
+def worker(shared_workers: SharedWorkers) -> WorkerProcess:
+    return shared_workers.start("w", "--horses", "1", env=WARM)
+
+
+@contextmanager
+def backlog(conn: redis.Redis) -> Iterator[None]:
+    """What is enqueued here waits until the end of the block, as it does before a worker has started."""
+    Queue("w", conn).pause()
+    yield
+    Queue("w", conn).resume()
+
+
+@pytest.mark.usefixtures("worker")
+def test_one_process_runs_many_jobs(conn: redis.Redis) -> None:
+    with backlog(conn):
+        jobs = [put(conn, "pid") for _ in range(30)]
     assert len({result(conn, job) for job in jobs}) == 1
     assert set(check_conservation(conn, [job.id for job in jobs]).values()) == {"finished"}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_context_variables_are_those_of_one_job(conn: redis.Redis) -> None:
+    with backlog(conn):
+        first, second = put(conn, "leave_in_context", "first"), put(conn, "leave_in_context", "second")
+    pid, *_ = result(conn, first)
+    assert result(conn, second) == [pid, "nobody", 28]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_large_arguments_and_results_fit(conn: redis.Redis) -> None:
+    sizes = [10, 60_000, 65_500, 65_536, 70_000, 300_000, 500_000]
+    with backlog(conn):
+        jobs = [put(conn, "size_of", "x" * size, size) for size in (*sizes, *reversed(sizes))]
+    found = [result(conn, job) for job in jobs]
+    assert len({pid for pid, _, _ in found}) == 1
+    assert [size for _, size, _ in found] == [*sizes, *reversed(sizes)]
+    assert all(len(back) == size for _, size, back in found)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_a_timeout_is_each_jobs_own(conn: redis.Redis, tmp_path: Path) -> None:
+    """The second one overruns: its time counts from its own begin, and what came before and after in that process is unharmed."""
+    seen = tmp_path / "seen"
+    queue = Queue("w", conn)
+    with backlog(conn):
+        first = put(conn, "nap", 0.4, job_timeout=0.8)
+        second = put(conn, "nap", 0.4, job_timeout=0.8)
+        third = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=0.3)
+        after = put(conn, "pid", job_timeout=0.3)
+    pid = result(conn, first)
+    assert result(conn, second) == pid
+    eventually(lambda: status_of(conn, third.id) == "failed", why="killed at timeout and grace")
+    assert runs_of(seen, "here") == [pid]
+    assert "did not end within its timeout of 0.3 s plus 0.5 s grace and was killed" in field(conn, third.id, "exc_info")
+    assert result(conn, after) != pid
+    check_conservation(conn, [job.id for job in (first, second, third, after)])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_a_process_that_idles_beyond_its_last_deadline_lives_on(conn: redis.Redis) -> None:
+    pid = result(conn, put(conn, "pid", job_timeout=0.3))
+    begun = time.monotonic()
+    later = Queue("w", conn).enqueue_in(3, "tests.jobs.warm.pid")
+    assert result(conn, later) == pid
+    assert time.monotonic() > begun + 2
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_callbacks(conn: redis.Redis, tmp_path: Path) -> None:
+    """Each job's own, in the process that ran it, which runs the next one too."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    queue = Queue("w", conn)
+    both: dict[str, Any] = {"on_success": basic.remember, "on_failure": basic.complain}
+    first, plain, fails = (
+        queue.enqueue(basic.echo, str(good), **both),
+        queue.enqueue(basic.add, 1, 2),
+        queue.enqueue(basic.boom, str(bad), **both),
+    )
+    breaks = queue.enqueue("tests.jobs.warm.pid", on_success=basic.breaking_callback)
+    after = queue.enqueue("tests.jobs.warm.pid")
+    assert [job.wait(20) for job in (first, plain, fails, breaks, after)] == [
+        "finished",
+        "finished",
+        "failed",
+        "finished",
+        "finished",
+    ]
+    assert good.read_text() == f"success {first.id} None\n"
+    assert bad.read_text() == f"failure {fails.id} ValueError\n"
+    assert field(conn, breaks.id, "callback_error") == "on_success: RuntimeError: the callback broke"
+    assert breaks.result == after.result
+
+
+@pytest.mark.long
+def test_a_callback_that_hangs_ends_its_process_only(worker: WorkerProcess, conn: redis.Redis) -> None:
+    queue = Queue("w", conn)
+    hangs = queue.enqueue("tests.jobs.warm.pid", on_success=Callback("tests.jobs.warm.hang_after", timeout=0.3))
+    after = queue.enqueue("tests.jobs.warm.pid")
+    assert after.wait(20) == "finished"
+    assert hangs.wait(20) == "finished"
+    assert "JobTimeoutException" in field(conn, hangs.id, "callback_error")
+    assert alive(worker.pid)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_what_a_task_keeps_open_it_may_keep(conn: redis.Redis) -> None:
+    with backlog(conn):
+        jobs = [put(conn, "leak", 3) for _ in range(30)]
+    assert len({result(conn, job)[0] for job in jobs}) == 1
+
+
+# -- workers of their own
 
 
 def test_jobs_run_in_all_warm_processes_at_once(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
@@ -68,14 +187,6 @@ def test_what_a_job_leaves_no_other_finds(workers: Workers, conn: redis.Redis) -
         assert found == expected, kind
         assert f"left in its process: {kind}" in worker.output or kind == "process group"
     assert len({result(conn, row[3]) for row in rows}) == len(KINDS)
-
-
-@pytest.mark.long
-def test_context_variables_are_those_of_one_job(workers: Workers, conn: redis.Redis) -> None:
-    first, second = put(conn, "leave_in_context", "first"), put(conn, "leave_in_context", "second")
-    workers.burst("w", "--horses", "1", env=WARM)
-    pid, *_ = result(conn, first)
-    assert result(conn, second) == [pid, "nobody", 28]
 
 
 def test_a_job_may_ask_for_a_process_of_its_own(workers: Workers, conn: redis.Redis) -> None:
@@ -112,36 +223,6 @@ def test_a_process_that_held_too_much_memory_is_replaced(workers: Workers, conn:
 
 
 @pytest.mark.long
-def test_large_arguments_and_results_fit(workers: Workers, conn: redis.Redis) -> None:
-    sizes = [10, 60_000, 65_500, 65_536, 70_000, 300_000, 500_000]
-    jobs = [put(conn, "size_of", "x" * size, size) for size in (*sizes, *reversed(sizes))]
-    workers.burst("w", "--horses", "1", env=WARM)
-    found = [result(conn, job) for job in jobs]
-    assert len({pid for pid, _, _ in found}) == 1
-    assert [size for _, size, _ in found] == [*sizes, *reversed(sizes)]
-    assert all(len(back) == size for _, size, back in found)
-
-
-@pytest.mark.long
-def test_a_timeout_is_each_jobs_own(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """The second one overruns: its time counts from its own begin, and what came before and after in that process is unharmed."""
-    seen = tmp_path / "seen"
-    queue = Queue("w", conn)
-    first = put(conn, "nap", 0.4, job_timeout=0.8)
-    second = put(conn, "nap", 0.4, job_timeout=0.8)
-    third = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=0.3)
-    after = put(conn, "pid", job_timeout=0.3)
-    workers.start("w", "--horses", "1", env=WARM)
-    pid = result(conn, first)
-    assert result(conn, second) == pid
-    eventually(lambda: status_of(conn, third.id) == "failed", why="killed at timeout and grace")
-    assert runs_of(seen, "here") == [pid]
-    assert "did not end within its timeout of 0.3 s plus 0.5 s grace and was killed" in field(conn, third.id, "exc_info")
-    assert result(conn, after) != pid
-    check_conservation(conn, [job.id for job in (first, second, third, after)])
-
-
-@pytest.mark.long
 def test_hard_deadlines_hold_though_the_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     worker = workers.start("w", "--horses", "1", env=WARM)
@@ -155,16 +236,6 @@ def test_hard_deadlines_hold_though_the_worker_is_stopped(workers: Workers, conn
     assert "grace and was killed" in field(conn, stuck.id, "exc_info")
     assert result(conn, put(conn, "pid")) != pid
     assert "stuck" not in worker.output
-
-
-@pytest.mark.long
-def test_a_process_that_idles_beyond_its_last_deadline_lives_on(workers: Workers, conn: redis.Redis) -> None:
-    workers.start("w", "--horses", "1", env=WARM)
-    pid = result(conn, put(conn, "pid", job_timeout=0.3))
-    begun = time.monotonic()
-    later = Queue("w", conn).enqueue_in(3, "tests.jobs.warm.pid")
-    assert result(conn, later) == pid
-    assert time.monotonic() > begun + 2
 
 
 def test_an_idle_process_that_is_killed_is_replaced(workers: Workers, conn: redis.Redis) -> None:
@@ -265,45 +336,6 @@ def test_frames_that_are_no_outcome_cost_no_other_job(workers: Workers, conn: re
 
 
 @pytest.mark.long
-def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """Each job's own, in the process that ran it, which runs the next one too."""
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    workers.start("w", "--horses", "1", env=WARM)
-    queue = Queue("w", conn)
-    both: dict[str, Any] = {"on_success": basic.remember, "on_failure": basic.complain}
-    first, plain, fails = (
-        queue.enqueue(basic.echo, str(good), **both),
-        queue.enqueue(basic.add, 1, 2),
-        queue.enqueue(basic.boom, str(bad), **both),
-    )
-    breaks = queue.enqueue("tests.jobs.warm.pid", on_success=basic.breaking_callback)
-    after = queue.enqueue("tests.jobs.warm.pid")
-    assert [job.wait(20) for job in (first, plain, fails, breaks, after)] == [
-        "finished",
-        "finished",
-        "failed",
-        "finished",
-        "finished",
-    ]
-    assert good.read_text() == f"success {first.id} None\n"
-    assert bad.read_text() == f"failure {fails.id} ValueError\n"
-    assert field(conn, breaks.id, "callback_error") == "on_success: RuntimeError: the callback broke"
-    assert breaks.result == after.result
-
-
-@pytest.mark.long
-def test_a_callback_that_hangs_ends_its_process_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    worker = workers.start("w", "--horses", "1", env=WARM)
-    queue = Queue("w", conn)
-    hangs = queue.enqueue("tests.jobs.warm.pid", on_success=Callback("tests.jobs.warm.hang_after", timeout=0.3))
-    after = queue.enqueue("tests.jobs.warm.pid")
-    assert after.wait(20) == "finished"
-    assert hangs.wait(20) == "finished"
-    assert "JobTimeoutException" in field(conn, hangs.id, "callback_error")
-    assert alive(worker.pid)
-
-
-@pytest.mark.long
 def test_leaked_descriptors_are_no_other_jobs_trouble(workers: Workers, conn: redis.Redis) -> None:
     """At two a job, hundreds of jobs; each finds room for its own."""
     env = {**WARM, "FUSION_TASKS": "tests.jobs.warm"}
@@ -328,10 +360,3 @@ def test_one_that_takes_all_descriptors_is_the_last_in_its_process(workers: Work
     workers.burst("w", "--horses", "1", env=WARM | {"FUSION_CLAIM_AHEAD": "100"}, timeout=60)
     found = [result(conn, job) for job in jobs]
     assert found[20][0] not in found[21:]
-
-
-@pytest.mark.long
-def test_what_a_task_keeps_open_it_may_keep(workers: Workers, conn: redis.Redis) -> None:
-    jobs = [put(conn, "leak", 3) for _ in range(30)]
-    workers.burst("w", "--horses", "1", env=WARM)
-    assert len({result(conn, job)[0] for job in jobs}) == 1
