@@ -325,7 +325,7 @@ def test_a_line_per_request_without_secrets(service: ServerProcess, tokens: Toke
     fail("a")
     at, canary = len(service.output), "S3CR3T-canary"
     token = tokens.by_scope["operate"]
-    service.ask("GET", f"/api/v1/queues?x={canary}", token=token)
+    service.ask("GET", f"/api/v1/jobs?query=func:{canary}", token=token)
     service.ask("GET", "/api/v1/queues", token=canary, source=source)
     service.ask(
         "POST", "/api/v1/jobs", {"func": "tests.jobs.basic.noop", "args": [canary]}, token=token, headers={"X-Secret": canary}
@@ -337,7 +337,7 @@ def test_a_line_per_request_without_secrets(service: ServerProcess, tokens: Toke
     )
     requests = [line.split(" ", 1)[1] for line in lines if "audit:" not in line]
     assert [re.sub(r"\d+B [\d.]+ms", "B ms", line) for line in requests] == [
-        "127.0.0.1 operateer GET /api/v1/queues 200 B ms",
+        "127.0.0.1 operateer GET /api/v1/jobs 200 B ms",
         f"{source} - GET /api/v1/queues 401 B ms",
         "127.0.0.1 operateer POST /api/v1/jobs 201 B ms",
         "127.0.0.1 operateer POST /api/v1/jobs 422 B ms",
