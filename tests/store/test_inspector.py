@@ -13,6 +13,8 @@ from fusion.settings import use_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import connect
 from fusion.store.read.inspector import Inspector, Totals
+from fusion.store.read.queue_inspector import Flow
+from fusion.store.read.tolerant import forgiving
 from fusion.store.write.broker import Broker
 from tests.kit import guarded
 from tests.kit.hands import DATA, Hand, everything, fields_of, ids, now_ms, put, wire
@@ -122,6 +124,23 @@ def test_names_of_queues(broker: Broker, conn: redis.Redis, inspector: Inspector
         put(broker, name, f"{name}-1")
     conn.sadd("rq:queues", "rq:queue:_callbacks", "rq:queue:failed")
     assert inspector.queue_names() == ["email", "scheduler", "sms"]
+    asked = ("sms", "email", "scheduler", "failed", "_callbacks", "none")
+    assert [name for name in asked if inspector.has_queue(name)] == ["sms", "email", "scheduler"]
+    conn.delete("rq:queues")
+    conn.set("rq:queues", "junk")
+    looking, broken = forgiving(conn)
+    assert not Inspector(looking).has_queue("sms") and broken == {"rq:queues": "a set"}
+
+
+def test_a_queue_is_read_with_its_clock_and_its_rate(broker: Broker, conn: redis.Redis, inspector: Inspector) -> None:
+    put(broker, "q", "a")
+    conn.set("rq:flow:q", "1000 0 0 0 61000 6 3 1")
+    conn.hset("rq:flow:other", "no", "string")
+    before = inspector.now()
+    q, other = inspector.queues(["q", "other"])
+    assert before <= q.at == other.at <= inspector.now()
+    assert (q.flow, other.flow) == (Flow(6, 3, 1), None)
+    assert [q.flow, other.flow] == inspector.flows(["q", "other"]) and other.error == ""
 
 
 def test_workers(broker: Broker, conn: redis.Redis, inspector: Inspector) -> None:
