@@ -183,7 +183,7 @@ def test_an_answer_for_another_job_is_stolen(stage: Stage) -> None:
 def test_only_a_job_behind_another_can_be_skipped_by_its_process(stage: Stage) -> None:
     first, job = stage.start(concurrency_key=b"k"), claimed(ahead=True, concurrency_key=b"k")
     job.fields[b"follows"] = f"{job.execution_id} {first.claimed.execution_id}".encode()
-    behind = stage.executor.prefetch(job, 10.0, 1)
+    behind = stage.executor.start(job, 10.0, behind=1)
     assert behind is not None
     stage.executor.flush()
     assert read(stage, first) == [name(first), name(behind)]
