@@ -22,23 +22,85 @@ from tests.jobs import basic, saying
 from tests.kit.monitor import Monitor
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import field
-from tests.kit.workers import CROWDED, Workers, alone_in_its_process
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import CROWDED, SharedWorkers, Workers, alone_in_its_process
 from wrappers.log import Log
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}
 
 
-def said(conn: redis.Redis) -> list[dict[str, str]]:
-    """The lines in the stream."""
+def said(conn: redis.Redis, job_id: str = "") -> list[dict[str, str]]:
+    """The lines in the stream, of one job or of all."""
     entries = [{k.decode(): v.decode() for k, v in fields.items()} for _, fields in conn.xrange("rq:events")]
-    return [entry for entry in entries if entry.get("source") == "log"]
+    return [entry for entry in entries if entry.get("source") == "log" and job_id in ("", entry["job_id"])]
 
 
 @pytest.fixture(autouse=True)
 def _ready_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage in one test is none of the next one's."""
     monkeypatch.setattr("fusion.log._again_at", 0.0)
+
+
+# -- in a job of a worker that these tests share
+
+
+@pytest.fixture
+def worker(shared_workers: SharedWorkers) -> None:
+    shared_workers.start("sms", env=TASKS)
+
+
+#: Function, its result, and its lines. None: without its socket it can't tell its result either.
+_ODD: list[tuple[Any, object, list[str]]] = [
+    (saying.steps, None, ["one", "two", "three", "four why=five", ""]),
+    (saying.in_a_child, 7, ["from the task"]),
+    (saying.without_a_socket, None, []),
+    (
+        saying.nonsense,
+        "went on",
+        [
+            '[unreadable] field=[Unprintable] message="a name of the method\'s own" self=1',
+            "None",
+            'deep data={"password":"***","list":["*",{"token":"***"}]}',
+        ],
+    ),
+]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_task_never_hears_of_it(conn: redis.Redis) -> None:
+    jobs = {func: Queue("sms").enqueue(func) for func, _, _ in _ODD}
+    for func, result, messages in _ODD:
+        job = jobs[func]
+        eventually(lambda job=job: status_of(conn, job.id) in ("finished", "failed", "scheduled"), 20, why=f"{func} has ended")
+        eventually(lambda job=job, all=messages: len(said(conn, job.id)) >= len(all), why="all its lines have come")
+        assert [line["message"] for line in said(conn, job.id)] == messages
+        if func is saying.without_a_socket:
+            assert "without a result" in field(conn, job.id, "reason"), "what it raised would stand here"
+        else:
+            assert (job.result, job.get_status()) == (result, "finished")
+    steps = [line["event"] for line in said(conn, jobs[saying.steps].id)]
+    assert steps == ["queued", "processing", "completed", "failed", "retry"], "the names of the event log"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_meta_saved_before_a_line_is_not_lost(conn: redis.Redis, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    job = Queue("sms").enqueue(saying.then_waits, str(gate))
+    eventually(lambda: said(conn, job.id))
+    assert json.loads(field(conn, job.id, "meta")) == {"stage": "under way"}
+    gate.unlink()
+    assert job.wait(10) == "finished"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_a_timeout_strikes_a_task_that_does_nothing_else(conn: redis.Redis) -> None:
+    job = Queue("sms").enqueue(saying.for_ever, job_timeout=0.5, retry=None)
+    eventually(lambda: field(conn, job.id, "error_class"))
+    assert field(conn, job.id, "error_class") == "fusion.exceptions.JobTimeoutException"
+    assert "Task exceeded maximum timeout" in field(conn, job.id, "reason"), "the soft one, not the kill"
 
 
 # -- in a job
@@ -92,58 +154,6 @@ def test_lines_of_many_jobs_go_together(workers: Workers, conn: redis.Redis, red
     monitor.close()
     assert sent["EVALSHA"] <= 301 + (took + 4) * 10 + 10, sent  # ten calls a second for lines, whatever they are
     assert len({line["job_id"] for line in said(conn)}) == 301
-
-
-@pytest.mark.long
-def test_meta_saved_before_a_line_is_not_lost(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    gate.touch()
-    workers.start("sms", env=TASKS)
-    job = Queue("sms").enqueue(saying.then_waits, str(gate))
-    eventually(lambda: said(conn))
-    assert json.loads(field(conn, job.id, "meta")) == {"stage": "under way"}
-    gate.unlink()
-    assert job.wait(10) == "finished"
-
-
-#: Function, its result, and its lines. None: without its socket it can't tell its result either.
-_ODD: list[tuple[Any, object, list[str]]] = [
-    (saying.steps, None, ["one", "two", "three", "four why=five", ""]),
-    (saying.in_a_child, 7, ["from the task"]),
-    (saying.without_a_socket, None, []),
-    (
-        saying.nonsense,
-        "went on",
-        [
-            '[unreadable] field=[Unprintable] message="a name of the method\'s own" self=1',
-            "None",
-            'deep data={"password":"***","list":["*",{"token":"***"}]}',
-        ],
-    ),
-]
-
-
-def test_a_task_never_hears_of_it(workers: Workers, conn: redis.Redis) -> None:
-    jobs = {func: Queue("sms").enqueue(func) for func, _, _ in _ODD}
-    workers.burst("sms", env=TASKS)
-    for func, result, messages in _ODD:
-        job = jobs[func]
-        assert [line["message"] for line in said(conn) if line["job_id"] == job.id] == messages
-        if func is saying.without_a_socket:
-            assert "without a result" in field(conn, job.id, "reason"), "what it raised would stand here"
-        else:
-            assert (job.result, job.get_status()) == (result, "finished")
-    steps = [line["event"] for line in said(conn) if line["job_id"] == jobs[saying.steps].id]
-    assert steps == ["queued", "processing", "completed", "failed", "retry"], "the names of the event log"
-
-
-@pytest.mark.long
-def test_a_timeout_strikes_a_task_that_does_nothing_else(workers: Workers, conn: redis.Redis) -> None:
-    job = Queue("sms").enqueue(saying.for_ever, job_timeout=0.5, retry=None)
-    workers.start("sms", env=TASKS)
-    eventually(lambda: field(conn, job.id, "error_class"))
-    assert field(conn, job.id, "error_class") == "fusion.exceptions.JobTimeoutException"
-    assert "Task exceeded maximum timeout" in field(conn, job.id, "reason"), "the soft one, not the kill"
 
 
 @alone_in_its_process("its frame does not say of which run it is, so it is nobody's")

@@ -16,7 +16,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import events_of
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, runs_of, status_of
-from tests.kit.workers import Workers, alone_in_its_process
+from tests.kit.workers import SharedWorkers, WorkerProcess, Workers, alone_in_its_process
 
 GRACE = 1.0
 #: Seconds for a busy machine.
@@ -52,6 +52,95 @@ def _started(queue: Queue, task: str, seen: Path, **options: object) -> tuple[Jo
 def _ended(conn: redis.Redis, job: Job, status: str) -> None:
     eventually(lambda: status_of(conn, job.id) == status, why=f"it is {status}, not {status_of(conn, job.id)}")
     check_conservation(conn, [job.id])
+
+
+# -- workers that several of these tests share: one by name, and one of each mode with a queue of its own
+
+
+@pytest.fixture
+def worker(shared_workers: SharedWorkers) -> WorkerProcess:
+    return shared_workers.start("t", "--name", "w", env=ENV)
+
+
+def _queue_of(shared_workers: SharedWorkers, conn: redis.Redis, mode: tuple[str, ...]) -> Queue:
+    shared_workers.start(name := mode[0].strip("-"), *mode, env=ENV)
+    return Queue(name, conn)
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_command_of_stock_rq_stops_a_job(conn: redis.Redis, tmp_path: Path) -> None:
+    """`send_stop_job_command` names the job alone; what it wants is written down before anything is done."""
+    job, _ = _started(Queue("t", conn), "stubborn.sleep", tmp_path / "seen")
+    send_stop_job_command(conn, job.id)
+    _ended(conn, job, "stopped")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("worker")
+def test_one_that_hears_again_asks_what_it_missed(conn: redis.Redis, tmp_path: Path) -> None:
+    """Not at the next renewal of leases, which is ten seconds away."""
+    job, _ = _started(Queue("t", conn), "stubborn.sleep", tmp_path / "seen")
+    conn.hset(f"rq:job:{job.id}", "cancel", "stop")
+    conn.client_kill_filter(_type="pubsub")
+    begun = time.monotonic()
+    _ended(conn, job, "stopped")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.long
+def test_a_command_that_names_no_job_does_nothing(worker: WorkerProcess, conn: redis.Redis) -> None:
+    junk: list[dict[str, object]] = [
+        {},
+        {"job_id": ""},
+        {"job_id": "no such/id"},
+        {"job_id": "nobody"},
+        {"execution_id": "x"},
+        {"job_id": [1]},
+    ]
+    before = worker.count("command: stop-job")
+    for payload in junk:
+        conn.publish("rq:pubsub:w", json.dumps({"command": "stop-job", **payload}))
+    worker.says("command: stop-job", before + len(junk))
+    job = Queue("t", conn).enqueue("tests.jobs.stubborn.nothing")
+    _ended(conn, job, "finished")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", APART, ids=NAMES)
+def test_neighbours_run_on(shared_workers: SharedWorkers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
+    queue = _queue_of(shared_workers, conn, mode)
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    neighbour = queue.enqueue("tests.jobs.basic.until_gone", str(gate), str(seen))
+    eventually(lambda: runs_of(seen, "started"))
+    job, _ = _started(queue, "stubborn.swallows", tmp_path / "other")
+    job.stop()
+    _ended(conn, job, "stopped")
+    gate.unlink()
+    _ended(conn, neighbour, "finished")
+    assert len(runs_of(seen, "started")) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES, ids=NAMES)
+def test_the_callback_of_a_stop_is_called_where_the_task_ended_itself(
+    shared_workers: SharedWorkers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
+) -> None:
+    queue = _queue_of(shared_workers, conn, mode)
+    seen, others = tmp_path / "seen", tmp_path / "others"
+    more = {"on_stopped": "tests.jobs.stopping.told", "on_failure": "tests.jobs.basic.complain"}
+    job, _ = _started(queue, "stopping.awaits", seen, **more)
+    job.stop()
+    _ended(conn, job, "stopped")
+    assert len(runs_of(seen, "told", job.id)) == 1
+    hard, _ = _started(queue, "stubborn.swallows", others, on_stopped="tests.jobs.stopping.told")
+    hard.stop()
+    _ended(conn, hard, "stopped")
+    assert runs_of(others, "told") == [], "there is no process any more in which to call it"
+    assert not Job.fetch(job.id, conn).callback_error
+
+
+# -- workers of their own
 
 
 @pytest.mark.long
@@ -134,18 +223,6 @@ def test_a_worker_that_was_away_obeys_when_it_is_back(
 
 
 @pytest.mark.long
-def test_one_that_hears_again_asks_what_it_missed(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """Not at the next renewal of leases, which is ten seconds away."""
-    workers.start("t", "--name", "w", env=ENV)
-    job, _ = _started(Queue("t", conn), "stubborn.sleep", tmp_path / "seen")
-    conn.hset(f"rq:job:{job.id}", "cancel", "stop")
-    conn.client_kill_filter(_type="pubsub")
-    begun = time.monotonic()
-    _ended(conn, job, "stopped")
-    assert time.monotonic() - begun < 5
-
-
-@pytest.mark.long
 def test_a_worker_that_is_killed_leaves_its_job_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     worker = workers.start("t", "--lease", "2", env={**ENV, "FUSION_TIMEOUT_GRACE": "30"})
     job, _ = _started(Queue("t", conn), "stubborn.swallows", tmp_path / "seen")
@@ -154,64 +231,3 @@ def test_a_worker_that_is_killed_leaves_its_job_stopped(workers: Workers, conn: 
     workers.start("other", "--lease", "2", env=ENV)
     eventually(lambda: status_of(conn, job.id) == "stopped", 20)
     assert [event["event"] for event in events_of(conn, job.id)] == ["queued", "processing", "stopped"]
-
-
-def test_the_command_of_stock_rq_stops_a_job(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """`send_stop_job_command` names the job alone; what it wants is written down before anything is done."""
-    workers.start("t", "--name", "w", env=ENV)
-    job, _ = _started(Queue("t", conn), "stubborn.sleep", tmp_path / "seen")
-    send_stop_job_command(conn, job.id)
-    _ended(conn, job, "stopped")
-
-
-@pytest.mark.long
-def test_a_command_that_names_no_job_does_nothing(workers: Workers, conn: redis.Redis) -> None:
-    worker = workers.start("t", "--name", "w", env=ENV)
-    junk: list[dict[str, object]] = [
-        {},
-        {"job_id": ""},
-        {"job_id": "no such/id"},
-        {"job_id": "nobody"},
-        {"execution_id": "x"},
-        {"job_id": [1]},
-    ]
-    for payload in junk:
-        conn.publish("rq:pubsub:w", json.dumps({"command": "stop-job", **payload}))
-    worker.says("command: stop-job", len(junk))
-    job = Queue("t", conn).enqueue("tests.jobs.stubborn.nothing")
-    _ended(conn, job, "finished")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mode", APART, ids=NAMES)
-def test_neighbours_run_on(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    workers.start("t", *mode, env=ENV)
-    queue, gate, seen = Queue("t", conn), tmp_path / "gate", tmp_path / "seen"
-    gate.touch()
-    neighbour = queue.enqueue("tests.jobs.basic.until_gone", str(gate), str(seen))
-    eventually(lambda: runs_of(seen, "started"))
-    job, _ = _started(queue, "stubborn.swallows", tmp_path / "other")
-    job.stop()
-    _ended(conn, job, "stopped")
-    gate.unlink()
-    _ended(conn, neighbour, "finished")
-    assert len(runs_of(seen, "started")) == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mode", MODES, ids=NAMES)
-def test_the_callback_of_a_stop_is_called_where_the_task_ended_itself(
-    workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
-) -> None:
-    workers.start("t", *mode, env=ENV)
-    seen, others = tmp_path / "seen", tmp_path / "others"
-    more = {"on_stopped": "tests.jobs.stopping.told", "on_failure": "tests.jobs.basic.complain"}
-    job, _ = _started(Queue("t", conn), "stopping.awaits", seen, **more)
-    job.stop()
-    _ended(conn, job, "stopped")
-    assert len(runs_of(seen, "told", job.id)) == 1
-    hard, _ = _started(Queue("t", conn), "stubborn.swallows", others, on_stopped="tests.jobs.stopping.told")
-    hard.stop()
-    _ended(conn, hard, "stopped")
-    assert runs_of(others, "told") == [], "there is no process any more in which to call it"
-    assert not Job.fetch(job.id, conn).callback_error
