@@ -82,26 +82,6 @@ def test_large_arguments_and_results_fit(conn: redis.Redis) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("worker")
-def test_a_timeout_is_each_jobs_own(conn: redis.Redis, tmp_path: Path) -> None:
-    """The second one overruns: its time counts from its own begin, and what came before and after in that process is unharmed."""
-    seen = tmp_path / "seen"
-    queue = Queue("w", conn)
-    with backlog(conn):
-        first = put(conn, "nap", 0.4, job_timeout=0.8)
-        second = put(conn, "nap", 0.4, job_timeout=0.8)
-        third = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=0.3)
-        after = put(conn, "pid", job_timeout=0.3)
-    pid = result(conn, first)
-    assert result(conn, second) == pid
-    eventually(lambda: status_of(conn, third.id) == "failed", why="killed at timeout and grace")
-    assert runs_of(seen, "here") == [pid]
-    assert "did not end within its timeout of 0.3 s plus 0.5 s grace and was killed" in field(conn, third.id, "exc_info")
-    assert result(conn, after) != pid
-    check_conservation(conn, [job.id for job in (first, second, third, after)])
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("worker")
 def test_a_process_that_idles_beyond_its_last_deadline_lives_on(conn: redis.Redis) -> None:
     pid = result(conn, put(conn, "pid", job_timeout=0.3))
     begun = time.monotonic()
@@ -146,14 +126,6 @@ def test_a_callback_that_hangs_ends_its_process_only(worker: WorkerProcess, conn
     assert hangs.wait(20) == "finished"
     assert "JobTimeoutException" in field(conn, hangs.id, "callback_error")
     assert alive(worker.pid)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("worker")
-def test_what_a_task_keeps_open_it_may_keep(conn: redis.Redis) -> None:
-    with backlog(conn):
-        jobs = [put(conn, "leak", 3) for _ in range(30)]
-    assert len({result(conn, job)[0] for job in jobs}) == 1
 
 
 # -- workers of their own
@@ -220,6 +192,25 @@ def test_a_process_that_held_too_much_memory_is_replaced(workers: Workers, conn:
     small, big, after = put(conn, "hold", 1000), put(conn, "hold", 150_000_000), put(conn, "pid")
     workers.burst("w", "--horses", "1", "--max-horse-rss", "100m", env=WARM)
     assert result(conn, small) == result(conn, big) != result(conn, after)
+
+
+@pytest.mark.long
+def test_a_timeout_is_each_jobs_own(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """The second one overruns: its time counts from its own begin, and what came before and after in that process is unharmed."""
+    seen = tmp_path / "seen"
+    queue = Queue("w", conn)
+    first = put(conn, "nap", 0.4, job_timeout=0.8)
+    second = put(conn, "nap", 0.4, job_timeout=0.8)
+    third = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=0.3)
+    after = put(conn, "pid", job_timeout=0.3)
+    workers.start("w", "--horses", "1", env=WARM)
+    pid = result(conn, first)
+    assert result(conn, second) == pid
+    eventually(lambda: status_of(conn, third.id) == "failed", why="killed at timeout and grace")
+    assert runs_of(seen, "here") == [pid]
+    assert "did not end within its timeout of 0.3 s plus 0.5 s grace and was killed" in field(conn, third.id, "exc_info")
+    assert result(conn, after) != pid
+    check_conservation(conn, [job.id for job in (first, second, third, after)])
 
 
 @pytest.mark.long
@@ -360,3 +351,10 @@ def test_one_that_takes_all_descriptors_is_the_last_in_its_process(workers: Work
     workers.burst("w", "--horses", "1", env=WARM | {"FUSION_CLAIM_AHEAD": "100"}, timeout=60)
     found = [result(conn, job) for job in jobs]
     assert found[20][0] not in found[21:]
+
+
+@pytest.mark.long
+def test_what_a_task_keeps_open_it_may_keep(workers: Workers, conn: redis.Redis) -> None:
+    jobs = [put(conn, "leak", 3) for _ in range(30)]
+    workers.burst("w", "--horses", "1", env=WARM)
+    assert len({result(conn, job)[0] for job in jobs}) == 1
