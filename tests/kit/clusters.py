@@ -164,6 +164,11 @@ class ClusterOfTests:
             self.move_keys(source, target, keys)
         self.end_move(target, slot)
 
+    def move_at_once(self, target: Node, slot: int = SLOT) -> None:
+        """Move the whole slot in one step, as Valkey 9 does."""
+        self.owner_of(slot).cluster("MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.id)
+        self.wait_until_served(slot, by=target)
+
     def flush(self) -> None:
         """Remove all keys of all nodes. Scripts stay."""
         for node in self.live():

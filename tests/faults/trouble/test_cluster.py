@@ -1,0 +1,189 @@
+"""A cluster in trouble while jobs are enqueued and run: a slot that moves, a primary that dies or stands still. What is lost is what was said."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion.settings import use_settings
+from fusion.store.client.connections import connect
+from fusion.store.layout.keys import Keys
+from fusion.store.redis_server.binary import ServerBinary
+from tests.faults.rig.conservation import check_conservation, runs_seen
+from tests.faults.trouble.test_failover import ENV, Producer
+from tests.kit.clusters import PREFIX, SLOT, ClusterOfTests
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
+
+KEYS = Keys(PREFIX)
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def town(server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterOfTests]:
+    options = ("--cluster-require-full-coverage", "no")
+    with contextlib.closing(ClusterOfTests(server_binary.path, *options, node_timeout=3000)) as cluster:
+        monkeypatch.setenv("FUSION_REDIS_URL", cluster.url)
+        use_settings(None)
+        yield cluster
+
+
+@pytest.fixture
+def fleet(town: ClusterOfTests, tmp_path: Path) -> Iterator[Workers]:
+    found = Workers(town.url, tmp_path)
+    yield found
+    found.stop()
+
+
+def drained(conn: redis.Redis) -> None:
+    """Wait until all that there is has run."""
+
+    def empty() -> bool:
+        with contextlib.suppress(redis.RedisError):
+            return not (conn.zcard(KEYS.queue("q")) or conn.zcard(KEYS.wip("q")) or conn.zcard(KEYS.scheduled))
+        return False
+
+    eventually(empty, timeout=90, interval=0.1, why="all that there is has run")
+
+
+def lost_of(conn: redis.Redis, producer: Producer) -> list[str]:
+    """Return the accepted jobs that are not there. Each of the others is in its one set, and finished."""
+    lost = [job_id for job_id in producer.accepted if not conn.exists(KEYS.job(job_id))]
+    states = check_conservation(conn, set(producer.accepted) - set(lost), KEYS)
+    assert set(states.values()) == {"finished"}
+    return lost
+
+
+@pytest.mark.long
+def test_a_slot_moves_key_by_key_under_load(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
+    witness, conn = tmp_path / "witness", connect()
+    workers = [fleet.start("q", env=ENV) for _ in range(2)]
+    producer = Producer(town.url, witness)
+    producer.start()
+    producer.more()
+    home = town.owner
+    for target in (town.other(home), home):
+        began = time.monotonic()
+        town.move(target, step=7)
+        town.wait_until_served(by=target)
+        print(f"\nmoved in {time.monotonic() - began:.1f} s")
+        producer.more()
+    producer.end()
+    drained(conn)
+    assert lost_of(conn, producer) == []
+    ran = runs_seen(witness)
+    assert {ran[job_id] for job_id in producer.accepted} == {1}, "no job ran twice"
+    assert all(worker.process.poll() is None for worker in workers)
+
+
+@pytest.mark.long
+def test_a_slot_moves_at_once_under_load(
+    town: ClusterOfTests, fleet: Workers, tmp_path: Path, server_binary: ServerBinary
+) -> None:
+    if server_binary.name != "Valkey" or server_binary.version < (9,):
+        pytest.skip(f"{server_binary} moves slots key by key only")
+    witness, conn = tmp_path / "witness", connect()
+    for _ in range(2):
+        fleet.start("q", env=ENV)
+    producer = Producer(town.url, witness)
+    producer.start()
+    producer.more()
+    home = town.owner
+    for target in (town.other(home), home):
+        town.move_at_once(target)
+        producer.more()
+    producer.end()
+    drained(conn)
+    assert producer.warned == {}, "no call failed"
+    assert lost_of(conn, producer) == []
+    assert {runs_seen(witness)[job_id] for job_id in producer.accepted} == {1}
+
+
+@pytest.mark.long
+def test_a_slot_that_moves_for_longer_than_leases_last(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
+    """Three leases. Nobody is buried, and nothing runs again."""
+    witness, conn = tmp_path / "witness", connect()
+    workers = [fleet.start("q", env=ENV) for _ in range(2)]
+    producer = Producer(town.url, witness)
+    producer.start()
+    producer.more()
+    target = town.other(town.owner)
+    source = town.begin_move(target)
+    time.sleep(3 * float(ENV["FUSION_LEASE"]))  # a part of the task: so long it takes
+    while keys := source.cluster("GETKEYSINSLOT", SLOT, 100):
+        town.move_keys(source, target, keys)
+    town.end_move(target)
+    town.wait_until_served(by=target)
+    producer.more()
+    producer.end()
+    drained(conn)
+    assert lost_of(conn, producer) == []
+    assert {runs_seen(witness)[job_id] for job_id in producer.accepted} == {1}
+    assert all(worker.process.poll() is None for worker in workers)
+    assert "dead" not in "".join(worker.output for worker in workers)
+
+
+@pytest.mark.long
+def test_a_primary_is_killed_under_load(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
+    """What was accepted in the last moments before it died may be lost with `primary`, and is not with `replicated`."""
+    witness, conn = tmp_path / "witness", connect()
+    workers = [fleet.start("q", env=ENV) for _ in range(2)]
+    plain = Producer(town.url, witness)
+    sure = Producer(town.url, witness, durability="replicated", replicas_timeout=0.3)
+    for producer in (plain, sure):
+        producer.start()
+    for producer in (plain, sure):
+        producer.more()
+    home = town.owner
+    replica = town.replica_of(home)
+    before = len(plain.accepted)
+    home.kill()
+    town.wait_until_served(by=replica, timeout=90)
+    plain.more()
+    plain.end()
+    eventually(lambda: any("NotReplicated" in kinds for kinds in sure.warned.values()), timeout=40, why="no replica is left")
+    home.server.restart()
+    sure.more(5)
+    sure.end()
+    drained(conn)
+    assert lost_of(conn, sure) == []
+    lost = lost_of(conn, plain)
+    print(
+        f"\n{len(plain.accepted)} plain, {before} of them before the kill: {len(lost)} lost; {len(sure.accepted)} replicated: none"
+    )
+    assert set(lost) <= set(plain.accepted[max(0, before - 20) : before + 1]), "only what was accepted last"
+    assert all(worker.process.poll() is None for worker in workers)
+
+
+@pytest.mark.long
+def test_a_primary_stands_still_under_load(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
+    """As in a partition: it comes back and takes itself for the primary until it learns that it is not."""
+    witness, conn = tmp_path / "witness", connect()
+    workers = [fleet.start("q", env=ENV) for _ in range(2)]
+    plain = Producer(town.url, witness)
+    sure = Producer(town.url, witness, durability="replicated", replicas_timeout=0.3)
+    for producer in (plain, sure):
+        producer.start()
+    for producer in (plain, sure):
+        producer.more()
+    home = town.owner
+    replica = town.replica_of(home)
+    before = len(plain.accepted)
+    home.pause()
+    town.wait_until_served(by=replica, timeout=90)
+    home.resume()
+    for producer in (plain, sure):
+        producer.more()
+    for producer in (plain, sure):
+        producer.end()
+    drained(conn)
+    assert lost_of(conn, sure) == []
+    lost = lost_of(conn, plain)
+    print(f"\n{len(plain.accepted)} plain: {len(lost)} lost; {len(sure.accepted)} replicated: none")
+    assert set(lost) <= set(plain.accepted[max(0, before - 20) : before + 20]), "only what was accepted about then"
+    assert all(worker.process.poll() is None for worker in workers)
