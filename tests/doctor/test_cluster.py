@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+import redis
+
 from fusion.doctor.checks import server
 from fusion.doctor.look import Look
+from fusion.doctor.verdict import examine
 from fusion.settings import Settings, get_settings
 from fusion.store.client.connections import connect
-from tests.kit.clusters import ClusterOfTests
+from fusion.store.layout.acl import acl_rules
+from tests.kit.clusters import PREFIX, ClusterOfTests
 from tests.kit.servers import free_port
 
 
@@ -35,3 +42,15 @@ def test_a_node_that_can_not_be_reached_is_named(cluster: ClusterOfTests) -> Non
     (found,) = server.nodes(look)
     assert nowhere in found.what
     assert "FUSION_CLUSTER_NAT" in found.fix
+
+
+def test_a_user_who_may_not_read_settings_lacks_nothing(cluster: ClusterOfTests) -> None:
+    """As on managed clusters, which forbid CONFIG to everybody."""
+    for node in cluster.nodes:
+        terms = re.findall(r"\([^)]*\)|\S+", acl_rules(PREFIX))
+        node.client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">pw", *terms)
+    conn = connect(f"redis+cluster://ann:pw@{cluster.url.partition('//')[2]}")
+    with pytest.raises(redis.RedisError):
+        conn.config_get("maxmemory")
+    found = {one.code: one.what for one in examine(Look(conn, get_settings()))}
+    assert found.keys().isdisjoint({"FUS-414", "FUS-418", "FUS-402", "FUS-427", "FUS-428"}), found

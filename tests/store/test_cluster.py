@@ -21,12 +21,16 @@ from fusion.exceptions import ConfigurationError
 from fusion.runtime.commands import STOP_JOB, Commands
 from fusion.runtime.doorbells import Doorbell
 from fusion.settings import Settings, get_settings, use_settings
+from fusion.store.access import script_names
 from fusion.store.client.async_connections import close_loops_client, twin
 from fusion.store.client.connections import check_server, classify, connect, one_line, url_of
 from fusion.store.layout.acl import acl_rules, producer_rules
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import TurnRequest
+from fusion.store.layout.slots import GUARD
 from fusion.store.redis_server.binary import ServerBinary
+from fusion.store.scripting.constants import FleetConstants
+from fusion.store.scripting.scripts import Script, load
 from fusion.store.write.broker import Broker
 from tests.kit.clusters import PREFIX, SLOT, ClusterOfTests, Node
 from tests.kit.hands import Hand, put
@@ -199,6 +203,25 @@ def test_stopping_a_job_tells_its_worker_by_the_channel_of_the_slot(cluster: Clu
         assert broker.command(hand.name, "{}") == 1
         told = [eventually(lambda: listener.get_sharded_message() or listener.get_message()) for _ in range(2)]
     assert [message["data"] for message in told if message][1] == b"{}"
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_calls_without_a_hash_tag_are_as_on_any_redis(name: str) -> None:
+    """And those with one name one more key, and publish on channels of the slot."""
+    source = load(name)
+    made = {prefix: Script(name, connect("redis://nowhere"), FleetConstants(prefix=prefix), (7,)) for prefix in ("rq:", PREFIX)}
+    keys, args = dict.fromkeys(source.keys, "key"), dict.fromkeys(source.args, "arg")
+    plain = made["rq:"].command(keys, args, ["rest"])
+    assert plain == (str(len(source.keys)), *["key"] * len(source.keys), *["arg"] * len(source.args), "rest")
+    guarded = made[PREFIX].command(keys, args, ["rest"])
+    assert guarded == (
+        str(len(source.keys) + 1),
+        *plain[1 : len(source.keys) + 1],
+        f"{PREFIX}{GUARD}",
+        *plain[len(source.keys) + 1 :],
+    )
+    assert "SPUBLISH" not in made["rq:"].text
+    assert made["rq:"].text.count("'PUBLISH'") == made[PREFIX].text.count("'SPUBLISH'")
 
 
 # -- while the slot is on its way
