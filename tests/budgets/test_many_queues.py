@@ -94,4 +94,5 @@ def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, n
                 served_queues.served(held[0].queue)
                 held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=served_queues.turn).jobs
         per_job[kind] = counted.calls / TURNS
-    assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]
+    # One event in sixteen trims the stream, by a call more: so one turn of the one kind may have it, and none of the other.
+    assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy] + 2 / TURNS

@@ -486,7 +486,7 @@ def test_a_full_queue(conn: redis.Redis) -> None:
 
 
 def test_an_error_of_a_call_by_a_template_can_be_repeated() -> None:
-    at = b"*3\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n$1\r\n2\r\n"
+    at = b"*2\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n"
     server = ScriptedServer(lambda n: None if 1 <= n <= 4 else at)
     with connect(server.url) as client:
         queue = Queue("sms", client)
@@ -503,7 +503,7 @@ def test_an_error_of_a_call_by_a_template_can_be_repeated() -> None:
 
 
 def test_a_server_that_does_not_answer_at_all(redis_url: str) -> None:
-    server = ScriptedServer(lambda n: b"*3\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n$1\r\n2\r\n")
+    server = ScriptedServer(lambda n: b"*2\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n")
     with connect(server.url) as client:
         queue = Queue("sms", client)
         queue.enqueue(basic.noop)
