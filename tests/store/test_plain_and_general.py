@@ -218,7 +218,9 @@ def both(sides: tuple[Side, Side], call: Callable[[Side], Any]) -> None:
             return side.texts(call(side))
         except Exception as error:
             text = str(error).partition(" (fusion/store/lua")[0]
-            assert "attempt" not in text, "a fault of the script, and both have it"  # "attempt to call", "Script attempted to access"
+            assert "attempt" not in text, (
+                "a fault of the script, and both have it"
+            )  # "attempt to call", "Script attempted to access"
             return side.texts(f"{type(error).__name__}: {text}")
 
     assert answer(sides[0]) == answer(sides[1])
