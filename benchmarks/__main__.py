@@ -5,8 +5,8 @@
 - `peers`: all contenders in all columns, and plots.
 - `ab OLD NEW`: two versions of Fusion.
 - `instructions`: the server's instructions for each script at its largest call, by valgrind.
-- `features`: what each feature of a job costs, by the same.
-- `idle`: what a fleet costs while it waits for jobs, and how late it starts what becomes due.
+- `features`: what each option of a job costs, by valgrind.
+- `idle`: what an idle fleet costs, and how late it starts jobs that become due.
 - `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
 - `page`: rewrite what the documents quote of saved results.
 

@@ -1,4 +1,4 @@
-"""The command line of `python -m benchmarks idle`: what a fleet costs while it waits, and how late it starts what becomes due."""
+"""The command line of `python -m benchmarks idle`: what an idle fleet costs, and how late it starts jobs that become due."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from fusion.cron.scheduler import Scheduler
 from fusion.store.client.connections import connect
 
 _STAMP = "benchmarks.tasks.stamp"
-#: Workers that start at once; seconds that a start may take, and that their first duties take.
+#: Workers that start at the same time; seconds that a start may take; seconds after that for their first duties.
 _AT_ONCE, _START, _SETTLE = 3, 90.0, 5.0
-#: Seconds after which a job becomes due, at least and at most; between two of them.
+#: Seconds after which a job becomes due, at least and at most; seconds between two enqueues.
 _DELAYS, _GAP = (0.2, 2.5), 0.1
 
 
 @dataclass(frozen=True)
 class Idle:
-    """What an idle fleet costs. `scripts` and `requests` are of a worker and second. `server` is percent of a core for all workers, without
-    what the server takes alone (`alone`); `worker`: percent of a core for one of them, with all its processes."""
+    """What an idle fleet costs. `scripts` and `requests`: of one worker, a second. `server`: percent of a core of Redis for all workers,
+    without what it takes when idle (`alone`). `worker`: percent of a core of one worker, with all its processes."""
 
     workers: int
     seconds: float
@@ -79,13 +79,25 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print. Returns 0."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks idle",
-        description="What a fleet costs while it waits, and how late it starts what becomes due.",
+        description="Measure what an idle fleet costs, and how late it starts jobs that become due.",
     )
     parser.add_argument("--workers", type=int, default=8, help="[%(default)s]")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the idle fleet, and of a tick each second [%(default)s]")
-    parser.add_argument("--jobs", type=int, default=200, help="of enqueue_in; 0: no lateness [%(default)s]")
-    parser.add_argument("--nice", type=int, default=0, help="of all that is measured; below 0 (root) it goes before other work")
-    parser.add_argument("--json", action="store_true", help="figures in place of sentences")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=30.0,
+        help="of the idle fleet, and then of a cron entry of one second [%(default)s]",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=200, help="jobs of enqueue_in; 0: do not measure how late jobs start [%(default)s]"
+    )
+    parser.add_argument(
+        "--nice",
+        type=int,
+        default=0,
+        help="niceness of all measured processes; below 0 (needs root) they run before other programs",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON in place of sentences")
     options = parser.parse_args(arguments)
     os.nice(options.nice)
     with Server() as server, tempfile.TemporaryDirectory(dir=guarded_home()) as home:
@@ -95,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         with ExitStack() as stack:
             pids = list[int]()
             for _ in range(options.workers):
-                # Some at a time: a machine that starts all at once is busy with that alone.
+                # A few at a time: starting all at once would keep the machine busy for long.
                 pids.append(stack.enter_context(_process(server, witness, "worker", "default")))
                 _wait(lambda: _waiting(server.conn) > len(pids) - _AT_ONCE, _START)
             _wait(lambda: _waiting(server.conn) >= len(pids), _START)
@@ -132,7 +144,7 @@ def _idle(conn: Redis, pids: Sequence[int], seconds: float, alone: float) -> Idl
 
 
 def _used(conn: Redis, seconds: float) -> float:
-    """Percent of a core that the server takes in this time."""
+    """Return the percent of a core that the server takes in this time."""
     before, began = _cpu(conn), time.monotonic()
     time.sleep(seconds)
     return 100 * (_cpu(conn) - before) / (time.monotonic() - began)
@@ -144,14 +156,14 @@ def _cpu(conn: Redis) -> float:
 
 
 def _counts(conn: Redis) -> tuple[int, int]:
-    """Scripts, and reads from sockets, so far: a pipeline counts once."""
+    """Return the scripts, and the reads from sockets, until now. A pipeline counts once."""
     rows = conn.info("commandstats")
     scripts = sum(rows[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in rows)
     return scripts, int(conn.info("stats")["total_reads_processed"])
 
 
 def _spent(pids: Sequence[int]) -> float:
-    """CPU seconds of the workers and of all that they started."""
+    """Return the CPU seconds of the workers and of their child processes."""
     return sum(sum(cpu.by_kind(pid, ("worker", "rest")).values()) for pid in pids)
 
 
@@ -160,7 +172,7 @@ def _waiting(conn: Redis) -> int:
 
 
 def _due(url: str, witness: Path, jobs: int) -> list[float]:
-    """How late jobs of `enqueue_in` start, one after the other."""
+    """Return how late jobs of `enqueue_in` start, in the order of their starts."""
     conn, before = connect(url), len(_stamps(witness))
     queue = Queue("default", conn)
     for _ in range(jobs):
@@ -173,7 +185,7 @@ def _due(url: str, witness: Path, jobs: int) -> list[float]:
 
 
 def _ticks(server: Server, witness: Path, ticks: int) -> list[float]:
-    """How late the jobs of an entry of one second start. None of them is late by a second, or there would be fewer."""
+    """Return how late the jobs of a cron entry of one second start."""
     conn, before = connect(server.url), len(_stamps(witness))
     _wait(lambda: bool(conn.zcard("rq:schedulers")), 60)
     first = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
@@ -201,7 +213,7 @@ def _wait(check: Callable[[], bool], seconds: float) -> None:
 
 @contextmanager
 def _process(server: Server, witness: Path, *words: str) -> Iterator[int]:
-    """Have a process run, started by its command line. What it logs goes to a file beside the witness."""
+    """Run a process of the command line, with its log in a file beside the witness."""
     env = {**os.environ, "FUSION_REDIS_URL": server.url, "FUSION_TASKS": "benchmarks.tasks", "BENCH_WITNESS": str(witness)}
     with witness.with_name("log").open("ab") as log:
         process = subprocess.Popen([sys.executable, "run_worker.py", *words, "-q"], env=env, cwd=ROOT, stderr=log)

@@ -27,7 +27,7 @@ PHRASES: dict[str, tuple[int, str]] = {
     "what becomes": (3, "what happens to"),
     "what became": (3, "the outcome of"),
     "says so": (12, "reports it, logs it"),
-    "whoever": (28, "the caller, the process that"),
+    "whoever": (27, "the caller, the process that"),
     "hears": (2, "receives, learns"),
     "hear of": (2, "learn of"),
     "amid": (4, "during"),

@@ -109,7 +109,7 @@ class CountedServer:
             Script.__call__ = original  # type: ignore[method-assign]
 
     def call(self, name: str, make: Callable[[], object]) -> Call:
-        """Make one EVALSHA while the server counts, and return what it counted."""
+        """Call `make`, which sends one EVALSHA, and return what the server counted."""
         for written in self._written():
             written.unlink()
         before = self._commands()

@@ -1,4 +1,4 @@
-"""Options of jobs, one feature each; and a program that enqueues such jobs. It imports little else, as callgrind makes it fifty times slower."""
+"""The options of jobs that are counted, and a program that enqueues such jobs. It imports little else, as callgrind slows it down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusion.store.client.connections import connect
 
 TASK = "tests.jobs.basic.noop"
 BATCH = "b"
-#: Calls of a feature before those that count, and those.
+#: Calls with an option that are not counted, and the counted ones after them.
 BEFORE, COUNTED = 5, 30
 
 #: By name: the options of the n-th job. `before` is the id of the job before it, empty for the first.
@@ -31,7 +31,7 @@ FEATURES: dict[str, Callable[[int, str], Mapping[str, Any]]] = {
 
 
 def main(url: str) -> None:
-    """Make the calls of all features; `os.getppid` is called before and after those that count."""
+    """Make the calls with each option. `os.getppid` marks the beginning and the end of the counted ones for callgrind."""
     conn = connect(url)
     for nth, options in enumerate(FEATURES.values()):
         queue = Queue(f"q{nth}", conn)

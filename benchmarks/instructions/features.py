@@ -1,5 +1,5 @@
-"""`python -m benchmarks features`: what a feature costs a job, in instructions and commands of the server and in instructions of the process
-that enqueues it. Another machine, or a busy one, gives the same figures."""
+"""`python -m benchmarks features`: what each option of a job costs, in instructions and commands of the server and in instructions of the process
+that enqueues it. Commands are the same on every machine. Instructions differ from run to run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fusion import Queue
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, outcome
 
-#: What docs/performance.md shows.
+#: The figures that docs/performance.md shows.
 SAVED = Path(__file__).resolve().parents[1] / "results" / "features.json"
-#: Jobs of a feature on the server. The least of the calls for a job is shown: the first for a key, and one each second, do more.
+#: Jobs with each option on the server. The cheapest counts: the first job of a key, and one call each second, do more.
 _JOBS = 9
 _PARTS = ("enqueue", "enqueue commands", "run", "run commands")
 _TOTAL = re.compile(r"^(?:totals|summary): (\d+)", re.MULTILINE)
@@ -32,7 +32,7 @@ _TOTAL = re.compile(r"^(?:totals|summary): (\d+)", re.MULTILINE)
 
 def main(arguments: Sequence[str]) -> int:
     """Count and print. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks features", description="Count what a feature costs a job.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks features", description="Count what each option of a job costs.")
     parser.add_argument(
         "--save", action="store_true", help="write the figures to benchmarks/results, and the table to docs/performance.md"
     )
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def counted(*, instructions: bool) -> dict[str, Any]:
-    """Return what the server does for jobs with each feature; without `instructions` the commands alone."""
+    """Return the server's work for jobs with each option. Without `instructions`, count only commands."""
     rows = dict[str, dict[str, Any]]()
     with CountedServer(instructions=instructions) as server:
         broker = Broker(server.conn)
@@ -88,7 +88,7 @@ def _of_server(broker: Broker, calls: list[Call], queue: str, name: str) -> tupl
 
 
 def _of_event(server: CountedServer) -> int:
-    """Return the instructions of writing one event as the scripts do, besides those of a script that does nothing."""
+    """Return the instructions that write one event as the scripts do, less those of an empty script."""
     entries: Any = server.conn.xrange("rq:events", count=1)
     words = [word for pair in entries[0][1].items() for word in pair]
     texts = "return redis.call('XADD', 'rq:events', '*', unpack(ARGV))", "return 1"
@@ -130,7 +130,7 @@ def page(found: Mapping[str, Any]) -> str:
         f"| no option | {' | '.join(_cells(plain, None))} |",
         *(f"| {name} | {' | '.join(_cells(row, plain))} |" for name, row in rows.items()),
         "",
-        f"Among these an event is one command and {round(found['event'] / 1000):,d} thousand instructions.",
+        f"Each event is one of these commands, and takes {round(found['event'] / 1000):,d} thousand of the instructions.",
     ]
     return "\n".join(lines) + "\n"
 

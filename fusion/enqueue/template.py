@@ -60,11 +60,11 @@ class Template:
         stored = {name: value for name, value in new.fields.items() if name != "data"}
         self._new = NewJob("", new.priority, stored, new.front, new.ttl)
         common = {"origin": queue, "original_queue": queue, "status": "queued", "priority": new.priority}
-        # with places for what is set in each copy: to add those later costs as much as the copy
+        # The empty fields are set in each copy: adding them there would cost as much as the copy.
         self._fields = {"data": b"", **stored, **common, "created_at": "", "enqueued_at": ""}
 
     def fits(self, func: Func) -> bool:
-        """Return True if the function is what it was when this was made: its name, its parameters and the marks of `@job`."""
+        """Return True if the function has not changed since this was made: its name, its parameters and the marks of `@job`."""
         facts = self._facts
         if facts is None:
             return type(func) is str
@@ -170,7 +170,7 @@ def _key(options: Mapping[str, Any]) -> Key | None:
         if value is None and name in _LASTING:
             continue
         kind = type(value)
-        if kind is Retry and name == "retry":  # a policy can change: what it is now
+        if kind is Retry and name == "retry":  # a policy can change: the key has its present content
             value = value.to_json()
         elif name not in _LASTING or not (kind is int or kind is str or (kind is bool and name in _SWITCHES)):
             return None

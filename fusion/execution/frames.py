@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from fusion.exceptions import FusionError
 
-#: Converters by the count of numbers, enough for most frames: `struct` would look each up by its format, and make it where there is none yet.
+#: A converter for each count of numbers, enough for most frames. `struct.pack` would find, or make, one by its format each time.
 _NUMBERS = [struct.Struct(f">{count}I") for count in range(80)]
 
 

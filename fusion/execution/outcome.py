@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 MAX_LINE = 1024
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
-#: Where it is in what `getrusage` returns. To look up names and modules would be more for a horse to touch.
+#: Its index in the result of `getrusage`. A look-up of names and modules would make a horse touch more pages.
 _MAXRSS = 2
 _getrusage, _SELF = resource.getrusage, resource.RUSAGE_SELF
 _MAX_CLASSES = 64

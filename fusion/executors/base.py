@@ -54,7 +54,7 @@ class Capacity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The state of the process that loads the task modules, and forks the jobs' processes.
+    """The state of the fork server: the process that loads the task modules, and forks the processes of jobs.
 
     - `pid`: its pid; None while there is none, or it still loads;
     - `generation`: a number that grows each time the task modules are loaded again;
@@ -143,7 +143,7 @@ class ExecutorListener(Protocol):
 class Executor(Protocol):
     """Runs claimed jobs for one worker. No method waits, except `close`."""
 
-    #: Another object after each change.
+    #: The state of its fork server. Each change makes a new object.
     server: ServerStatus
 
     def room(self) -> Capacity:
@@ -169,7 +169,7 @@ class Executor(Protocol):
         """Report to this listener from now on. Call it once, before any run is started."""
 
     def expect(self) -> None:
-        """Wake the process for a job that may come in a moment, so that the job need not wait for that."""
+        """Wake the process that gets the next job, while the job is being claimed."""
 
     def start(self, claimed: Claimed, limit: float, *, behind: int = 0) -> Run | None:
         """Run a job for at most `limit` seconds. Call it only while there is `room`. None if there is no room nevertheless.

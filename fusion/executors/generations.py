@@ -55,7 +55,7 @@ class ExecutorGenerations:
         self._listener: ExecutorListener | None = None
         self._current: Generation | None = None
         self._draining: list[Generation] = []
-        #: Those that drain, and the current one.
+        #: All generations: those that drain, and the current one.
         self._all: list[Generation] = []
         self._late: tuple[str, ...] = ()
         self._log_config = _plain(settings, log)
@@ -73,7 +73,7 @@ class ExecutorGenerations:
         self._listener = listener
 
     def _change(self, current: Generation | None) -> None:
-        """Note which generation takes jobs from now on, or that another has ended."""
+        """Set the generation that takes jobs, and list all generations anew."""
         self._current = current
         self._all = [*self._draining, current] if current else [*self._draining]
 
@@ -122,7 +122,7 @@ class ExecutorGenerations:
             self._current.expect()
 
     def start(self, claimed: Claimed, limit: float, *, behind: int = 0) -> Run | None:
-        """Run a job, or queue it behind another. Call it only while there is `room`. None if there is none nevertheless."""
+        """Run a job, or queue it behind another. Call it only while there is `room`. None if there is no process for it nevertheless."""
         current = self._current
         if behind:
             return current.prefetch(claimed, limit, behind) if isinstance(current, WarmExecutor) and not self._drained else None
@@ -186,7 +186,7 @@ class ExecutorGenerations:
             self._gained_room(self._current.session)
 
     def _gained_room(self, session: ServerSession) -> None:
-        """Report that a job can be started now. If it is the first time, the task modules are loaded."""
+        """Report that a job can be started now. The first time, also log that the fork server is ready."""
         if not session.announced:
             session.announced = True
             self.server = replace(self.server, pid=session.server.pid, unloaded="", hopeless="")

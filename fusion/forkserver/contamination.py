@@ -1,8 +1,8 @@
 """Detects what a job leaves in a warm horse: its state after each job is compared with that before the first. If it differs, the process is
 replaced.
 
-Each fact is read in the cheapest way that shows a change: this is a large part of the cost of a short job. It can't see a module's globals or
-an open file; `isolate=True` is for jobs that leave those.
+Each fact is read in the cheapest way that shows a change, as this is a large part of the cost of a short job. The comparison can't see a
+module's globals or an open file; `isolate=True` is for jobs that leave those.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Leftovers:
     def __init__(self, spare_fd: int) -> None:
         """`spare_fd`: the least number for its own descriptors."""
         self._tasks = _open("/proc/self/task", spare_fd)
-        # Only of the children of this thread, so only while there is no other: one that ends leaves its children to this one.
+        # The list has the children of this thread only. So it is not used if there are others, which leave their children to this one.
         self._children = _open("/proc/thread-self/children", spare_fd) if self._threads() == 1 else -1
         lowest = _lowest_free(self._tasks)
         #: If the lowest free descriptor reaches this number, too many are open: a task may keep some (a client, a log file), but a leak has
         #: no end.
         self._too_many = lowest + min(_KEPT, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - lowest) // 2)
-        #: As long as one number below that is free, there are not too many; it is the last of them that a leak reaches.
+        #: Polls the highest free number below that. While it is free, not too many are open: a leak reaches it last.
         self._last = select.poll()
         self._last.register(_highest_free(lowest, self._too_many), 0)
         self._before = (*self._look()[:-1], False)
@@ -134,7 +134,7 @@ def _open(path: str, spare_fd: int) -> int:
 
 
 def _highest_free(lowest: int, end: int) -> int:
-    """Return the highest number below `end` that no descriptor has. `lowest`, the lowest such number, is one."""
+    """Return the highest number below `end` that no descriptor has. `lowest`: the lowest such number."""
     for fd in range(end - 1, lowest, -1):
         try:
             fcntl.fcntl(fd, fcntl.F_GETFD)

@@ -54,7 +54,7 @@ _REHEARSE_AFTER = 30
 _CHAIN = 64
 #: Bytes of one write: a socket with packets takes at most its buffer size at once, and the worker reads packets of this size.
 _PIECE = 64 * 1024
-#: Bytes of the first read of a process for one job: a buffer of 64 KiB would be three pages of its own. Most jobs have less.
+#: Bytes of the first read in a process for one job. Most jobs are smaller, and a buffer of 64 KiB would touch more pages.
 _FIRST = 2048
 
 
@@ -62,9 +62,9 @@ _FIRST = 2048
 CROWDED = {"thread": "fusion.forkserver.thread_horse", "asyncio": "fusion.forkserver.asyncio_horse"}
 
 
-#: What each horse needs at its start, in one tuple: each attribute of the settings would be one more name to touch. The pid of the fork server;
-#: its own descriptors, from each first number up to the second; a free number for the socket; the limits of descriptors to restore; the channel,
-#: the rehearsal and the performer if nothing else has to be done before the job.
+#: What each horse needs at its start, in one tuple, as each attribute of the settings would be one more name to touch:
+#: the pid of the fork server; its own descriptors, from each first number up to the second; a free number for the socket; the limits of
+#: descriptors to restore; and the channel, the rehearsal and the performer, or None if there is more to do before the job.
 Start = tuple[
     int,
     tuple[tuple[int, int], ...],
@@ -107,8 +107,8 @@ class HorseSettings:
         self.start = os.getpid(), private_fds, place, self.nofile, plain
 
 
-# The originals, from before any task module was loaded: replacements by gevent or eventlet may switch to the task's own threads. To look one
-# up in its module after the fork would copy four pages: those of the module, its dict, the name and the class of both.
+# The originals, from before any task module was loaded: replacements by gevent or eventlet may switch to the task's own threads. A look-up
+# in a module after the fork would also copy pages: of the module, its dict, the name and their classes.
 _read, _write, _poll, _POLLIN, _POLLHUP = os.read, os.write, select.poll, select.POLLIN, select.POLLHUP
 _close, _closerange, _dup2, _fstat, _getpid, _getppid, _setpgid, _exit = (
     os.close,
@@ -129,7 +129,7 @@ _set_handler, _set_wakeup_fd, _setitimer, _mask = (
 )
 _SIGKILL, _SIGCHLD, _SIGALRM, _SIG_DFL = int(_signal.SIGKILL), int(_signal.SIGCHLD), int(_signal.SIGALRM), _signal.SIG_DFL
 _REAL, _UNBLOCK, _getitimer, _getsignal = _signal.ITIMER_REAL, _signal.SIG_UNBLOCK, _signal.getitimer, _signal.getsignal
-#: Where the number is in `os.stat_result`: its name would be one more page.
+#: The index of the inode in `os.stat_result`: its name would be one more page.
 _INODE = 1
 _count_threads, _allocate_lock, _modules, _run_exitfuncs = (
     _thread._count,
@@ -150,7 +150,7 @@ class Channel:
         """`fd`: -1 for one that is made before the fork, see `open`. `first`: bytes of the first reads, until a frame is longer."""
         self._room = first
         self.fd, self._owner = -1, 0
-        self._inode = 0.0  # a whole number; for its type any member of `os.stat_result`
+        self._inode = 0.0  # an integer, with the type that fields of `os.stat_result` have
         self._lock = _allocate_lock()
         self._rest = b""
         self._reader = FrameReader(_MAX_JOB_FRAME)
@@ -420,7 +420,7 @@ def _settle(server_pid: int, private_fds: tuple[tuple[int, int], ...]) -> None:
 
 def _lift(fd: int, place: int | None, nofile: tuple[int, int] | None) -> int:
     try:
-        # `fcntl` would first try to read its number as text, which fails and touches more.
+        # `fcntl` first tries to read its argument as text, which touches more pages.
         lifted: int = _fcntl(fd, _DUPLICATE, SAFE_FD) if place is None else _dup2(fd, place, False)
         _close(fd)
     except OSError:  # a hard limit of 1024 or less

@@ -31,7 +31,7 @@ _mask = _local()  # the signal mask of the forking thread
 _register_at_fork = os.register_at_fork
 try:
     _register_at_fork()
-except TypeError:  # it has made the names of its parameters, which each process would make otherwise
+except TypeError:  # this call fails, but makes the names of its parameters, which each horse would make otherwise
     pass
 
 #: Monotonic time of the last ignored signal.

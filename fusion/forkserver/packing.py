@@ -23,13 +23,13 @@ _STEP, _LARGEST = 16, 512
 _ROW = 3
 #: Most blocks of one size that are filled, where Python has another allocator.
 _MOST = 4096
-#: Each code is made at least this large: all come from the C library then, in one row, and not from a pool for each size. Gaps of up to the second
-#: size are filled first.
+#: Least bytes of a copied code object: then the C library allocates all of them in one row, and Python no pool for each size. Most bytes of a gap
+#: that is filled before.
 _CODE, _LARGEST_GAP = 640, 2048
-#: Longest text that is copied: a longer one is a description.
+#: Most characters of a text that is copied: longer ones are docstrings and messages.
 _TEXT = 40
 
-#: The functions' originals: if they went, there would be gaps again.
+#: The original functions and code: if they were freed, there would be gaps again.
 _old: list[Any] = []
 
 
@@ -83,9 +83,9 @@ def called_by(run: Callable[[], object]) -> dict[int, None]:
 
 
 def pack(codes: Iterable[int], package: str) -> None:
-    """Replace functions by copies that lie side by side, and so does their code.
+    """Replace functions and their code by copies that lie side by side.
 
-    `codes`: ids of the code of functions. `package`: in its modules and their classes the functions are replaced.
+    `codes`: ids of the code of functions. They are replaced in the modules of `package`, and in the classes there.
     """
     gc.collect()
     wanted = {code: at for at, code in enumerate(codes)}

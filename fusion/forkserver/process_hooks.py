@@ -25,7 +25,8 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _fork, _register_at_fork, _register_at_exit = os.fork, os.register_at_fork, atexit.register
 _atexit: Any = atexit
 
-#: True while a horse is forked and no other thread exists that could hold a lock. In a list: to set a name of the module writes to its dict, too.
+#: True while a horse is forked and no other thread exists that could hold a lock. In a list, as setting a name of the module would also
+#: write to its dict.
 _bare = [False]
 #: Exit hooks of `logging`, and those that remove files that horses share.
 _shutdowns: list[_Shutdown] = []

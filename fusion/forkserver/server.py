@@ -51,7 +51,7 @@ EXIT_LEFT = 75
 
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
-#: Bytes of one read: a larger buffer would be pages of its own.
+#: Bytes of one read: a larger buffer would need more pages.
 _PIECE = 2048
 
 
@@ -59,12 +59,12 @@ _PIECE = 2048
 _read, _close, _kill, _killpg, _getpgid, _setpgid = os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
 _wait4, _waitid = os.wait4, getattr(os, "waitid", None)
 _poll, _select, _set_handler = select.poll, select.select, signal.signal
-# Constants, as integers: to look one up in its module writes to the module, and each page that is written between two forks is copied.
+# Constants, as integers. A look-up in a module writes to it, and each page that is written between two forks is copied.
 _POLLOUT, _SIGKILL, _BYTEORDER = select.POLLOUT, int(signal.SIGKILL), sys.byteorder
 _SOL_SOCKET, _SCM_RIGHTS, _CTRUNC = _socket.SOL_SOCKET, _socket.SCM_RIGHTS, _socket.MSG_CTRUNC
 _P_ALL, _LOOK = getattr(os, "P_ALL", 0), getattr(os, "WEXITED", 0) | os.WNOHANG | getattr(os, "WNOWAIT", 0)
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
-#: The handler of SIGCHLD, whose arrival the wake-up pipe reports. It does nothing, and in C.
+#: The handler of SIGCHLD. It does nothing, and runs no Python code: the wake-up pipe reports the signal.
 _NOTHING: Callable[..., Any] = {}.get
 
 

@@ -133,7 +133,7 @@ def check_path(path: str) -> None:
 
 
 def note_complete() -> None:
-    """Note that no module is being imported now. For a process that forks others: each of them would touch what shows that."""
+    """Note that no module is being imported now. Processes that are forked later need not check that, which would touch pages."""
     global _complete
     _complete = frozenset(_modules)
 

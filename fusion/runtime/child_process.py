@@ -56,7 +56,7 @@ class Child:
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
-        #: What a person should know of it, for the probe; empty as a rule.
+        #: Its warnings, for the supervisor's probe; empty if it has none.
         self.warning = ""
         self.ready_at: float | None = None
         #: True once it has done its work: it is not replaced.

@@ -21,7 +21,7 @@ _FIRST_PAUSE = 0.05
 #: would stay unnoticed.
 _SILENCE = 5.0
 _PATIENCE = 2.0
-#: How replies begin that are messages.
+#: The first words of replies that are messages.
 _MESSAGES = (b"message", b"smessage")
 
 SHUTDOWN = "shutdown"
@@ -49,7 +49,7 @@ class Commands:
     of all workers.
     `on_subscribed` is called when a subscription begins: commands published before were missed.
     `on_duty` is called with what comes on the channels `duties`: what a script found that some process ran for the whole fleet.
-    `sharded`: the channels are those of one slot of a cluster, too. Before Redis 7 there are none, and the refusal is ignored.
+    `sharded`: subscribe to the channels as sharded ones, too, for a cluster. Redis before 7 refuses that, which is ignored.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Commands:
         return [command for reply in replies if not self._is_duty(reply) and (command := _command(reply))]
 
     def _is_over(self, reply: object) -> bool:
-        """Return True for a refusal, or the end of a subscription that nobody asked for."""
+        """Return True for a refusal, or a subscription that the server has ended."""
         if isinstance(reply, Exception):
             return not (self._sharded and "unknown command" in str(reply))
         return isinstance(reply, list) and reply[:1] == [b"sunsubscribe"]

@@ -251,7 +251,7 @@ class Consumer:
         return False
 
     def _end_turn(self, turn: Turn, outcomes: list[PendingOutcome]) -> list[Claimed]:
-        """Start the jobs of a reply: first of all if it answers no outcome, else after the outcomes. Note when the next turn is due."""
+        """Use a reply: start its jobs, and note the outcomes that it answers. If it answers none, the jobs start first."""
         if turn.status == "unregistered":
             self._process.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()

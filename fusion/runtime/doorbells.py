@@ -107,7 +107,7 @@ class Doorbells:
     """
 
     def __init__(self, process: ProcessContext, timer: Timer) -> None:
-        """`timer`: made due by a token that `answer` must handle. A wait that merely ran out does not do that: it begins anew."""
+        """`timer`: becomes due when a token comes that `answer` must handle. A wait that ran out only begins anew."""
         self._process, self._timer = process, timer
         wait, keys = process.settings.idle_wait, process.broker.keys
         self._any = Doorbell(process.connect_blocking, keys, wait)

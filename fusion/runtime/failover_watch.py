@@ -11,14 +11,14 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.supervised import SupervisorLine
 from fusion.store.client.failover import Risk, can_fail_over, read_risks
 
-#: Seconds between two looks.
+#: Seconds between two reads.
 _INTERVAL = 60.0
 _LEVELS = {"note": logging.INFO, "warn": logging.WARNING, "fail": logging.WARNING}
 
 
 class FailoverWatch:
-    """Reads the risks of a failover at the start, after each outage and, where one is possible, once a minute. Also tells the supervisor, for
-    its probe."""
+    """Reads the risks of a failover at the start, after each outage and, where one is possible, once a minute. Sends its warnings to the
+    supervisor, for the probe of that."""
 
     def __init__(self, connection: Redis, link: RedisLink, supervisor: SupervisorLine, log: logging.Logger) -> None:
         self._connection, self._link, self._supervisor, self._log = connection, link, supervisor, log
@@ -29,16 +29,16 @@ class FailoverWatch:
 
     @property
     def next_at(self) -> float:
-        """When the next look is due."""
+        """When the risks are read next."""
         return self._next_at if self._outages == self._link.outages else 0.0
 
     @property
     def warnings(self) -> list[str]:
-        """The risks for which a person should do something."""
+        """A line for each risk that is more than a note."""
         return [f"{risk.what} [{risk.code}]" for risk in self._risks if risk.level != "note"]
 
     def begin(self, *, cluster: bool) -> None:
-        """Look as soon as the loop runs. `cluster`: the server is a node of one."""
+        """Read the risks as soon as the loop runs. `cluster`: True if the server is a node of a cluster."""
         self._cluster, self._next_at = cluster, 0.0
 
     def tick(self, now: float) -> None:
@@ -51,7 +51,7 @@ class FailoverWatch:
                 command = risk.fix.partition("\n")[0].replace("{cli}", "redis-cli")
                 self._log.log(_LEVELS[risk.level], "failover: %s; %s [%s]", risk.what, command, risk.code)
         for code in sorted(known - there):
-            self._log.info("failover: no longer so [%s]", code)
+            self._log.info("failover: this risk is gone [%s]", code)
         before, self._risks = self.warnings, tuple(found)
         if self.warnings != before:
             self._supervisor.say("WARN", " / ".join(self.warnings))

@@ -31,8 +31,8 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The answer to one probe: healthy if `reasons` is empty. `facts`: more fields of the JSON answer. `warnings`: what a person should know
-    although it is healthy."""
+    """The answer to one probe: healthy if `reasons` is empty. `facts`: more fields of the JSON answer. `warnings`: lines that are shown,
+    and cause no 503."""
 
     reasons: list[str] = field(default_factory=list)
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -34,8 +34,8 @@ class RedisSettings:
     redis_url: str | None = _setting(None, readers.redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
     #: A Sentinel, as RQ's dict: INSTANCES, MASTER_NAME, DB, USERNAME, PASSWORD, SOCKET_TIMEOUT, SSL, CONNECTION_KWARGS, SENTINEL_KWARGS.
     sentinel: Mapping[str, Any] | None = _setting(None, readers.mapping)
-    #: Where to reach the nodes of a cluster that can't be reached at the addresses that they have for each other: `10.0.0.1:6379=host:7001`,
-    #: one for each node.
+    #: Other addresses for nodes of a cluster that can't be reached at those they have for each other: `10.0.0.1:6379=host:7001`, one for
+    #: each node.
     cluster_nat: Mapping[str, str] | None = _setting(None, readers.addresses)
     #: Host of the Redis, where no URL is given.
     redis_host: str | None = _setting(None, readers.text, env=("REDIS_HOST",))

@@ -62,7 +62,7 @@ class Worker(Process):
         self.parts = parts = build(process, plan, self.supervisor, self)
         self.consumer, self.executors, self.slots = parts.consumer, parts.executors, parts.slots
         self.membership, self.outbox, self.admission = self.consumer.membership, self.consumer.outbox, parts.admission
-        # Each turn calls these of its owner; the parts answer.
+        # The consumer calls these for each turn; they are methods of the parts, as a method here would be one more call.
         self.free_slots, self.claim_filter = parts.slots.free, parts.blocked_work.claim_filter
         self.command_handler = CommandHandler(
             process, self.consumer, self.executors, parts.stop_requests, self._set_quiet, self.drain

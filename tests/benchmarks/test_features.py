@@ -9,7 +9,7 @@ from benchmarks.instructions import features
 
 
 def test_the_documents_show_what_a_feature_costs_now() -> None:
-    """Commands, which are the same everywhere. If they differ: `python -m benchmarks features --save`."""
+    """Checks the commands, which are the same on every machine. If they differ, run `python -m benchmarks features --save`."""
     saved = json.loads(features.SAVED.read_text())
     assert features.page(saved) in (ROOT / "docs" / "performance.md").read_text()
     now = features.counted(instructions=False)["features"]
@@ -24,5 +24,5 @@ def test_the_table() -> None:
     more = {"client": 68_000, "enqueue": 170_300, "enqueue commands": 14, "run": 1_431_000, "run commands": 25}
     text = features.page({"server": "Redis 7", "python": "3", "event": 45_600, "features": {"no option": plain, "`x`": more}})
     assert "| no option | 59 | 170 | 13 | 430 | 25 |" in text
-    assert "one command and 46 thousand" in text
+    assert "takes 46 thousand of the instructions" in text
     assert "| `x` | +9 | +0 | +1 | +1,001 | +0 |" in text

@@ -1,4 +1,4 @@
-"""`python -m benchmarks idle` runs, and its figures are of the fleet that it started. They say nothing about speed."""
+"""`python -m benchmarks idle` runs, and its figures are those of the fleet that it started. No test here checks speed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_an_idle_fleet_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     idle, due, ticks = document["found"]
     assert idle["workers"] == 2
-    assert 0.2 < idle["scripts"] < 20, "each looks for work, and one of them looks what is due each second"
+    assert 0.2 < idle["scripts"] < 20, "each worker takes turns, and one of them checks each second what is due"
     assert idle["scripts"] < idle["requests"] < 40
     assert idle["worker"] > 0
     assert (due["jobs"], ticks["jobs"]) == (5, 4)

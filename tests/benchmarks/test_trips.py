@@ -23,7 +23,7 @@ def test_a_call_goes_no_further_than_it_did(call: str, redis_url: str) -> None:
 
 @pytest.mark.long
 def test_a_job_in_a_worker(redis_url: str) -> None:
-    # What is due by time, a heartbeat say, may fall into one of them.
+    # A timer, such as the heartbeat, may be due in one of them.
     files, functions, moves = map(min, zip(*(trips.of_worker(redis_url).row() for _ in range(2)), strict=True))
     print(files, functions, moves)
     # A busy machine makes rounds of the loop more, and each is some 20 moves.

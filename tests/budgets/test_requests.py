@@ -108,7 +108,7 @@ def test_idle_workers_share_what_is_done_for_the_fleet(workers: Workers, conn: r
     channel = Broker(conn).duties
     eventually(lambda: conn.pubsub_numsub(channel)[0][1] == count, timeout=60, why="all listen")
     eventually(lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) == count, 60, why="all wait")
-    for _ in range(5):  # what they do at their start may take some windows on a busy machine
+    for _ in range(5):  # on a busy machine, the work at their start may take several windows
         monitor.commands()
         began = time.monotonic()
         time.sleep(window)  # not a wait for anything: the window of the measurement

@@ -1,4 +1,4 @@
-"""What a failover would lose: told by `doctor`, by a worker's log and by its probe, on real replicas, Sentinels and nodes of a cluster."""
+"""`doctor`, a worker's log and its probe report what a failover would lose, with real replicas, Sentinels and cluster nodes."""
 
 from __future__ import annotations
 
@@ -217,11 +217,11 @@ def test_a_worker_says_it_at_its_start_and_its_probe_says_so_until_it_is_over(pa
         pair.replica.client().replicaof("NO", "ONE")
         pair.replica.client().replicaof("127.0.0.1", str(pair.ports[0]))
         pair.wait_in_step()
-        # After an outage it looks again.
+        # After an outage it reads the risks again.
         os.kill(pair.primary.process.pid, signal.SIGSTOP)
         worker.says("Redis is away")
         os.kill(pair.primary.process.pid, signal.SIGCONT)
-        worker.says("failover: no longer so [FUS-444]")
+        worker.says("failover: this risk is gone [FUS-444]")
         assert get(url).text == "ok\n"
         assert worker.count("[FUS-445]") == 1
     finally:

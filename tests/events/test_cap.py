@@ -41,7 +41,7 @@ def test_a_producer_with_other_settings_never_trims_what_a_sink_needs(conn: redi
 
 
 def test_the_relay_asks_in_the_call_that_is_made_anyway(conn: redis.Redis, events: EventBroker) -> None:
-    """Of the numbering's hash a call reads the epoch; one that trims also reads how many are to stay."""
+    """A call reads the epoch from the numbering's hash. A call that trims also reads how many entries to keep."""
     broker = Broker(conn)
     put(broker, "q", "first")
     conn.config_resetstat()

@@ -1,4 +1,4 @@
-"""What a job leaves in a warm horse: each kind by its name, and nothing where it cleans up. Each case is a process of its own."""
+"""The check of a warm horse names each kind of thing that a job leaves, and nothing if the job cleans up. Each case has its own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPARE = 600
 
 
 def found_after(job: Callable[[], Any], before: Callable[[], Any] = lambda: None) -> list[str]:
-    """Run a job in a process that was clean, and return the names of what it left: three times, as the next job may leave nothing more."""
+    """Run a job in a clean process, and return the names of what it left. The two checks after the job must agree."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -64,7 +64,7 @@ def _open_until(last: Callable[[int], bool]) -> None:
 
 
 def test_descriptors_up_to_the_last_that_they_may_be() -> None:
-    """As many as 256 numbers from the first that was free are too many; one less is not."""
+    """A leak of 256 descriptors is too many, one of 255 is not."""
 
     def open_some(count: int) -> None:
         first = os.open("/dev/null", os.O_RDONLY)
@@ -100,7 +100,7 @@ def test_one_descriptor_with_a_high_number_is_not_too_many() -> None:
 
 
 def test_a_descriptor_that_was_there_before_hides_no_leak() -> None:
-    """It has the number that a leak reaches last."""
+    """One descriptor has the number that a leak reaches last."""
 
     def fill() -> None:
         fd = os.open("/dev/null", os.O_RDONLY)
@@ -122,7 +122,7 @@ def _zombie() -> None:
 
 
 def _of_a_thread() -> None:
-    """Begun by a thread that has ended."""
+    """The child was started by a thread that has ended."""
     thread = threading.Thread(target=lambda: subprocess.Popen(["sleep", "30"]))
     thread.start()
     thread.join()
@@ -131,7 +131,7 @@ def _of_a_thread() -> None:
 
 
 def _adopted() -> None:
-    """A process whose parent, a child of the job, has ended: with the subreaper, as a horse is, it is the job's."""
+    """The parent of a process, a child of the job, has ended. A horse is a subreaper: the process becomes its child."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     subprocess.run(["sh", "-c", "sleep 30 &"], check=True)
 
@@ -142,7 +142,7 @@ def test_a_child_however_it_came(leave: Callable[[], Any]) -> None:
 
 
 def test_a_child_from_before_the_first_job() -> None:
-    """The first job can't begin clean, so no other follows it."""
+    """The process is not clean before its first job, so no second job follows."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -161,7 +161,7 @@ def test_a_child_that_was_waited_for_is_none() -> None:
 
 
 def test_children_that_nobody_waits_for_are_none() -> None:
-    """The system removes them."""
+    """The system reaps the children."""
 
     def job() -> None:
         subprocess.Popen(["sleep", "0"])
@@ -223,7 +223,7 @@ def test_a_directory_that_is_gone() -> None:
 
 
 def test_without_the_list_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some kernels have none."""
+    """Some kernels have no list of children."""
     from fusion.forkserver import contamination
 
     ordinary = contamination._open
@@ -233,7 +233,7 @@ def test_without_the_list_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_beside_a_thread_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of a thread's children is not that of all."""
+    """With several threads, the list of one thread's children is not complete."""
 
     def begin() -> None:
         go = threading.Event()

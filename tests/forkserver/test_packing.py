@@ -81,7 +81,7 @@ def test_an_error_in_a_copy_shows_its_line(module: ModuleType) -> None:
 
 
 def test_copies_lie_side_by_side(module: ModuleType) -> None:
-    """Each in a page of its own where they are not copied: what lies between them is of other functions, or free."""
+    """Without copies, each would be in a page of its own, with other functions or free memory between them."""
     space: dict[str, Any] = module.__dict__
     codes: dict[int, None] = {}
     apart = []

@@ -147,7 +147,7 @@ def slow_steps(path: str, count: int, pause: float) -> int:
 
 
 def allowed_steps(path: str, count: int, pause: float) -> int:
-    """Does the same as `slow_steps`, and waits before each step that the number in `path`.allowed does not reach."""
+    """Do the same as `slow_steps`, but wait before each step beyond the number in the file `path`.allowed."""
     allowed = Path(path + ".allowed")
     for step in current().iterate(range(count)):
         while step >= int(allowed.read_text() or 0):

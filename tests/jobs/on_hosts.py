@@ -1,4 +1,4 @@
-"""Tasks that tell on which host they run."""
+"""Tasks that record the host on which they run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.jobs.basic import witness
 
 
 def hold(directory: str) -> str:
-    """Run until the file `gate-HOST` is gone; the host's name."""
+    """Run until the file `gate-HOST` is gone; return the host's name."""
     host = socket.gethostname()
     witness(f"{directory}/seen", f"began-{host}")
     while os.path.exists(f"{directory}/gate-{host}"):
@@ -21,7 +21,7 @@ def hold(directory: str) -> str:
 
 
 def short(directory: str) -> str:
-    """Note that it ran; the host's name."""
+    """Record that the job ran; return the host's name."""
     host = socket.gethostname()
     witness(f"{directory}/seen", f"began-{host}")
     return host

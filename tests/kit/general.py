@@ -50,8 +50,8 @@ def _built(name: str, general: bool) -> str:
 
 @contextmanager
 def counted_scripts(*, general: bool) -> Iterator[None]:
-    """Scripts that are made meanwhile have the clock that counts calls; `general`: and no short ways. In `enqueue` the functions
-    that RARE names are then made at once, too; for those of RARER, and of `turn`, Lua has not enough locals."""
+    """Scripts made in this context get a clock that counts calls. `general`: they also have no short ways, and `enqueue` makes the functions
+    that RARE names at once. Lua has not enough locals to do that for RARER, or in `turn`."""
     scripts.load.cache_clear()
     try:
         with patch.object(scripts, "_read", lambda name: _built(name, general)):

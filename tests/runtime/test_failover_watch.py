@@ -1,4 +1,4 @@
-"""When a process looks at what a failover would lose."""
+"""When a process reads what a failover would lose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Told(redis.Redis):
 
 
 class Line(SupervisorLine):
-    """Keeps what is said to the supervisor."""
+    """Keeps the lines that are sent to the supervisor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def test_a_look_each_minute_and_a_line_for_each_change(
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in lines] == ["WARNING", "INFO"]
     assert lines[0][1].startswith("failover: no replica is in sync with this Redis (h:1 is send_bulk)")
-    assert lines[1][1] == "failover: no longer so [FUS-444]"
+    assert lines[1][1] == "failover: this risk is gone [FUS-444]"
     (first, told), second = line.said
     assert (first, told.endswith("[FUS-444]"), second) == ("WARN", True, ("WARN", ""))
 

@@ -37,11 +37,11 @@ def server(look: Look) -> Iterator[Finding]:
             "upgrade Redis to 6.2 or newer, or Valkey",
         )
     if info.get("cluster_enabled") and not look.tagged:
-        what = f"Redis runs in cluster mode, and the prefix {look.settings.prefix} has no hash tag: its keys are on several nodes"
+        what = f"Redis runs in cluster mode, and the prefix {look.settings.prefix} has no hash tag: its keys would be on several nodes"
         fix = f"FUSION_REDIS_URL=redis+cluster://HOST:PORT, and FUSION_PREFIX='{CLUSTER_PREFIX}' or another with a hash tag, for all of this fleet"
         yield Finding("FUS-402", "fail", "server", "", what, fix)
     elif info.get("cluster_enabled") and look.nodes is None:
-        what = "the URL names one node of a cluster, and does not follow the keys of this fleet to another one"
+        what = "the URL names one node of a cluster: it can't follow the keys of this fleet to another node"
         yield Finding("FUS-427", "warn", "server", "", what, "FUSION_REDIS_URL=redis+cluster://HOST:PORT, for all of this fleet")
     if info.get("role") == "slave":
         what = "this Redis is a replica: nothing can be enqueued or run here"
@@ -92,7 +92,7 @@ def eviction(look: Look) -> Iterator[Finding]:
 
 
 def failover(look: Look) -> Iterator[Finding]:
-    """Report what a failover would lose, and what keeps one from happening."""
+    """Report why a failover would lose jobs, or could not happen."""
     for risk in look.failover_risks:
         yield Finding(risk.code, risk.level, "failover", risk.about, risk.what, risk.fix.replace("{cli}", look.redis_cli))
 

@@ -113,8 +113,8 @@ def one_line(error: BaseException, where: str | None = None) -> str:
         return f"{server} {_NO_ROOM.get(code, _FULL)}: {text}"
     if isinstance(error, errors.MovedError) and not (where or "").startswith(("redis+cluster:", "rediss+cluster:")):
         return (
-            f"{server} is one node of a cluster, and another one serves these keys: {text}; use redis+cluster://host:port, by which"
-            " Fusion finds that node"
+            f"{server} is one node of a cluster, and another one serves these keys: {text}; use redis+cluster://host:port:"
+            " then Fusion finds that node"
         )
     if isinstance(error, errors.ResponseError) or code in _TRANSIENT:
         return f"{server} can't do this just now: {code + ' ' if code and not text.startswith(code) else ''}{text}; try again"

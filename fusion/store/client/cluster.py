@@ -1,8 +1,8 @@
 """Redis Cluster: `redis+cluster://[user:password@]host:port,host2:port`. All keys of a prefix with a hash tag are in one slot, and one node
 serves it at a time. A connection finds that node when it connects, as one behind Sentinel finds the master.
 
-Each node can name the node that serves a slot, and its own id. A connection is right if these are one node. Addresses are not compared: the
-address that nodes have for each other may lead nowhere from here (containers, NAT).
+Each node returns the id of the node that serves a slot, and its own. A connection is right if they are the same. Addresses are not compared:
+those that nodes have for each other may not work from here (containers, NAT).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fusion.store.layout.slots import slot_of, tag_of
 
 Address = tuple[str, int]
 
-#: What each node is asked: which node serves which slots, and its own id.
+#: The commands that each node gets: which node serves which slots, and the node's own id.
 QUESTIONS = (("CLUSTER", "SLOTS"), ("CLUSTER", "MYID"))
 #: Replies after which a connection finds the node anew.
 LOST = (errors.AskError, errors.ClusterDownError)  # MOVED is an ASK to redis-py
@@ -36,7 +36,7 @@ _HOST = re.compile(r"(\[[^]]+\]|[^:?#\s\[\]]+)(?::(\d{1,5}))?\Z")
 _PORT = 6379
 #: Most nodes that are asked in one attempt to connect.
 _ASKED = 3
-#: How a node names a host that it does not know: the host at which it was asked is meant.
+#: The names for a host that a node does not know. The host at which this node was reached is meant.
 _UNKNOWN = ("", "?")
 #: How redis-py begins the text of a connection that failed.
 _BEGINNING = re.compile(r"^Error \S+ connecting to \S+\. ")
@@ -70,8 +70,8 @@ def nodes_of(seeds: list[Address], prefix: str, nat: Mapping[str, str] | None) -
 def untagged(prefix: str) -> str:
     """Word the refusal of a prefix without a hash tag."""
     return (
-        f"this Redis runs in cluster mode, and keys under the prefix {prefix!r} would be on several nodes; use a prefix with a hash tag, whose"
-        f" keys are on one: FUSION_PREFIX='{prefix}{{{CLUSTER_TAG}}}:', with FUSION_REDIS_URL=redis+cluster://host:port"
+        f"this Redis runs in cluster mode, and the prefix {prefix!r} has no hash tag: its keys would be on several nodes; set"
+        f" FUSION_PREFIX='{prefix}{{{CLUSTER_TAG}}}:' and FUSION_REDIS_URL=redis+cluster://host:port"
     )
 
 

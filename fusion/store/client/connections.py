@@ -59,7 +59,7 @@ T = TypeVar("T")
 #: Seconds that a producer waits for a reply: a chunk of `enqueue_many` is larger than anything a worker sends.
 _PRODUCER_TIMEOUT = 5.0
 _PRODUCER_RETRIES = 3
-#: Seconds for which a producer goes on trying while a cluster moves its slot to another node. Nothing is executed meanwhile.
+#: Seconds for which a producer tries again while a cluster moves its slot to another node. No such call is executed.
 MOVING = 60.0
 #: CLIENT SETINFO costs two round trips per connection. redis-py 8 deprecates the names that older versions know.
 _NO_SETINFO: dict[str, Any] = {"driver_info": None} if find_spec("redis.driver_info") else {"lib_name": None, "lib_version": None}
@@ -203,13 +203,13 @@ def url_of(conn: redis.Redis) -> str:
 
 
 def node_of(conn: redis.Redis) -> str:
-    """Return the address of a node of the cluster that a client finds its node by; empty if it is no client of a cluster."""
+    """Return the address of the node that a client of a cluster tries first; empty for another client."""
     nodes = conn.connection_pool.connection_kwargs.get("nodes")
     return written(nodes.known[0]) if nodes else ""
 
 
 def unreachable(conn: redis.Redis) -> dict[str, str] | None:
-    """Connect once to each node of a cluster. Returns the nodes that can't be reached, each with the reason; None for no client of a cluster."""
+    """Connect once to each node of a cluster. Return the nodes that can't be reached, with the reasons; None for another client."""
     options = conn.connection_pool.connection_kwargs
     if not (nodes := options.get("nodes")):
         return None

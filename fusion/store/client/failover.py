@@ -16,9 +16,11 @@ _COVERAGE = "cluster-require-full-coverage"
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A way in which a failover would lose jobs, or could not happen. `code`: see docs/errors.md. `about`: the nodes, empty for this Redis.
-    `what`: a sentence. `fix`: commands, one a line, with `{cli}` for redis-cli and its address of this Redis; what follows a comma is for a
-    person."""
+    """A reason why a failover would lose jobs, or could not happen.
+
+    - `code`: see docs/errors.md; `about`: the nodes, empty for this Redis; `what`: a sentence;
+    - `fix`: commands, one a line. `{cli}` stands for redis-cli with the address of this Redis; a comma begins an explanation.
+    """
 
     code: str
     level: Literal["note", "warn", "fail"]
@@ -33,8 +35,8 @@ def can_fail_over(conn: redis.Redis, info: Mapping[str, Any], *, cluster: bool) 
 
 
 def read_risks(conn: redis.Redis, info: Mapping[str, Any], *, cluster: bool) -> list[Risk]:
-    """Return the risks of a failover; none for a replica. `info`: INFO replication. Reads more only from a node of a `cluster`. Raises what
-    redis-py raises, except for a command that this user may not use."""
+    """Return the risks of a failover; none for a replica. `info`: INFO replication. Only a node of a `cluster` gets further commands. Raises
+    what redis-py raises, except for a command that this user may not use."""
     if info.get("role") != "master" or not can_fail_over(conn, info, cluster=cluster):
         return []
     found = _of_replicas(info, automatic=cluster or _behind_sentinel(conn), cluster=cluster)
@@ -49,25 +51,25 @@ def _of_replicas(info: Mapping[str, Any], *, automatic: bool, cluster: bool) -> 
     """Return the risks that INFO shows. `automatic`: no person decides on a failover."""
     rows = [row for key, row in info.items() if key.startswith("slave") and isinstance(row, Mapping)]
     if not info.get("connected_slaves"):
-        what = "no replica is connected to this Redis: if it dies, nothing takes over, or something that lacks its jobs"
+        what = "no replica is connected to this Redis: if it dies, nothing takes over, or a server without its jobs does"
         more = "CLUSTER REPLICATE ID-OF-THIS-PRIMARY" if cluster else "REPLICAOF HOST-OF-THIS-PRIMARY PORT"
         return [Risk("FUS-443", "warn", "", what, f"{{cli}} INFO replication\nredis-cli -h A-SECOND-SERVER {more}")]
     found = list[Risk]()
     if not any(_in_sync(row, info) for row in rows):
         states = ", ".join(f"{row.get('ip')}:{row.get('port')} is {_state(row)}" for row in rows[:3])
         what = f"no replica is in sync with this Redis ({states}): a failover now loses accepted jobs, all of them at worst"
-        fix = "{cli} INFO replication, until a replica is online; the replica's log has the cause"
+        fix = "{cli} INFO replication, until it shows a replica as online; the log of the replica has the cause"
         found.append(Risk("FUS-444", "fail" if automatic else "warn", "", what, fix))
     # INFO has this line only where the setting is over 0, so the right to read settings is not needed.
     if "min_slaves_good_slaves" not in info:
-        what = "min-replicas-to-write is 0: a primary that is cut off from its replicas accepts jobs, and a failover loses these"
-        fix = "{cli} CONFIG SET min-replicas-to-write 1, and on the replicas; writes are refused while none follows\n{cli} CONFIG REWRITE"
+        what = "min-replicas-to-write is 0: a primary that is cut off from its replicas still accepts jobs, and a failover loses them"
+        fix = "{cli} CONFIG SET min-replicas-to-write 1, and on the replicas; writes are refused while no replica is in sync\n{cli} CONFIG REWRITE"
         found.append(Risk("FUS-445", "note", "", what, fix))
     return found
 
 
 def _in_sync(row: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
-    # A replica that loads what it was sent is online, too: it has acknowledged nothing.
+    # A replica that still loads its first copy is shown as online, too, but has acknowledged nothing.
     return (
         row.get("state") == "online"
         and row.get("lag", 0) <= _LAG
@@ -82,7 +84,7 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def _of_cluster(conn: redis.Redis, *, alone: bool) -> list[Risk]:
-    """Read how the other nodes concern this one. `alone`: this primary has no replica, which is a risk of its own already."""
+    """Return the risks from a setting of the cluster and from its other primaries. `alone`: this primary has no replica, reported already."""
     coverage, bare = _setting(conn, _COVERAGE), _without_replica(conn)
     found = list[Risk]()
     if bare and coverage != "no" and len(bare) > alone:
@@ -98,12 +100,12 @@ def _of_cluster(conn: redis.Redis, *, alone: bool) -> list[Risk]:
             )
         )
     if coverage == "yes":
-        what = f"{_COVERAGE} is yes: if any primary is lost with its replicas, all queues stop, those of the other nodes as well"
+        what = f"{_COVERAGE} is yes: if any primary of the cluster is lost with its replicas, all queues stop"
         fix = f"{{cli}} CONFIG SET {_COVERAGE} no, and on each other node\n{{cli}} CONFIG REWRITE"
         found.append(Risk("FUS-447", "note", "", what, fix))
     elif coverage is None:
         what = f"{_COVERAGE} can't be read: this Redis user may not use CONFIG GET"
-        fix = f"{{cli}} CONFIG GET {_COVERAGE}, as a user who may: it should be no; a provider's console may show it"
+        fix = f"{{cli}} CONFIG GET {_COVERAGE}, as a user with that right, or read it in the provider's console: it should be no"
         found.append(Risk("FUS-448", "note", "", what, fix))
     return found
 

@@ -141,7 +141,7 @@ local function look_for_remains(id)
   if remains == 0 and fifos[A_queue] == nil then fifos[A_queue] = false end
 end
 
-local alone = A_n_jobs == '1' -- it has no others to heed
+local alone = A_n_jobs == '1' -- there is no other job to compare it with
 for _ = 1, A_n_jobs + 0 do
   local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
   look_for_remains(id)

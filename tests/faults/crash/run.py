@@ -254,7 +254,7 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
     """Strike them all, have a healthy worker finish, and see that nothing is lost, stuck, run too often or left over. All are of one mode."""
     under_way = [UnderWay(case, f"k{at}", workers, conn, directory / f"k{at}") for at, case in enumerate(cases)]
     try:
-        # A sample is taken every ten seconds by one worker, so that four of them may get to it one after the other.
+        # One worker takes a sample every ten seconds. Four cases may have to wait for each other.
         eventually(lambda: sum(one.step() for one in under_way) == len(cases), 60, why="each worker gets to its place")
     except AssertionError as error:
         for one in under_way:

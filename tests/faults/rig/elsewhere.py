@@ -1,4 +1,4 @@
-"""`elsewhere.py NAMESPACE HOSTNAME PROGRAM...`: this process becomes that Python program, on another host."""
+"""`elsewhere.py NAMESPACE HOSTNAME PROGRAM...`: run that Python program in this process, as on another host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other hosts on this machine: network namespaces with a wire each to a Redis here, and a host name of their own."""
+"""Other hosts on this machine: each is a network namespace with its own connection to a Redis here, and its own host name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @functools.cache
 def why_not() -> str | None:
-    """What is missing for it on this machine."""
+    """Return what this machine lacks for it; None if nothing."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
@@ -47,7 +47,7 @@ class Host:
         self.name = name
         number = next(_numbers)
         self._space, self._wire = f"fus{os.getpid()}-{number}", f"fu{os.getpid()}-{number}"
-        # Of 198.18.0.0/15, which is for tests of networks: four addresses for each host.
+        # From 198.18.0.0/15, the range for tests of networks: four addresses for each host.
         block = 4 * ((os.getpid() * 8 + number) % 32768)
         near, far = (f"198.{18 + (block >> 16)}.{block >> 8 & 255}.{(block & 255) + n}" for n in (1, 2))
         self.near = near
@@ -59,18 +59,18 @@ class Host:
             _ip("-n", self._space, *words)
 
     def program(self, *words: str) -> tuple[str, ...]:
-        """The command line, for Python, that runs a program there. The process stays the same, so that signals reach it."""
+        """Return the arguments for Python that run a program there, in the same process: signals reach it."""
         return (str(_ENTER), self._space, self.name, *words)
 
     def cut(self) -> None:
-        """The wire is dead: what is sent is lost, and nobody is told."""
+        """Cut the connection: what is sent is lost, and neither side gets an error."""
         _ip("link", "set", self._wire, "down")
 
     def mend(self) -> None:
         _ip("link", "set", self._wire, "up")
 
     def close(self) -> None:
-        """The namespace goes with its last process, the wire at once."""
+        """Remove the connection at once. The namespace ends with its last process."""
         _ip("link", "del", self._wire)
         _ip("netns", "del", self._space)
 

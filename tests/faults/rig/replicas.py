@@ -53,7 +53,7 @@ class Pair:
         eventually(in_step, timeout=30, why="the replica follows")
 
     def lose_step(self) -> None:
-        """The replica is connected, and waits for a first copy that does not come."""
+        """Connect the replica, but let it wait for a first copy that does not come."""
         self.primary.client().config_set("repl-diskless-sync-delay", "3600")
         self.replica.client().replicaof("NO", "ONE")
         self.replica.client().flushall()

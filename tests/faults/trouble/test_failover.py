@@ -51,7 +51,7 @@ class Producer(threading.Thread):
         self._queue = Queue("q", connect(url, settings=Settings.load(socket_timeout=1)))
         self._witness, self._options = witness, options
         self._over = threading.Event()
-        #: Who holds it knows that the last call has returned, and that there is no other meanwhile.
+        #: Held during each call: its holder knows that no call is under way.
         self.standstill = threading.Lock()
         #: Ids in the order in which they were accepted; those of which a call raised before that, by the kind of its error.
         self.accepted: list[str] = []
@@ -168,7 +168,7 @@ def test_a_primary_killed_and_another_demoted_under_load(trio: Trio, fleet: Work
 
 
 def findings(trio: Trio) -> set[str]:
-    """The codes of what a failover would lose, as `doctor` has them."""
+    """Return the codes of the failover risks that `doctor` finds."""
     checks = [check for check in CHECKS if check.name == "failover"]
     return {one.code for one in examine(Look(connect(trio.url), Settings()), checks)}
 
@@ -185,8 +185,8 @@ def run_out(conn: redis.Redis) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("flags", [(), ("--horses", "2")], ids=["process", "pool"])
 def test_nothing_is_lost_with_a_replica_in_sync(trio: Trio, fleet: Workers, tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """doctor finds nothing, the primary is killed while jobs are drained, and each accepted job is there. The producer stands still at that
-    moment: what is accepted in the last milliseconds is what `primary` does not promise."""
+    """doctor finds nothing, the primary is killed while workers run jobs, and each accepted job is still there. The producer pauses for the
+    kill, as `primary` does not promise to keep what was accepted in the last milliseconds."""
     pair, witness = trio.pair, tmp_path / "witness"
     pair.client(0).config_set("min-replicas-to-write", "1")
     backlog = [
@@ -215,7 +215,7 @@ def test_nothing_is_lost_with_a_replica_in_sync(trio: Trio, fleet: Workers, tmp_
 
 @pytest.mark.timeout(180)
 def test_a_replica_that_is_not_in_sync_is_reported_before_the_primary_dies(trio: Trio, fleet: Workers, tmp_path: Path) -> None:
-    """And then all that was accepted is lost: the finding says what is."""
+    """With no replica in sync, all accepted jobs are lost, as the finding says."""
     pair, witness = trio.pair, tmp_path / "witness"
     pair.lose_step()
     queue = Queue("q", connect(trio.url))
@@ -227,14 +227,14 @@ def test_a_replica_that_is_not_in_sync_is_reported_before_the_primary_dies(trio:
     trio.wait_for_primary(pair.ports[1])
     there = pair.client(1)
     assert [job_id for job_id in lost if there.exists(f"rq:job:{job_id}")] == []
-    # It looks again after the outage: the new primary has no replica.
+    # It reads the risks again after the outage: the new primary has no replica.
     worker.says("failover: no replica is connected to this Redis", timeout=60)
     assert findings(trio) == {"FUS-443"}
 
 
 @pytest.mark.timeout(180)
 def test_replicated_loses_nothing_when_no_replica_is_in_sync(trio: Trio, tmp_path: Path) -> None:
-    """Nothing is accepted meanwhile: each call raises NotReplicated."""
+    """No job is accepted while no replica is in sync: each call raises NotReplicated."""
     pair, witness = trio.pair, tmp_path / "witness"
     sure = Producer(trio.url, witness, durability="replicated", replicas_timeout=0.3)
     sure.start()

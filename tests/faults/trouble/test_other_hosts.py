@@ -1,4 +1,4 @@
-"""Workers on hosts of their own: their wire is cut for longer than a lease, or all of a host dies."""
+"""Workers on other hosts: their connection is cut for longer than a lease, or the whole host dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [
     process_per_job("each of these names its executor"),
 ]
 
-#: Hosts. The wire of `cut` fails.
+#: Host names. The connection of `cut` fails.
 CUT, WELL = "cut-box", "well-box"
 SHORT = {"FUSION_LEASE": "3", "FUSION_REAP_INTERVAL": "0.5", "FUSION_SOCKET_TIMEOUT": "0.7", "FUSION_IDLE_WAIT": "1"}
 FLAGS = {
@@ -56,7 +56,7 @@ def fleet(hosts: Hosts, tmp_path: Path) -> Iterator[Workers]:
 
 
 class Work:
-    """What is enqueued, and what is seen of it."""
+    """The enqueued jobs, and what the tests check of them."""
 
     def __init__(self, conn: redis.Redis, directory: Path) -> None:
         self.conn, self._directory, self._queue = conn, directory, Queue("q", conn)
@@ -82,7 +82,7 @@ class Work:
         )
 
     def leases(self) -> dict[str, float]:
-        """When each running job's lease ends, in milliseconds of the server's clock."""
+        """Return when the lease of each running job ends, in milliseconds of the server's clock."""
         return {raw.decode(): score for raw, score in self.conn.zrange("rq:wip:q", 0, -1, withscores=True)}
 
     def now(self) -> float:
@@ -90,7 +90,7 @@ class Work:
         return float(seconds * 1000 + micros / 1000)
 
     def sound(self) -> None:
-        """Nothing is lost, and each ran once, and once more for each lease that it lost."""
+        """Check that no job is lost, and that each ran once, and once more for each lease that it lost."""
         assert set(check_conservation(self.conn, self.ids).values()) == {"finished"}
         with promise("P5"):
             for job_id in self.ids:
@@ -108,7 +108,7 @@ def start(fleet: Workers, hosts: Hosts, host: str, *flags: str, **env: str) -> W
 
 
 def taken_over(work: Work, held: list[str], lease: float, reap: float) -> None:
-    """The other host's worker gets them when their leases are over, neither before nor much later."""
+    """Check that the other host's worker takes the jobs over when their leases end, not before and not much later."""
     ends = {job_id: at for job_id, at in work.leases().items() if job_id in held}
     assert set(ends) == set(held), "they still run on the host that is cut off"
     while work.now() < min(ends.values()):
@@ -131,8 +131,8 @@ def taken_over(work: Work, held: list[str], lease: float, reap: float) -> None:
 def test_a_wire_is_cut_for_longer_than_a_lease(
     hosts: Hosts, fleet: Workers, work: Work, executor: str, env: dict[str, str], seconds: float
 ) -> None:
-    """Its jobs run again elsewhere when their leases are over. What it finished in the dark is not accepted later, what still runs there
-    ends, and then it works as before."""
+    """Its jobs run again elsewhere when their leases end. Redis does not accept later what it finished while cut off. It ends what still runs
+    there, and then works as before."""
     lease, reap = float(env.get("FUSION_LEASE", "30")), float(env.get("FUSION_REAP_INTERVAL", "5"))
     held_long = [work.add(on_hosts.hold, 1)[0] for _ in range(2)]
     cut = start(fleet, hosts, CUT, *FLAGS[executor], **env)
@@ -146,7 +146,7 @@ def test_a_wire_is_cut_for_longer_than_a_lease(
     during = work.add(on_hosts.short, 20)
     taken_over(work, held_long, lease, reap)
     cut.says("Redis is away", timeout=unhurried(30))
-    # One ends in the dark.
+    # One job ends while the host is cut off.
     work.gates[CUT].unlink()
     eventually(lambda: all(work.runs(job_id, CUT, "ended") for job_id in held_long), why="they have ended there")
     during += work.add(on_hosts.short, 5)
@@ -213,7 +213,7 @@ def test_a_short_cut_takes_no_job_away(hosts: Hosts, fleet: Workers, work: Work,
 
 @pytest.mark.parametrize("executor", ["process", "pool"])
 def test_a_host_that_dies_is_buried_after_its_lease_only(hosts: Hosts, fleet: Workers, work: Work, executor: str) -> None:
-    """Nobody on another host sees its processes: only the lease tells."""
+    """No other host can see its processes: only the end of a lease shows that it died."""
     held = work.add(on_hosts.hold, 3)
     dead = start(fleet, hosts, CUT, *FLAGS[executor], **SHORT)
     work.begun(held, CUT)

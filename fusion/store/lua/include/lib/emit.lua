@@ -1,6 +1,6 @@
 -- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it
--- reports. How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes
--- must not trim what they need. Redis lets whole blocks of entries go at a time, so one event in TRIM_EVERY trims.
+-- reports. How many are kept: the setting of this process, or more if a relay with sinks needs more: a writer must not
+-- trim these. Redis frees whole blocks of entries at a time, so only one event in TRIM_EVERY trims.
 -- INCLUDE: time
 -- Exports: expected
 local TRIM_EVERY, EVENTS, EVENTS_META = 16, P .. 'events', P .. 'events:meta'

@@ -20,9 +20,9 @@ local steps_left = 80
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
 local unsettled
--- By key of which this call brings jobs: what it knows of it, as long as nothing but further arrivals changes it.
--- `true`: one came. From the second on: what the jobs said of it (`max`, `rate`), how many may hold a slot, how many
--- do, whether others wait, and the lowest place of those that hold one.
+-- What this call knows of the keys of its new jobs, by name; valid until anything but a new job changes the key.
+-- `true` after the first job. From the second on: the limits that the jobs gave (`max`, `rate`), the number of slots,
+-- the number in use, whether jobs wait, and the lowest place of a job that holds a slot.
 local arrivals = {}
 local unrung -- queues of jobs that were admitted, of whom a turn tells others once it has taken what it can itself
 
@@ -184,8 +184,8 @@ local function may_start(name)
   return true
 end
 
--- What one look at a key tells of all its jobs that this call still brings. Nothing if it has a rate, is closed for a
--- time, or is not as a person or the jobs set it.
+-- Reads a key once for all jobs of it that this call still brings. Returns nil if the key has a rate, is closed for a
+-- time, or has other limits than the jobs gave.
 local function look_once(name, max, rate)
   local limit, interval, _, _, opens = bounds_of(name)
   local max_now, rate_now = unpack(redis.call('HMGET', limit_key(name), 'max', 'rate'))
@@ -196,7 +196,7 @@ local function look_once(name, max, rate)
     waiting = redis.call('EXISTS', queue_up_key(name)) == 1, worst = tonumber(worst) or math.huge }
 end
 
--- A job of a key of which this call has brought others. Returns whether it is blocked; nil if more is to be done.
+-- Handles a further new job of a key by what is known of the key. Returns whether the job is blocked.
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
   score = tonumber(score)
   if known.held < known.limit and not known.waiting then
