@@ -62,7 +62,7 @@ _FIRST = 2048
 CROWDED = {"thread": "fusion.forkserver.thread_horse", "asyncio": "fusion.forkserver.asyncio_horse"}
 
 
-#: What each horse needs at its start, in one tuple, as each attribute of the settings would be one more name to touch:
+#: What each horse needs at its start. It is one tuple, as each attribute of the settings would be one more name to touch:
 #: the pid of the fork server; its own descriptors, from each first number up to the second; a free number for the socket; the limits of
 #: descriptors to restore; and the channel, the rehearsal and the performer, or None if there is more to do before the job.
 Start = tuple[

@@ -118,7 +118,7 @@ class App:
             check_origin(request)
 
     def check_query(self, route: Route, request: Request) -> None:
-        """Raise 422 for a query parameter that the route does not have. Nobody notices a filter that is ignored."""
+        """Raise 422 for a query parameter that the route does not have. A filter that is ignored would not be noticed."""
         known = [param.name for param in route.query]
         for name in request.args():
             if name not in known:

@@ -32,7 +32,7 @@ class Param:
     choices: tuple[str, ...] = ()
 
 
-#: Kinds of files that a list can be had as. Rows of a file without `limit`, and the most.
+#: File formats of a list. Rows of a file without `limit`, and the most.
 FORMATS, ROWS, MOST = ("json", "csv", "jsonl"), 10_000, 100_000
 #: A further parameter of every list.
 _FORMAT = Param("format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=FORMATS)

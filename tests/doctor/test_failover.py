@@ -178,7 +178,7 @@ def test_replicas_of_a_cluster_die(server_binary: ServerBinary, tmp_path: Path) 
     with closing(ClusterOfTests(server_binary.path, node_timeout=2000)) as cluster:
         conn, owner = connect(Settings(redis_url=cluster.url, prefix=PREFIX)), cluster.owner
         other = cluster.other(owner)
-        # A node counts another's replica once it has heard of an offset, which a new, empty cluster has after some seconds.
+        # A node counts the replica of another node once it knows its offset: in a new, empty cluster after some seconds.
         eventually(lambda: levels(conn) == {"FUS-445": "note", "FUS-447": "note"}, why="all replicas are in sync")
         cluster.replica_of(other).kill()
         eventually(lambda: "FUS-446" in levels(conn), why="it has no replica any more")

@@ -74,7 +74,7 @@ def classify(error: BaseException) -> Kind:
 
 
 def is_moving(error: BaseException) -> bool:
-    """Return True for a reply of a cluster's node that gives the keys of the call to another node, and has not given all of them yet."""
+    """Return True for the reply of a node that is still moving keys of the call to another node of the cluster."""
     return isinstance(error, (errors.TryAgainError, errors.AskError)) and not isinstance(error, errors.MovedError)
 
 

@@ -14,9 +14,12 @@ from fusion.store.layout import codec
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What is set for a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its
-    rate now, or for the end of that time. `max_length`: the most jobs, blocked ones included, that may wait; `timeout`: seconds after which a job
-    without a ttl expires. None: not set, of the last two the producers' settings apply."""
+    """The bounds of a queue as a whole.
+
+    - `max_wait`: seconds; `held_back`: until when a task holds the queue back; `closed`: jobs wait now for its rate or for that time;
+    - `max_length`: the most jobs that may wait, blocked ones included; `timeout`: seconds after which a job without a ttl expires. If one of these
+      two is None, the setting of the producer applies.
+    """
 
     limit: int | None = None
     rate: Rate | None = None

@@ -245,7 +245,7 @@ def _sound(reply: Any) -> Any:
 
 
 def _info(name: str, replies: list[Any], arrived: Iterator[Any], struck: int, at: datetime) -> QueueInfo:
-    """Make it of the replies for a queue. `arrived`: the times of the first jobs that these name."""
+    """Make it from the replies for a queue. `arrived`: the times of the first jobs that the replies name."""
     row, error = list(replies), ""
     for nth, reply in enumerate(replies):
         if isinstance(reply, Exception):

@@ -1,4 +1,4 @@
-"""A cluster in trouble while jobs are enqueued and run: a slot that moves, a primary that dies or stands still. What is lost is what was said."""
+"""A cluster fails while jobs are enqueued and run: a slot moves, a primary dies or stands still. No more is lost than the docs say."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fleet(town: ClusterOfTests, tmp_path: Path) -> Iterator[Workers]:
 
 
 def drained(conn: redis.Redis) -> None:
-    """Wait until all that there is has run."""
+    """Wait until all jobs have run."""
 
     def empty() -> bool:
         with contextlib.suppress(redis.RedisError):
@@ -52,7 +52,7 @@ def drained(conn: redis.Redis) -> None:
 
 
 def lost_of(conn: redis.Redis, producer: Producer) -> list[str]:
-    """Return the accepted jobs that are not there. Each of the others is in its one set, and finished."""
+    """Return the accepted jobs that are lost. Check that each of the others is finished, and in exactly one set."""
     lost = [job_id for job_id in producer.accepted if not conn.exists(KEYS.job(job_id))]
     states = check_conservation(conn, set(producer.accepted) - set(lost), KEYS)
     assert set(states.values()) == {"finished"}
@@ -106,7 +106,7 @@ def test_a_slot_moves_at_once_under_load(
 
 @pytest.mark.long
 def test_a_slot_that_moves_for_longer_than_leases_last(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
-    """Three leases. Nobody is buried, and nothing runs again."""
+    """The move takes three leases. No worker counts as dead, and no job runs again."""
     witness, conn = tmp_path / "witness", connect()
     workers = [fleet.start("q", env=ENV) for _ in range(2)]
     producer = Producer(town.url, witness)
@@ -114,7 +114,7 @@ def test_a_slot_that_moves_for_longer_than_leases_last(town: ClusterOfTests, fle
     producer.more()
     target = town.other(town.owner)
     source = town.begin_move(target)
-    time.sleep(3 * float(ENV["FUSION_LEASE"]))  # a part of the task: so long it takes
+    time.sleep(3 * float(ENV["FUSION_LEASE"]))  # this long, the slot is on its way
     while keys := source.cluster("GETKEYSINSLOT", SLOT, 100):
         town.move_keys(source, target, keys)
     town.end_move(target)
@@ -130,7 +130,7 @@ def test_a_slot_that_moves_for_longer_than_leases_last(town: ClusterOfTests, fle
 
 @pytest.mark.long
 def test_a_primary_is_killed_under_load(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
-    """What was accepted in the last moments before it died may be lost with `primary`, and is not with `replicated`."""
+    """Jobs accepted just before it died may be lost with `primary`, but not with `replicated`."""
     witness, conn = tmp_path / "witness", connect()
     workers = [fleet.start("q", env=ENV) for _ in range(2)]
     plain = Producer(town.url, witness)
@@ -162,7 +162,7 @@ def test_a_primary_is_killed_under_load(town: ClusterOfTests, fleet: Workers, tm
 
 @pytest.mark.long
 def test_a_primary_stands_still_under_load(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
-    """As in a partition: it comes back and takes itself for the primary until it learns that it is not."""
+    """As in a partition: after it comes back, it still acts as the primary until it learns that another is."""
     witness, conn = tmp_path / "witness", connect()
     workers = [fleet.start("q", env=ENV) for _ in range(2)]
     plain = Producer(town.url, witness)
