@@ -36,7 +36,7 @@ def test_a_killed_measurement_leaves_nothing_behind(number: int) -> None:
     left = guard.started(home)
     stopped = [pid for pid in left if psutil.Process(pid).status() == psutil.STATUS_STOPPED]
     assert stopped, "a held worker is what a kill leaves behind without a guard"
-    assert len(left) >= 4, "a server, a producer, a worker, its fork server"
+    assert len(left) >= 3, "a server, a producer, a worker; its fork server, if it was not held before that started"
     os.kill(run.pid, number)
     run.wait(10)
     eventually(lambda: not guard.started(home) and not home.exists())

@@ -115,7 +115,8 @@ def run(kill, hold):
     return answers[-1]
 pending = [run(True, 5.0) for _ in range(5)]
 none = [run(False, 5.0) for _ in range(5)]
-print([marked for marked, _ in pending], [marked for marked, _ in none], min(pending)[1] < 0.05, min(none)[1] < 0.05)
+# A wait for the main thread would last half a second; on a busy machine each look takes some hundredths.
+print([marked for marked, _ in pending], [marked for marked, _ in none], min(pending)[1] < 0.25, min(none)[1] < 0.25)
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.stdout, ended.stderr) == (f"{[True] * 5} {[False] * 5} True True\n", "")
