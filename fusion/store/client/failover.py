@@ -63,7 +63,7 @@ def _of_replicas(info: Mapping[str, Any], *, automatic: bool, cluster: bool) -> 
     # INFO has this line only where the setting is over 0, so the right to read settings is not needed.
     if "min_slaves_good_slaves" not in info:
         what = "min-replicas-to-write is 0: a primary that is cut off from its replicas still accepts jobs, and a failover loses them"
-        fix = "{cli} CONFIG SET min-replicas-to-write 1, and on the replicas; writes are refused while no replica is in sync\n{cli} CONFIG REWRITE"
+        fix = "{cli} CONFIG SET min-replicas-to-write 1  # also on the replicas; without one in sync, writes are then refused\n{cli} CONFIG REWRITE"
         found.append(Risk("FUS-445", "note", "", what, fix))
     return found
 
@@ -84,10 +84,10 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def _of_cluster(conn: redis.Redis, *, alone: bool) -> list[Risk]:
-    """Return the risks from a setting of the cluster and from its other primaries. `alone`: this primary has no replica, reported already."""
-    coverage, bare = _setting(conn, _COVERAGE), _without_replica(conn)
+    """Return the risks from a setting of the cluster and from its other primaries. `alone`: this primary has no replica; that is reported already."""
+    coverage, bare = _setting(conn, _COVERAGE), _without_replica(conn, but=_own_id(conn) if alone else "")
     found = list[Risk]()
-    if bare and coverage != "no" and len(bare) > alone:
+    if bare and coverage != "no":
         what = f"primaries of this cluster have no replica ({', '.join(bare[:3])}{' ...' * (len(bare) > 3)}): if one dies, "
         what += "all queues stop" if coverage else f"all queues stop, unless {_COVERAGE} is no"
         found.append(
@@ -101,7 +101,7 @@ def _of_cluster(conn: redis.Redis, *, alone: bool) -> list[Risk]:
         )
     if coverage == "yes":
         what = f"{_COVERAGE} is yes: if any primary of the cluster is lost with its replicas, all queues stop"
-        fix = f"{{cli}} CONFIG SET {_COVERAGE} no, and on each other node\n{{cli}} CONFIG REWRITE"
+        fix = f"{{cli}} CONFIG SET {_COVERAGE} no  # also on each other node\n{{cli}} CONFIG REWRITE"
         found.append(Risk("FUS-447", "note", "", what, fix))
     elif coverage is None:
         what = f"{_COVERAGE} can't be read: this Redis user may not use CONFIG GET"
@@ -120,14 +120,22 @@ def _setting(conn: redis.Redis, name: str) -> str | None:
     return _text(values[0]) if values else None
 
 
-def _without_replica(conn: redis.Redis) -> list[str]:
-    """Return the addresses of primaries without a replica; none if this user may not read them."""
+def _own_id(conn: redis.Redis) -> str:
+    try:
+        return _text(conn.execute_command("CLUSTER", "MYID"))  # type: ignore[no-untyped-call]
+    except ResponseError:
+        return ""
+
+
+def _without_replica(conn: redis.Redis, but: str) -> list[str]:
+    """Return the addresses of primaries without a replica, but not of the node with this id; none if this user may not read them."""
     try:
         ranges: Any = conn.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
     except ResponseError:
         return []
     # Each range: its first and last slot, its primary, replicas. A node: host, port, id ...
-    return sorted({f"{_text(primary[0] or '')}:{primary[1]}" for _, _, primary, *replicas in ranges if not replicas})
+    bare = [primary for _, _, primary, *replicas in ranges if not replicas and _text(primary[2]) != but]
+    return sorted({f"{_text(primary[0] or '')}:{primary[1]}" for primary in bare})
 
 
 def _text(raw: Any) -> str:
