@@ -21,7 +21,10 @@ _CHANGES = {
         (f"\nMIN_READER = {schema.MIN_READER}\n", f"\nMIN_READER = {schema.VERSION + 1}\n"),
         (f"\nMIN_WRITER = {schema.MIN_WRITER}\n", f"\nMIN_WRITER = {schema.VERSION + 1}\n"),
     ],
-    "store/lua/include/job/accept.lua": [("'seq',\n      seq, unpack(", f"'seq',\n      seq, '{FIELD.decode()}', 'x', unpack(")],
+    "store/lua/include/job/accept.lua": [
+        ("'seq', seq, unpack(all)", f"'seq', seq, '{FIELD.decode()}', 'x', unpack(all)"),
+        ("'seq', seq,\n      unpack(", f"'seq', seq, '{FIELD.decode()}', 'x',\n      unpack("),
+    ],
     "__init__.py": [(f'__version__ = "{__version__}"', '__version__ = "99.0"')],
 }
 _PRODUCE = """

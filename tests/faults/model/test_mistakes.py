@@ -29,11 +29,11 @@ MISTAKES = (
         "local function move(id, job)\nredis.call('ZREM', K_scheduled, id)\nif moved > 0 then return end\n"
         "local key = job_key(id)\nlocal status, queue,",
     ),
-    Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
+    Mistake("a turn sent again claims again", _COMMIT, "if token == last then", "if false then", True),
     Mistake(
         "an enqueue sent again is another job",
         ("enqueue",),
-        "local resent = status and (nonce or record[5] and id) == sent",
+        "local resent = status and (nonce or func and id) == sent",
         "local resent = false",
     ),
     Mistake(
