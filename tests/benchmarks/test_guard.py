@@ -18,10 +18,11 @@ from tests.kit.waiting import eventually
 _HELD = """
 import time
 from benchmarks.contestant import Contestant
-from benchmarks.guard import guarded_home
+from benchmarks.guard import guarded_home, started
 from benchmarks.peers.base import Conditions
 
 with Contestant("fusion", Conditions()) as contestant:
+    contestant.until(lambda: len(started(guarded_home())) >= 4)
     contestant.hold()
     print(guarded_home(), flush=True)
     time.sleep(60)
@@ -36,7 +37,7 @@ def test_a_killed_measurement_leaves_nothing_behind(number: int) -> None:
     left = guard.started(home)
     stopped = [pid for pid in left if psutil.Process(pid).status() == psutil.STATUS_STOPPED]
     assert stopped, "a held worker is what a kill leaves behind without a guard"
-    assert len(left) >= 3, "a server, a producer, a worker; its fork server, if it was not held before that started"
+    assert len(left) >= 4, "a server, a producer, a worker, its fork server"
     os.kill(run.pid, number)
     run.wait(10)
     eventually(lambda: not guard.started(home) and not home.exists())
