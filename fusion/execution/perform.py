@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from time import monotonic
 from types import CoroutineType, FunctionType, TracebackType
 
@@ -45,6 +46,8 @@ Fields = dict[bytes, bytes]
 
 #: Options that each give a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
+#: Marks the retry policy of a job that came through `fusion.rq`.
+_RQ = b'"as": "rq"'
 #: Fields of an outcome that are not sent to the worker twice.
 _LONG = frozenset((b"result", b"exc_info"))
 _OWN_MODULES = frozenset((
@@ -93,7 +96,7 @@ class Performer:
                 | outcome.used()
             )
         try:
-            return Execution(self, fields, send, offer, line, guard).run(guard)
+            return execution_of(fields)(self, fields, send, offer, line, guard).run(guard)
         except BaseException as error:  # raised by Fusion's own code, or after a task damaged it
             return outcome.own_fault(error)
 
@@ -120,6 +123,9 @@ class Execution:
     `succeeded` or `failed`, the `callback` if there is one, `finish`. Only `prepare`, `call` and `call_back` raise.
     """
 
+    #: The class of the current job.
+    job_class: type[CurrentJob] = CurrentJob
+
     def __init__(
         self,
         performer: Performer,
@@ -138,7 +144,7 @@ class Execution:
         self._shown = True
         # A full record may be read by programs that know no compressed texts, and so is a pickled job, by stock RQ.
         self._compress = b"func" in fields and b"serializer" not in fields
-        self.job = CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
+        self.job = self.job_class(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}
         self._hooked = bool(middleware.registered or performer.named)
         self.hooks: Hooks | None = None
@@ -399,12 +405,18 @@ class Execution:
             return
         try:
             wanted = json.loads(spec)
-            self.callback = DueCallback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
+            self.callback = DueCallback(
+                key, wanted["func"], callback_limit(wanted), (self.job, self._callback_connection(), *args)
+            )
             # The job is over; the worker extends this process's deadline by the callback's limit.
             self._announce({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
             self.callback = None
             self._note(f"{key.decode()}: {outcome.exc_line(error).decode()}")
+
+    def _callback_connection(self) -> Any:
+        """Return the second argument of callbacks."""
+        return None
 
     def call_back(self) -> None:
         """Call the `callback`."""
@@ -446,6 +458,14 @@ class Execution:
             return
         if raw != self.fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+def execution_of(fields: Fields) -> type[Execution]:
+    """Return the class that runs this job: for one that came through `fusion.rq`, which its retry policy says, the one there."""
+    if _RQ in fields.get(b"retry", b""):
+        found: type[Execution] = import_module("fusion.rq.running").Execution
+        return found
+    return Execution
 
 
 def _is_interrupted(error: BaseException) -> bool:

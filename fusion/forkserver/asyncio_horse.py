@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from fusion.exceptions import JobStopped
 from fusion.execution import outcome
 from fusion.execution.hooks import Hooks
-from fusion.execution.perform import Execution, Performer
+from fusion.execution.perform import Execution, Performer, execution_of
 from fusion.forkserver.flusher import Flusher
 from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, renew_django_connections
 from fusion.forkserver.loop_watch import LoopWatch
@@ -207,7 +207,7 @@ class AsyncioHorse:
     async def _answer(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> dict[bytes, bytes]:
         if b"gathered" in fields or fields.get(b"func", b"") in self._plain:
             return await self._run_in_thread(fields, line, guard)
-        execution = Execution(self._performer, fields, line.send, line.offer, line, guard)
+        execution = execution_of(fields)(self._performer, fields, line.send, line.offer, line, guard)
         return await self._run_here(execution, guard) or await self._run_in_thread(fields, line, guard)
 
     def _refuse(self, line: RunLine) -> None:

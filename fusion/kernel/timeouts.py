@@ -35,6 +35,22 @@ _set_handler, _setitimer, _SIGALRM, _SIG_DFL, _REAL = (
 )
 #: Seconds between two raises, for tasks that swallow the first.
 REPEAT = 1.0
+
+
+class _Raised:
+    """The class of the error that a timeout raises, and the seconds until it is raised again; 0: it is raised once. Jobs of RQ's have others."""
+
+    __slots__ = ("kind", "repeat")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Set both as they are for jobs of Fusion's."""
+        self.kind, self.repeat = JobTimeoutException, REPEAT
+
+
+raised = _Raised()
 #: Most seconds that `deferred` delays an exception.
 PATIENCE = 2.0
 #: The message of the error that the interpreter raises instead of one raised while it wrote the message of an ImportError: neither refers to
@@ -208,7 +224,7 @@ def is_guarded(frame: FrameType | None) -> bool:
 
 def overrun(what: str, seconds: float) -> JobTimeoutException:
     """Return the error for a run whose `seconds` are over; `what` begins its message."""
-    return JobTimeoutException(f"{what} {EXCEEDED.format(s=f'{seconds:g}')}")
+    return raised.kind(f"{what} {EXCEEDED.format(s=f'{seconds:g}')}")
 
 
 def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -223,7 +239,7 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
     with _Thread():
         previous = _set_handler(_SIGALRM, lambda signum, frame: _on_alarm(frame, what, seconds))
         try:
-            _setitimer(_REAL, min(seconds, FURTHEST), REPEAT)
+            _setitimer(_REAL, min(seconds, FURTHEST), raised.repeat)
             return _guarded(func, args, kwargs)
         finally:
             _setitimer(_REAL, 0)

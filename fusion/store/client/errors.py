@@ -21,6 +21,13 @@ from fusion.store.client.connections import url_of
 from fusion.store.client.maybe_executed import is_certain
 
 T = TypeVar("T")
+#: The attribute of a client with the classes to raise over it, see `raise_as`.
+_CLASSES = "_fusion_unavailable"
+
+
+def raise_as(connection: Any, unavailable: type[StoreUnavailable], full: type[StoreFull]) -> None:
+    """Have these classes raised over the client in place of StoreUnavailable and StoreFull, whose subclasses they are."""
+    vars(connection)[_CLASSES] = unavailable, full
 
 
 @contextmanager
@@ -37,6 +44,8 @@ def fusion_errors(connection: Any) -> Iterator[None]:
 
 def fusion_error(error: Exception, connection: Any) -> FusionError | None:
     """Return the error to raise in place of this one; None to keep it."""
+    if isinstance(error, FusionError):  # one of `raise_as`
+        return None
     if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps the error of a connect, even a wrong password
         error = error.__cause__
     kind = classify(error)
@@ -52,7 +61,8 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
     if kind == "configuration":
         return ConfigurationError(line, code="FUS-208")
     full = isinstance(error, OutOfMemoryError) or reply_code(error) == "OOM"
-    told = StoreFull(line) if full else StoreUnavailable(line)
+    unavailable, full_class = getattr(connection, "__dict__", {}).get(_CLASSES, (StoreUnavailable, StoreFull))
+    told: StoreUnavailable = full_class(line) if full else unavailable(line)
     told.nothing_written = is_certain(error)
     return told
 

@@ -1,0 +1,31 @@
+"""RQ's `Callback`: a function to call at a job's end, and its own timeout."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import fusion.callbacks
+from fusion.rq.defaults import CALLBACK_TIMEOUT
+from fusion.rq.hints import missing
+from fusion.rq.utils import parse_timeout
+
+
+class Callback(fusion.callbacks.Callback):
+    """A function, or its path, and the seconds that it may take.
+
+    It runs in the job's process, as `func(job, connection, result)`, `func(job, connection, type, value, traceback)` or, for a stopped job,
+    `func(job, connection)`. The connection is opened on first use. An error in it is reported, and never changes the job's outcome: RQ has the
+    job fail for one of `on_success`.
+    """
+
+    def __init__(self, func: str | Callable[..., Any], timeout: Any | None = None) -> None:
+        if not isinstance(func, str) and not inspect.isfunction(func) and not inspect.isbuiltin(func):
+            raise ValueError("Callback `func` must be a string or function")
+        self.func = func
+        super().__init__(func, parse_timeout(timeout) if timeout else CALLBACK_TIMEOUT)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

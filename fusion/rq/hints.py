@@ -1,0 +1,32 @@
+"""What to use in place of RQ's names that are not here. A name that is missing raises an error with this, and is never a stub."""
+
+from __future__ import annotations
+
+PAGE = "docs/from-rq.md"
+
+#: RQ's name, and what to use instead.
+_INSTEAD = {
+    "Connection": "give connection= to Queue, Job.fetch and Worker; RQ has no Connection since 2.0, `fusion.Connection` is one",
+    "HerokuWorker": "use Worker: a TERM of the whole tree is a warm end for it",
+    "RandomWorker": "use Worker, and work(dequeue_strategy=...)",
+    "RoundRobinWorker": "use Worker, and work(dequeue_strategy='round_robin')",
+    "SpawnWorker": "use Worker: its jobs run in processes that are not forked from your program",
+    "push_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",
+    "pop_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.pop_connection",
+    "use_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",
+    "PUBSUB_CHANNEL_TEMPLATE": "use fusion.rq.command: send_shutdown_command, send_stop_job_command, send_kill_horse_command",
+}
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a module of `fusion.rq` does not have."""
+    instead = _INSTEAD.get(name)
+    text = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("__"):
+        return AttributeError(text)
+    return AttributeError(f"{text}; {instead or 'it is not supported, or RQ has none'}: see {PAGE}")
+
+
+def refused(what: str, instead: str) -> NotImplementedError:
+    """Return the error for a part of RQ's surface that can't be had: `what` it is, and what to use instead."""
+    return NotImplementedError(f"{what} is not supported by fusion.rq; {instead}: see {PAGE}")

@@ -1,0 +1,47 @@
+"""Tasks as programs for RQ have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusion.rq import get_current_job
+
+
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+def given(*args: Any, **kwargs: Any) -> list[Any]:
+    return [list(args), kwargs]
+
+
+def fail() -> None:
+    raise ValueError("no")
+
+
+def progress() -> list[str]:
+    job = get_current_job()
+    assert job is not None
+    job.meta["progress"] = 50
+    job.save_meta()
+    return [job.id, job.get_id(), job.get_status(), job.origin]
+
+
+def by_connection(key: str) -> str:
+    job = get_current_job()
+    assert job is not None
+    job.connection.set(key, job.id)
+    job.refresh()
+    return type(job.meta).__name__
+
+
+def odd() -> object:
+    return object()
+
+
+def note_success(job: Any, connection: Any, result: Any) -> None:
+    connection.set(f"success:{job.id}", f"{result} {job.get_status()}")
+
+
+def note_failure(job: Any, connection: Any, kind: Any, value: Any, traceback: Any) -> None:
+    connection.set(f"failure:{job.id}", f"{kind.__name__} {value} {job.is_failed}")
