@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from os import urandom
 from string import ascii_letters, digits
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from fusion import middleware
@@ -19,7 +19,7 @@ from fusion.enqueue.ties import GATHERED, declared, note_unique, tie, with_decla
 from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.gather import marked
-from fusion.kernel.importing import func_name_of
+from fusion.kernel.importing import func_name_of, method_name
 from fusion.kernel.sentences import FIELDS_SIZE
 from fusion.kernel.serializers import dumps_call, get_serializer
 from fusion.kernel.signing import SIGNATURE
@@ -75,11 +75,19 @@ def build(
 ) -> JobData:
     """Check and encode everything, before anything is written. Raises OptionError, SerializationError or PayloadTooLarge; TypeError for an
     `enqueue_at` that is not a datetime. `serializer_name` replaces the setting's; ConfigurationError if it is pickle and that is not allowed."""
-    name = func_name_of(func)
+    instance = None
+    if type(func) is MethodType and not isinstance(func.__self__, type):
+        name, instance = method_name(func), func.__self__
+        if options.unique:
+            raise OptionError(
+                "unique", "compares the function and its arguments, not the object whose method it is; use unique_key="
+            )
+    else:
+        name = func_name_of(func)
     wanted = serializer_name or settings.serializer
     allowed = settings.allow_pickle or settings.serializer == "pickle"
     serializer = _JSON if wanted == "json" else get_serializer(wanted, allow_pickle=allowed)
-    data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
+    data = dumps_call(serializer, name, args, dict(kwargs), settings.max_payload, instance)
     call = (args, kwargs) if middleware.registered or settings.middleware else None
     of_settings, usual = _usual
     stored: dict[str, Any] = {"data": data, "description": name, **(usual if of_settings is settings else _usual_of(settings))}

@@ -30,7 +30,7 @@ from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.forks import ends_forks
 from fusion.kernel.gather import marked
-from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
+from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve, resolve_method
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
 
 TYPE_CHECKING = False
@@ -208,9 +208,12 @@ class Execution:
     def prepare(self) -> Callable[..., Any]:
         """Return the task's function; its arguments are in `job`."""
         job, fields = self.job, self.fields
-        name, load = split_call(self._performer.serializer(fields.get(b"serializer", b"")), fields.get(b"data", b""))
+        name, load, instance = split_call(self._performer.serializer(fields.get(b"serializer", b"")), fields.get(b"data", b""))
         job.func_name = name
-        function = resolve(name, self._performer.tasks, self._performer.without)
+        if instance is None:
+            function = resolve(name, self._performer.tasks, self._performer.without)
+        else:
+            function = resolve_method(instance, name, self._performer.tasks)
         self._found, self._unread = True, function
         self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
         self._load, self._hooked = load, bool(middleware.registered or self._performer.named)

@@ -1,7 +1,8 @@
 """Finds a task's function by its dotted path, and the path of a function.
 
 Anyone who can write to Redis can enqueue any path, so a worker runs only functions on its allow-list. A pattern is a module: `tasks` allows
-`tasks` and everything below it; `*` allows everything, as RQ does.
+`tasks` and everything below it; `*` allows everything, as RQ does. A path may end in a static or class method: then it goes from the module
+through classes only, each of an allowed module.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
+_OF_CLASSES = (staticmethod, classmethod)
 _modules = sys.modules
 #: Modules that were imported before this process was forked: none of them is still being imported.
 _complete: frozenset[str] = frozenset()
@@ -84,10 +86,15 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
             return meant
         if not _is_job(function):
             raise TaskNotAllowed(
-                f"{path} is not among the tasks of this worker; {how_to_allow(module_name, 'start the worker with')}"
+                f"{path} is not among the tasks of this worker; {how_to_allow(_module_in(module_name), 'start the worker with')}"
             )
         return function  # type: ignore[no-any-return]
-    module = _import(module_name, path)
+    try:
+        module = _import(module_name, path)
+    except TaskNotFound:
+        if (method := _method_at(path, patterns)) is None:
+            raise
+        return method
     try:
         function = getattr(module, name)
     except AttributeError:
@@ -99,6 +106,113 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
         return meant
     _check_function(function, path, patterns)
     return function  # type: ignore[no-any-return]
+
+
+def resolve_method(instance: Any, path: str, patterns: Iterable[str]) -> Callable[..., Any]:
+    """Return the method of a pickled object, bound to it: the one that the end of `path` names. RQ stores class methods so, too: their object
+    is the class. Raises TaskNotAllowed or TaskNotFound."""
+    check_path(path)
+    patterns, owner = tuple(patterns), owner_of(instance)
+    entry = _member(owner, path.rpartition(".")[2], path, patterns)
+    if type(entry) is not FunctionType or owner is instance:
+        return _bound(owner, entry, path, patterns)
+    _check_function(entry, path, patterns)
+    return MethodType(entry, instance)
+
+
+def owner_of(instance: Any) -> type:
+    """Return the class whose method is called: that of the object, or the object if it is a class."""
+    return instance if _is_class(instance) else type(instance)
+
+
+def method_path(owner: type, name: str) -> str:
+    """Return the dotted path of a method of that class."""
+    return f"{public(str(owner.__module__))}.{owner.__qualname__}.{name}"
+
+
+def _method_at(path: str, patterns: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Return the static or class method at `package.module.Class.method`; None if no module has that attribute. Raises TaskNotAllowed or
+    TaskNotFound for all but a chain of classes of allowed modules that ends in such a method."""
+    parts = path.split(".")
+    for cut in range(len(parts) - 2, 0, -1):
+        home = ".".join(parts[:cut])
+        if not is_allowed(home, patterns):
+            return None
+        try:
+            found: Any = vars(_import(home, path)).get(parts[cut])
+        except TaskNotFound:
+            continue
+        return None if found is None else _walked(found, parts[cut + 1 :], path, patterns)
+    return None
+
+
+def _walked(found: Any, names: list[str], path: str, patterns: tuple[str, ...]) -> Callable[..., Any]:
+    """Walk from a class to its method. Entries are read from the classes' own dictionaries: no code of theirs runs."""
+    for name in names:
+        owner, found = found, _member(found, name, path, patterns)
+    return _bound(owner, found, path, patterns)
+
+
+def _member(owner: Any, name: str, path: str, patterns: tuple[str, ...]) -> Any:
+    """Return the entry of that name. TaskNotAllowed if `owner` is no class of an allowed module, TaskNotFound if it has no such entry."""
+    _check_class(owner, path, patterns)
+    entry, base = _entry(owner, name)
+    if base is None:
+        raise TaskNotFound(
+            f"{path}: class {owner.__qualname__} has no {name!r}; deploy the code that has it, or correct the name where it is enqueued",
+            code="FUS-305",
+        )
+    _check_class(base, path, patterns)
+    return entry
+
+
+def _is_class(found: Any) -> bool:
+    return issubclass(type(found), type)  # isinstance believes what an object says of its class
+
+
+def _check_class(found: Any, path: str, patterns: tuple[str, ...]) -> None:
+    if not _is_class(found):
+        raise TaskNotAllowed(
+            f"{path} goes through a {type(found).__name__}; a path may go from a module through classes only", code="FUS-303"
+        )
+    module = vars(found).get("__module__")
+    home = public(module) if isinstance(module, str) else "builtins"
+    if not is_allowed(home, patterns):
+        raise TaskNotAllowed(
+            f"{path} goes through the class {home}.{found.__qualname__}; {how_to_allow(home, 'start the worker with')}"
+        )
+
+
+def _entry(owner: type, name: str) -> tuple[Any, type | None]:
+    """Return the entry of a class or of the nearest class above it, and the class that has it; None for that if there is none."""
+    for base in owner.__mro__:
+        if name in vars(base):
+            return vars(base)[name], base
+    return None, None
+
+
+def _bound(owner: type, entry: Any, path: str, patterns: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the callable for an entry of a class. TaskNotAllowed for any but a static or class method of an allowed module."""
+    if type(entry) not in _OF_CLASSES:
+        raise TaskNotAllowed(f"{path} {_no_method(entry)}", code="FUS-303")
+    function = entry.__func__
+    _check_function(function, path, patterns)
+    return function if type(entry) is staticmethod else MethodType(function, owner)
+
+
+def _no_method(entry: Any) -> str:
+    """Return what is wrong with an entry of a class that is no static or class method."""
+    if type(entry) is FunctionType:
+        return "needs an object to be called on; make it a static or class method, or write a function that calls it"
+    return f"is a {type(entry).__name__}, not a static or class method; write a function that calls it"
+
+
+def _module_in(path: str) -> str:
+    """Return the part of a path that is probably its module: names of classes begin with a capital letter."""
+    module, _, name = path.rpartition(".")
+    while module and name[:1].isupper():
+        path, (module, _, name) = module, module.rpartition(".")
+    return path
 
 
 def how_to_allow(module: str, start: str) -> str:
@@ -218,14 +332,20 @@ def _resolve_any(path: str) -> Callable[..., Any]:
 
 
 def func_name_of(func: Callable[..., Any] | str) -> str:
-    """Return the path that a worker will import; a string is returned unchanged. SerializationError if it can't be imported by name,
+    """Return the path that a worker will import; a string is returned unchanged. SerializationError if no worker could call what is there,
     NameTooLong."""
     if isinstance(func, str):
         if not func.strip():
             raise SerializationError("the task's name is empty; it looks like tasks.sms.sendSMS")
-        return check_length(func)
+        check_length(func)
+        home = func.rpartition(".")[0]
+        if home not in _modules and "." in home:
+            _check_seen(func)
+        return func
     if isinstance(func, BuiltinFunctionType) and isinstance(func.__self__, ModuleType):
         return check_length(f"{func.__module__}.{func.__qualname__}")
+    if type(func) is MethodType and _is_class(func.__self__):
+        return method_name(func)
     if not isinstance(func, FunctionType):
         kind = "bound method" if hasattr(func, "__self__") else type(func).__name__
         raise SerializationError(
@@ -235,6 +355,27 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
         raise SerializationError(f"{func.__qualname__} belongs to no module, so no worker can import it; define it in a module")
     module, name = bundled.public(func.__module__), func.__qualname__
     check_no_generator(func, f"{module}.{name}")
+    _check_place(module, name)
+    if "." in name:
+        _check_seen(f"{func.__module__}.{name}")
+    return check_length(f"{module}.{name}")
+
+
+def method_name(method: MethodType) -> str:
+    """Return the path of a method that is bound to an object or to a class. SerializationError if no worker could import that class, or if the
+    class has another method there; NameTooLong."""
+    owner, function = owner_of(method.__self__), method.__func__
+    path = method_path(owner, function.__name__)
+    check_no_generator(method, path)
+    _check_place(public(str(owner.__module__)), f"{owner.__qualname__}.{function.__name__}")
+    entry, _ = _entry(owner, function.__name__)
+    if (entry.__func__ if type(entry) is classmethod else entry) is not function:
+        raise SerializationError(f"{path} is not the method that was given; enqueue it under the name that its class has for it")
+    return check_length(path)
+
+
+def _check_place(module: str, name: str) -> None:
+    """Raise SerializationError for a place that a worker can't import from."""
     if "<lambda>" in name:
         raise SerializationError("a lambda has no name to import it by; define a module-level function")
     if "<locals>" in name:
@@ -246,7 +387,26 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
             f"{name} is defined in the script that runs, which a worker would know by another name; move it to a module "
             f"of its own, or enqueue it by path, e.g. 'mytasks.{name}'"
         )
-    return check_length(f"{module}.{name}")
+
+
+def _check_seen(path: str) -> None:
+    """Raise SerializationError for a path through a class of this process that leads to no static or class method. Nothing is imported."""
+    parts = path.split(".")
+    for cut in range(len(parts) - 2, 0, -1):
+        module = _modules.get(".".join(parts[:cut]))
+        if module is None:
+            continue
+        found: Any = getattr(module, "__dict__", {}).get(parts[cut])
+        for name in parts[cut + 1 :]:
+            if not _is_class(found):
+                return
+            owner = found
+            found, base = _entry(owner, name)
+            if base is None:
+                raise SerializationError(f"{path}: class {owner.__qualname__} has no {name!r}; correct the name")
+        if type(found) not in _OF_CLASSES:
+            raise SerializationError(f"{path} {_no_method(found)}")
+        return
 
 
 def check_no_generator(func: Any, name: str) -> None:

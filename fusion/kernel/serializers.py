@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel import defaults
 from fusion.kernel.compression import LARGEST, inflated, plain
+from fusion.kernel.importing import method_path, owner_of
 from fusion.kernel.sentences import FIELDS_SIZE
 
 TYPE_CHECKING = False
@@ -251,17 +252,27 @@ def dumps_call(
     args: tuple[Any, ...] | list[Any],
     kwargs: dict[str, Any],
     max_payload: int = defaults.MAX_PAYLOAD,
+    instance: Any = None,
 ) -> bytes:
-    """Return a call as the job hash stores it. SerializationError names the argument; PayloadTooLarge over `max_payload`."""
+    """Return a call as the job hash stores it. SerializationError names the argument; PayloadTooLarge over `max_payload`.
+
+    `instance`: the object whose method is called. Only a pickle holds one, as RQ's do: with the bare name of the method.
+    """
     if serializer.name == "pickle":
         import zlib
 
+        name = func_name if instance is None else func_name.rpartition(".")[2]
         try:
-            pickled = serializer.dumps((func_name, None, tuple(args), dict(kwargs)))
+            pickled = serializer.dumps((name, instance, tuple(args), dict(kwargs)))
         except SerializationError as error:
             raise _named(serializer, func_name, args, kwargs, error) from None
         _check_size(len(pickled), max_payload, func_name)
         return zlib.compress(pickled)
+    if instance is not None:
+        raise SerializationError(
+            f"{func_name} is a method of an object, which JSON can't hold; enqueue a function, a static or a class method, or pickle the "
+            "call: serializer='pickle', which needs allow_pickle (docs/security.md)"
+        )
     try:
         raw = serializer.dumps([func_name, None, list(args), kwargs if type(kwargs) is dict else dict(kwargs)])
     except (SerializationError, PayloadTooLarge) as error:
@@ -294,19 +305,23 @@ def _named(
 
 def loads_call(serializer: Serializer, raw: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     """Parse what `dumps_call` stored: name, args, kwargs. DeserializationError if it is no call."""
-    name, load = split_call(serializer, raw)
+    name, load, _ = split_call(serializer, raw)
     return name, *load()
 
 
-def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]:
-    """Return the name, and a function that decodes args and kwargs. These are two steps, since importing the task's module in between loads
-    the Enums and dataclasses that it uses."""
+def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]], Any]:
+    """Return the name, a function that decodes args and kwargs, and the object whose method is called; None for a function. Name and arguments
+    are two steps, since importing the task's module in between loads the Enums and dataclasses that it uses."""
     if isinstance(serializer, JSONSerializer):
         json_serializer, raw = serializer, plain(raw)
         name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
-        return name, lambda: _untagged(json_serializer, name, parsed_args, parsed_kwargs, raw)
-    name, args, kwargs = _checked_call(serializer.loads(raw))
-    return name, lambda: (tuple(args), _checked_kwargs(kwargs))
+        return name, lambda: _untagged(json_serializer, name, parsed_args, parsed_kwargs, raw), None
+    call = serializer.loads(raw)
+    instance = call[1] if isinstance(call, tuple) and len(call) == 4 else None
+    name, args, kwargs = _checked_call(call if instance is None else (call[0], None, *call[2:]))
+    if instance is not None:
+        name = method_path(owner_of(instance), name)
+    return name, lambda: (tuple(args), _checked_kwargs(kwargs)), instance
 
 
 def _untagged(
@@ -364,7 +379,7 @@ def _checked_call(call: Any) -> tuple[str, Any, Any]:
         raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
     name, instance, args, kwargs = call
     if instance is not None:
-        raise DeserializationError("the job calls a method of a pickled object; enqueue a module-level function instead")
+        raise DeserializationError("the job calls a method of an object, which only a pickle can hold")
     if not isinstance(name, str) or not isinstance(args, (list, tuple)) or not isinstance(kwargs, dict):
         raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
     return name, args, kwargs

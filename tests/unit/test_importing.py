@@ -208,6 +208,19 @@ class Service:
     def method(self) -> None:
         return None
 
+    @property
+    def value(self) -> None:
+        return None
+
+    class Inner:
+        @staticmethod
+        def static() -> None:
+            return None
+
+
+class Heir(Service):
+    pass
+
 
 @pytest.mark.parametrize(
     ("func", "name"),
@@ -216,6 +229,11 @@ class Service:
         (module_level, f"{__name__}.module_level"),
         (forbidden.decorated, f"{HERE}.plain"),
         (Service.static, f"{__name__}.Service.static"),
+        (Service.cls, f"{__name__}.Service.cls"),
+        (Heir.cls, f"{__name__}.Heir.cls"),
+        (Service.Inner.static, f"{__name__}.Service.Inner.static"),
+        (f"{__name__}.Service.cls", f"{__name__}.Service.cls"),
+        ("elsewhere.jobs.Service.method", "elsewhere.jobs.Service.method"),
         (time.sleep, "time.sleep"),
         (len, "builtins.len"),
     ],
@@ -229,7 +247,10 @@ def test_func_name_of(func: Any, name: str) -> None:
     [
         (lambda: None, "a lambda has no name"),
         (Service().method, "is a bound method"),
-        (Service.cls, "is a bound method"),
+        (Service.method, r"Service.method needs an object to be called on; make it a static or class method"),
+        (f"{__name__}.Service.method", "Service.method needs an object to be called on"),
+        (f"{__name__}.Service.missing", "class Service has no 'missing'"),
+        (f"{__name__}.Service.value", "is a property, not a static or class method"),
         ([].append, "is a bound method"),
         (Service, "is a type"),
         (forbidden.partial, "is a partial"),
