@@ -6,6 +6,7 @@ decorator, and once the module `fusion.job` is loaded that module, which can be 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -57,6 +58,10 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
+        if name[:1].isupper() or name.endswith(
+            ("_job", "_connection")
+        ):  # no module of Fusion's, which `from fusion import NAME` reads first
+            raise import_module("fusion.hints").missing_in_module(name, sys._getframe(1))
         raise AttributeError(f"module 'fusion' has no attribute {name!r}")
     value = getattr(import_module(f"fusion.{home}"), name)
     globals()[name] = value

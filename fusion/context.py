@@ -65,6 +65,13 @@ class CurrentJob:
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
 
+    if not TYPE_CHECKING:  # a type checker would take any name for one of it
+
+        def __getattr__(self, name):
+            from fusion.hints import missing_in
+
+            return missing_in("current", self, name)
+
     def _text(self, key: bytes) -> str | None:
         raw = self._fields.get(key)
         return None if raw is None else raw.decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
@@ -78,6 +78,13 @@ class Job(JobFields):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    if not TYPE_CHECKING:  # a type checker would take any name for one of it
+
+        def __getattr__(self, name):
+            from fusion.hints import missing_in
+
+            return missing_in("job", self, name)
 
     # -- finding
 

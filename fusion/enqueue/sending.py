@@ -185,6 +185,13 @@ class QueueSteps:
     #: `text` of the defaults.
     _own: str
 
+    if not TYPE_CHECKING:  # a type checker would take any name for one of it
+
+        def __getattr__(self, name):
+            from fusion.hints import missing_in
+
+            return missing_in("queue", self, name)
+
     @property
     def connection(self) -> Any:
         """The client that the calls are made by."""
