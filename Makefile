@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -78,6 +78,9 @@ test-thread: venv-dev bytecode ## the tests of workers, whose jobs have threads 
 
 test-asyncio: venv-dev bytecode ## the tests of workers, whose jobs are coroutines of one process, or threads beside them
 	@FUSION_TEST_EXECUTOR=asyncio $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker $(ARGS)
+
+test-rq: venv-dev ## RQ's own tests against fusion.rq, on servers of their own (VERSION=2.12.0; ARGS="--raise", "--public", "test_job.py -k meta")
+	@VERSION=$(VERSION) $(BIN)/python -m tests.rq_suite $(ARGS)
 
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; ten minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
