@@ -58,7 +58,7 @@ class UnderWay:
         self._over = ""
         self.ahead, self.waiting = 0, list[str]()
         directory.mkdir()
-        if case.point.held:
+        if case.point.held or case.point.drive in AT_END:
             self._gate.touch()
         if not self._waits and case.point.drive != "bell":
             self._here.parent.mkdir()
@@ -77,14 +77,16 @@ class UnderWay:
         self.worker: WorkerProcess = workers.start(served, *case.mode.args, ready=False, env=env, url=url)
 
     def _enqueue_all(self) -> None:
+        if (
+            self.case.point.drive in AT_END
+        ):  # first, and the next one is held: another job that ends in a thread beside it would be struck
+            options = {"on_success": f"{_JOBS}.called"} if self.case.point.drive == "callback" else {}
+            self._enqueue("short", **options)
+            self._over = self.jobs[-1]
         self._enqueue("gated", self._gate_of("first"))
         if self.case.point.drive == "suspect":
             self._enqueue("short", at_front=True)
             self._conn.hset(f"rq:job:{self.jobs[-1]}", mapping={"lost": 2, "deliveries": 2})
-        if self.case.point.drive in AT_END:
-            options = {"on_success": f"{_JOBS}.called"} if self.case.point.drive == "callback" else {}
-            self._enqueue("short", **options)
-            self._over = self.jobs[-1]
         self._enqueue("fails_once", retry=Retry(max=5, interval=0))
         if self.case.mode.ahead:
             self._enqueue_many()
@@ -96,7 +98,8 @@ class UnderWay:
         self.jobs += [job.id for job in Queue(self.queue, self._conn).enqueue_many(prepared)]
 
     def _gate_of(self, job: str) -> str:
-        return str(self._gate) if self.case.point.held == job else f"{self._gate}-open"
+        held = "first" if self.case.point.drive in AT_END else self.case.point.held
+        return str(self._gate) if held == job else f"{self._gate}-open"
 
     def _enqueue(self, task: str, *args: str, **options: object) -> None:
         if self.case.mode.keyed:
