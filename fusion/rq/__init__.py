@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
 _HOME = {
     "Callback": "callbacks",
     "Queue": "queue",
+    "RateLimit": "rate_limit",
     "Retry": "retry",
+    "SimpleWorker": "worker",
     "VERSION": "version",
     "Worker": "worker",
     "__version__": "version",
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
     from fusion.rq.job import cancel_job as cancel_job
     from fusion.rq.job import requeue_job as requeue_job
     from fusion.rq.queue import Queue as Queue
+    from fusion.rq.rate_limit import RateLimit as RateLimit
     from fusion.rq.retry import Retry as Retry
     from fusion.rq.running import get_current_job as get_current_job
     from fusion.rq.version import VERSION as VERSION
+    from fusion.rq.worker import SimpleWorker as SimpleWorker
     from fusion.rq.worker import Worker as Worker

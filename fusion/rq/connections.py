@@ -1,63 +1,17 @@
-"""The clients that programs give: marked, so that errors are of redis-py's family too, and written as a url for other processes."""
+"""RQ's name for the error of a missing connection, and the errors of Redis, which are of redis-py's family, too."""
 
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote, urlencode
 
-import redis
-from redis import Redis
-from redis.connection import SSLConnection, UnixDomainSocketConnection
-
-from fusion.exceptions import ConfigurationError, StoreFull, StoreUnavailable
 from fusion.exceptions import NoRedisError as NoRedisConnectionException
-from fusion.rq.hints import PAGE, missing
-from fusion.store.client.connections import get_current_connection
-from fusion.store.client.errors import raise_as
+from fusion.rq.hints import missing
+from fusion.store.client.given import RedisFull as RedisFull
+from fusion.store.client.given import RedisUnavailable as RedisUnavailable
+from fusion.store.client.given import given as given
+from fusion.store.client.given import url_for as url_for
 
 __all__ = ["NoRedisConnectionException", "RedisFull", "RedisUnavailable", "given", "url_for"]
-
-
-class RedisUnavailable(StoreUnavailable, redis.ConnectionError):
-    """Redis can't be reached, or can't do this just now; caught by `except redis.RedisError`, too."""
-
-
-class RedisFull(StoreFull, redis.exceptions.OutOfMemoryError):
-    """Redis has reached its `maxmemory`; caught by `except redis.RedisError`, too."""
-
-
-def given(connection: Redis | None) -> Redis:
-    """Return the client that a program gave, else this process's own. Errors of calls over it are of redis-py's family, too."""
-    found = get_current_connection() if connection is None else connection
-    raise_as(found, RedisUnavailable, RedisFull)
-    return found
-
-
-def url_for(connection: Redis) -> str:
-    """Return a url by which another process reaches the same Redis. ConfigurationError for a client that no url describes."""
-    pool = connection.connection_pool
-    options = pool.connection_kwargs
-    if hasattr(pool, "service_name") or options.get("nodes"):
-        raise ConfigurationError(
-            f"a worker can't be made from a client of a Sentinel or a cluster: name the Redis by FUSION_REDIS_URL or FUSION_SENTINEL ({PAGE})",
-            code="FUS-205",
-        )
-    login = ""
-    if options.get("password"):
-        login = f"{quote(options.get('username') or '', safe='')}:{quote(options['password'], safe='')}@"
-    db = int(options.get("db") or 0)
-    if issubclass(pool.connection_class, UnixDomainSocketConnection):
-        return f"unix://{login}{options['path']}?db={db}"
-    host = str(options.get("host", "localhost"))
-    shown = f"[{host}]" if ":" in host else host
-    secure = issubclass(pool.connection_class, SSLConnection)
-    query = (
-        {name: value for name, value in options.items() if name.startswith("ssl_") and isinstance(value, str)} if secure else {}
-    )
-    if secure and options.get("ssl_cert_reqs") in (None, 0):
-        query["ssl_cert_reqs"] = "none"
-    more = f"?{urlencode(query)}" if query else ""
-    return f"{'rediss' if secure else 'redis'}://{login}{shown}:{options.get('port', 6379)}/{db}{more}"
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from redis import Redis
@@ -26,6 +28,8 @@ from fusion.rq.dependency import Parents
 from fusion.rq.exceptions import InvalidJobOperation, JobGone, NoSuchJobError
 from fusion.rq.hints import PAGE, missing, refused
 from fusion.rq.job_fields import RQFields
+from fusion.rq.rate_limit import RateLimit
+from fusion.rq.results import Result, results_of
 from fusion.rq.retry import Retry as Retry
 from fusion.rq.retry import stored
 from fusion.rq.running import get_current_job as get_current_job
@@ -42,6 +46,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     #: Of a job that is not accepted yet: what it will be made of.
     _new: JobData | None = None
     _func: Any = None
+    #: Its callbacks, where functions were given.
+    _given_callbacks: Mapping[str, Any] = MappingProxyType({})
     enqueue_at_front = False
     serializer: Any = None
 
@@ -74,6 +80,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         on_failure: Any = None,
         on_stopped: Any = None,
         webhooks: Any = None,
+        rate_limit: RateLimit | None = None,
     ) -> Job:
         """Return a job of this call, which is not accepted yet. Raises what the enqueue of such a job raises."""
         args = () if args is None else args
@@ -99,6 +106,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             meta=meta,
             depends_on=parents.core(),
             retry=retry,
+            concurrency_key=None if rate_limit is None else rate_limit.key,
+            max_concurrent=None if rate_limit is None else rate_limit.concurrency,
         )
         if defaults.of_rq():
             options.on_lost = "requeue" if retry is not None else "fail"
@@ -133,6 +142,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             data = build(func, args, kwargs, options, settings, "pickle")
         self.id, self._new, self.serializer = data.new.id, data, serializer
         self._func = None if isinstance(func, str) else func
+        given = {"on_success": options.on_success, "on_failure": options.on_failure, "on_stopped": options.on_stopped}
+        self._given_callbacks = {name: found for name, one in given.items() if callable(found := getattr(one, "func", one))}
         self._fields = dict(data.new.fields)
 
     def get_id(self) -> str:
@@ -244,6 +255,42 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             return None if self._new is not None else super().result
         except NoSuchJobError:
             return None
+
+    def results(self) -> list[Result]:
+        """Return how its runs ended, the newest first."""
+        return results_of(self, super().results())
+
+    def latest_result(self, timeout: float = 0) -> Result | None:
+        """Return how its last run ended; None if none has. With a `timeout` in seconds, wait for a job without a result until it has ended."""
+        found: Any = super().latest_result(timeout)  # one of `results`
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def exc_info(self) -> str | None:
+        """The traceback of its last failed run. It is read again; NoSuchJobError if the job is gone."""
+        if self._new is None:
+            self.refresh()
+        return super().exc_info
+
+    # -- its registries
+
+    @property
+    def failed_job_registry(self) -> Any:
+        """The failed jobs of its queue."""
+        return self._registry("FailedJobRegistry")
+
+    @property
+    def started_job_registry(self) -> Any:
+        """The running jobs of its queue."""
+        return self._registry("StartedJobRegistry")
+
+    @property
+    def finished_job_registry(self) -> Any:
+        """The finished jobs of its queue."""
+        return self._registry("FinishedJobRegistry")
+
+    def _registry(self, name: str) -> Any:
+        return getattr(import_module("fusion.rq.registry"), name)(self.origin, self.connection, type(self))
 
     # -- its function
 

@@ -169,6 +169,16 @@ class RQFields:
         policy = self._policy
         return 0 if policy is None else policy.delay(self.number_of_retries_done)
 
+    # -- its limit
+
+    rate_limit_key = _words("concurrency_key")
+    rate_limit_concurrency = _number("max_concurrent", None)
+
+    @property
+    def has_rate_limit(self) -> bool:
+        """True if it has a key and a limit."""
+        return bool(self.rate_limit_key and self.rate_limit_concurrency is not None)
+
     # -- its parents
 
     @property

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import total_ordering
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from redis import Redis
@@ -21,6 +22,7 @@ from fusion.exceptions import UnknownDependency
 from fusion.kernel.nonces import new_nonce
 from fusion.kernel.timeutil import now
 from fusion.rq import defaults
+from fusion.rq.at_once import run_at_once
 from fusion.rq.connections import given
 from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job
@@ -28,6 +30,7 @@ from fusion.rq.status import JobStatus
 from fusion.rq.utils import parse_timeout
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
+from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import NewJob
 from fusion.trash import Trash
 
@@ -223,11 +226,13 @@ class Queue(fusion.queue.PriorityQueue):
         rate_limit: Any = None,
     ) -> Job:
         """Return a job of this queue which is not accepted yet."""
-        _not_yet(repeat=repeat, rate_limit=rate_limit)
+        _not_yet(repeat=repeat)
+        if rate_limit is not None and not self._is_async:
+            raise ValueError("rate_limit is not supported by a queue that runs its jobs at once")
         return self.job_class.create(
             func, args, kwargs, self.connection, result_ttl, ttl, status, description, depends_on,
             self._default_timeout if timeout is None else timeout, retry, job_id, self.name, meta, failure_ttl, self.serializer, group_id,
-            on_success=on_success, on_failure=on_failure, on_stopped=on_stopped, webhooks=webhooks,
+            on_success=on_success, on_failure=on_failure, on_stopped=on_stopped, webhooks=webhooks, rate_limit=rate_limit,
         )  # fmt: skip
 
     def enqueue_job(self, job: Job, pipeline: Any = None, at_front: bool = False, unique: bool = False) -> Job:
@@ -295,6 +300,13 @@ class Queue(fusion.queue.PriorityQueue):
 
     def _send(self, job: Job, at_front: bool = False, due: float | None = None) -> Job:
         job.origin = self.name
+        if not self._is_async and due is None:
+            if parents := [one for one in job.fetch_dependencies() if not one.is_finished]:
+                raise refused(
+                    f"a job that waits for {parents[0].id} in a queue that runs its jobs at once",
+                    "enqueue its parents to this queue",
+                )
+            return run_at_once(job, self.name)
         while True:
             data = _as_data(job, self._new_of(job, at_front, due))
             try:
@@ -340,6 +352,32 @@ class Queue(fusion.queue.PriorityQueue):
         job_id = job_or_id if isinstance(job_or_id, str) else job_or_id.id
         return inspector_of(self.connection).position(self.name, job_id)
 
+    @property
+    def key(self) -> str:
+        """Its key in Redis."""
+        return Keys(get_settings().prefix).queue(self.name)
+
+    def _registry(self, name: str) -> Any:
+        return getattr(import_module("fusion.rq.registry"), name)(queue=self, job_class=self.job_class)
+
+    failed_job_registry = property(lambda self: self._registry("FailedJobRegistry"), doc="Its failed jobs.")
+    started_job_registry = property(lambda self: self._registry("StartedJobRegistry"), doc="Its running jobs.")
+    finished_job_registry = property(lambda self: self._registry("FinishedJobRegistry"), doc="Its finished jobs.")
+    deferred_job_registry = property(lambda self: self._registry("DeferredJobRegistry"), doc="Its jobs that wait for others.")
+    scheduled_job_registry = property(lambda self: self._registry("ScheduledJobRegistry"), doc="Its jobs that wait for a time.")
+    canceled_job_registry = property(lambda self: self._registry("CanceledJobRegistry"), doc="Its canceled jobs.")
+
+    @classmethod
+    def from_queue_key(
+        cls, queue_key: str, connection: Redis | None = None, job_class: Any = None, serializer: Any = None,
+        death_penalty_class: Any = None,
+    ) -> Queue:  # fmt: skip
+        """Return the queue of this key. ValueError for what is no queue's key."""
+        prefix = Keys(get_settings().prefix).queue("")
+        if not queue_key.startswith(prefix):
+            raise ValueError(f"Not a valid RQ queue key: {queue_key}")
+        return cls(queue_key.removeprefix(prefix), connection, job_class=job_class, serializer=serializer)
+
     @classmethod
     def all(
         cls, connection: Redis | None = None, job_class: Any = None, serializer: Any = None, death_penalty_class: Any = None
@@ -353,6 +391,12 @@ class Queue(fusion.queue.PriorityQueue):
     def empty(self) -> int:
         """Delete its waiting jobs, for good; return their number."""
         return Trash(self.connection).empty_queue(self.name, purge=True).deleted
+
+    def delete(self, delete_jobs: bool = True) -> None:
+        """Delete its waiting jobs, for good. The queue itself is forgotten when it has been unused for a day."""
+        if not delete_jobs:
+            raise refused("delete(delete_jobs=False)", "leave it out: a job that waits in no queue would be lost")
+        self.empty()
 
     def remove(self, job_or_id: Job | str, pipeline: Any = None) -> None:
         """Take a waiting job out: it ends as canceled. RQ leaves its record as it is."""
@@ -411,7 +455,6 @@ def _not_yet(**given: Any) -> None:
 _INSTEAD = {
     "pipeline": "leave it out: each enqueue is one transaction of its own, and enqueue_many is one for many jobs",
     "repeat": "use fusion.Scheduler, or enqueue_in at the end of the task",
-    "rate_limit": "use fusion.Queue with concurrency_key= and max_concurrent=",
 }
 
 

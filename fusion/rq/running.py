@@ -5,14 +5,16 @@ Lean, as all code of a job's process: redis is imported, and a connection opened
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
 import fusion.context
 from fusion.context import CurrentJob
 from fusion.exceptions import SerializationError
-from fusion.execution import perform
+from fusion.execution import outcome, perform
 from fusion.kernel import timeouts
+from fusion.rq.exception_handlers import VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
@@ -22,6 +24,8 @@ if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
 
 #: What RQ stores for a result that can't be stored.
 _UNSERIALIZABLE = "Unserializable return value"
+#: Seconds that all exception handlers of a worker may take together.
+_HANDLERS_TIMEOUT = 60.0
 
 
 def get_current_job(connection: Any = None, job_class: Any = None) -> Any:
@@ -138,6 +142,18 @@ class Execution(perform.Execution):
             return super().run(guard)
         finally:
             timeouts.raised.reset()
+
+    def _run_hooks(self, guard: Guard) -> None:
+        super()._run_hooks(guard)
+        error = self._end[0]
+        if error is not None and self._answer.get(b"kind") == b"failed" and os.environ.get(VARIABLE):
+            self._announce({b"kind": b"callback", b"seconds": b"%.3f" % _HANDLERS_TIMEOUT})
+            kind = type(error)
+            run = import_module("fusion.rq.exception_handlers").handle
+            try:
+                guard.run_with_timeout(_HANDLERS_TIMEOUT, "Handlers", lambda: run(self.job, kind, error, error.__traceback__))
+            except BaseException as raised:
+                self._note(f"exception handlers: {outcome.exc_line(raised).decode()}")
 
     def _encoded(self, value: Any) -> bytes:
         try:

@@ -17,11 +17,13 @@ from redis import Redis
 from fusion.exceptions import ConfigurationError
 from fusion.rq import defaults
 from fusion.rq.connections import given, url_for
+from fusion.rq.exception_handlers import VARIABLE, paths_of
 from fusion.rq.hints import PAGE, missing, refused
 from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
-from fusion.settings import Settings, get_settings
+from fusion.rq.simple_worker import run_burst
+from fusion.settings import Settings, get_settings, use_settings
 from fusion.sidecar import SWITCH
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import Keys
@@ -81,8 +83,7 @@ class Worker:
         serializer: Any = None,
         work_horse_killed_handler: Callable[..., Any] | None = None,
     ) -> None:
-        if exception_handlers:
-            raise refused("exception_handlers=", "give the jobs on_failure=, or write a middleware")
+        self._handlers = paths_of(exception_handlers) if exception_handlers else ""
         if work_horse_killed_handler is not None:
             raise refused("work_horse_killed_handler=", "read job.latest_result() of the failed job")
         listed = [queues] if isinstance(queues, (str, Queue)) else list(queues)
@@ -132,7 +133,7 @@ class Worker:
         setup_loghandlers(logging_level, date_format, log_format)
         settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
         names = self.queue_names()
-        with _handed_on(settings):
+        with self._handed_on(settings):
             self._core = core = CoreWorker(
                 settings, names, burst=burst, job_lines=self.log_job_description, side_processes=SideProcesses(*_beside(names))
             )
@@ -161,6 +162,26 @@ class Worker:
         if defaults.of_rq():
             changed["timeout_grace"] = defaults.GRACE
         return replace(settings, **changed)
+
+    @contextmanager
+    def _handed_on(self, settings: Settings) -> Iterator[None]:
+        """Have the processes that are started inside the block, those of jobs too, use the same Redis and handlers."""
+        handed = {
+            "FUSION_REDIS_URL": settings.redis_url or "",
+            "FUSION_PREFIX": settings.prefix,
+            SWITCH: "0",
+            VARIABLE: self._handlers,
+        }
+        before = {name: os.environ.get(name) for name in handed}
+        os.environ.update(handed)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
     def request_stop(self, signum: int = 0, frame: Any = None) -> None:
         """End when the running job is done."""
@@ -287,6 +308,34 @@ class Worker:
         return hash(self.name)
 
 
+class SimpleWorker(Worker):
+    """Runs jobs in the process and thread that call `work(burst=True)`, one after the other, until the queues are empty. For tests, and for
+    what must stay warm in one process; `Worker` is safer, and `fusion worker --executor thread` serves for ever."""
+
+    def work(
+        self,
+        burst: bool = False,
+        logging_level: str | int | None = None,
+        date_format: str = defaults.DEFAULT_LOGGING_DATE_FORMAT,
+        log_format: str = defaults.DEFAULT_LOGGING_FORMAT,
+        max_jobs: int | None = None,
+        max_idle_time: int | None = None,
+        with_scheduler: bool = False,
+        dequeue_strategy: DequeueStrategy | str = DequeueStrategy.DEFAULT,
+    ) -> bool:
+        """Run what waits. NotImplementedError without `burst`."""
+        if not burst:
+            raise refused("SimpleWorker.work() without burst=True", "use Worker, or `fusion worker --executor thread`")
+        setup_loghandlers(logging_level, date_format, log_format)
+        settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
+        with self._handed_on(settings):
+            before = use_settings(settings)  # tasks that enqueue use the same Redis
+            try:
+                return run_burst(settings, self.queue_names(), self.connection, job_lines=self.log_job_description) > 0
+            finally:
+                use_settings(before)
+
+
 def _keys() -> Keys:
     return Keys(get_settings().prefix)
 
@@ -294,22 +343,6 @@ def _keys() -> Keys:
 def _living(connection: Redis, queue: Queue | None) -> list[WorkerInfo]:
     found = inspector_of(connection).workers()
     return [one for one in found if one.alive and not one.is_courier and (queue is None or queue.name in one.queues)]
-
-
-@contextmanager
-def _handed_on(settings: Settings) -> Iterator[None]:
-    """Have the processes that are started inside the block, those of jobs too, use the same Redis."""
-    handed = {"FUSION_REDIS_URL": settings.redis_url or "", "FUSION_PREFIX": settings.prefix, SWITCH: "0"}
-    before = {name: os.environ.get(name) for name in handed}
-    os.environ.update(handed)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _beside(queues: Iterable[str]) -> tuple[list[str], list[str]]:

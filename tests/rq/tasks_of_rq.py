@@ -45,3 +45,61 @@ def note_success(job: Any, connection: Any, result: Any) -> None:
 
 def note_failure(job: Any, connection: Any, kind: Any, value: Any, traceback: Any) -> None:
     connection.set(f"failure:{job.id}", f"{kind.__name__} {value} {job.is_failed}")
+
+
+def fail_while(key: str) -> str:
+    job = get_current_job()
+    assert job is not None
+    if job.connection.exists(key):
+        raise RuntimeError(key)
+    return "well"
+
+
+def nap(seconds: float) -> str:
+    import time
+
+    time.sleep(seconds)
+    return "slept"
+
+
+def swallow(seconds: float) -> str:
+    import time
+
+    try:
+        time.sleep(seconds)
+    except Exception as error:
+        time.sleep(1.2)
+        return type(error).__name__
+    return "not interrupted"
+
+
+def here() -> int:
+    import os
+
+    return os.getpid()
+
+
+def remember(key: str, value: str) -> str:
+    job = get_current_job()
+    assert job is not None
+    job.meta[key] = value
+    job.save_meta()
+    return str(job.get_meta()[key])
+
+
+def first_handler(job: Any, kind: Any, value: Any, traceback: Any) -> bool:
+    job.connection.rpush("handled", f"first {job.id} {kind.__name__}")
+    return True
+
+
+def last_handler(job: Any, kind: Any, value: Any, traceback: Any) -> bool:
+    job.connection.rpush("handled", f"last {value}")
+    return True
+
+
+def broken_handler(job: Any, kind: Any, value: Any, traceback: Any) -> bool:
+    raise RuntimeError("handler")
+
+
+async def soon(value: int) -> int:
+    return value
