@@ -15,7 +15,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from math import inf
+from math import expm1, inf, log1p
 from os import getpid
 from socket import gethostname
 from typing import TYPE_CHECKING
@@ -44,9 +44,11 @@ _BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
 _ROUNDS = 5
 #: The part of an interval after which a process that did the work does it again; and one that heard of it: from, to.
-_OWN, _OTHERS = 0.97, (0.975, 0.995)
+_OWN, _OTHERS = 0.9, (0.91, 0.995)
 #: Seconds after a known instant at which those act that only heard of it: from, to. Nobody else did, then.
 _LATER = (0.005, 0.03)
+#: How much rarer the first part of such a span is than its last one, in powers of e. Fleets of up to a thousand processes are meant.
+_RARER = 7.0
 #: Fewest seconds between two searches for due jobs, unless some are left.
 _LEAST = 0.01
 
@@ -100,7 +102,7 @@ class Maintenance:
         self._set_next()
 
     def _heard(self, what: str, found: list[int], now: float) -> None:
-        part, later = random.uniform(*_OTHERS), now + random.uniform(*_LATER)
+        part, later = _moment(*_OTHERS), now + _moment(*_LATER)
         if what == "promote":
             due, self._expire_at, self._tend_at = (later + ms / 1000 if ms >= 0 else inf for ms in found)
             self._promote_at = min(due, now + _PROMOTE_INTERVAL * part)
@@ -226,7 +228,7 @@ class Maintenance:
             self._clean_at = now + _BREATH
 
     def _sample(self, now: float) -> None:
-        if all(self._broker.sample(_SAMPLE_INTERVAL * 0.9) for _ in range(_ROUNDS)):
+        if all(self._broker.sample(_SAMPLE_INTERVAL * 0.8) for _ in range(_ROUNDS)):
             self._sample_at = now + _BREATH
 
     def _carry(self, now: float) -> None:
@@ -256,3 +258,12 @@ class Maintenance:
                 break
         for name, jobs in self._broker.prune(self._lease):
             self._log.warning("worker %s is gone; its registration was removed and %d job(s) recovered", name, jobs)
+
+
+def _moment(first: float, last: float) -> float:
+    """Return a random time in this span, mostly a late one, so that few of many processes come first.
+
+    What the first one publishes needs time to reach the others, most of all on a busy machine. All that come before it reaches them
+    do the same work again.
+    """
+    return first + (last - first) * log1p(random.random() * expm1(_RARER)) / _RARER

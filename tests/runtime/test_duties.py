@@ -67,7 +67,7 @@ def test_what_another_does_it_does_not(fleet: _Fleet, text: str, call: str, inte
     said_at = [0.0]
 
     def heard(now: float) -> str:
-        if now - said_at[0] < interval * 0.96:
+        if now - said_at[0] < interval * 0.9:
             return ""
         said_at[0] = now
         return text
