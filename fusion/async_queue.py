@@ -17,7 +17,7 @@ from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.kinds import pause_terms
 from fusion.enqueue.options import EnqueueOptions, Func
 from fusion.enqueue.sending import QueueSteps, repeats
-from fusion.enqueue.template import Check, Key, Template
+from fusion.enqueue.template import Check, Given, Template
 from fusion.exceptions import NoSuchJobError, StoreUnavailable
 from fusion.job import Job
 from fusion.jobs.awaiting import wait_steps
@@ -30,6 +30,7 @@ from fusion.store.client.async_connections import close_loops_client, loops_clie
 from fusion.store.layout.names import check_queue_name
 from fusion.store.read.inspector import Inspector, QueueStats
 from fusion.store.scripting.host import Call, Steps, run_awaited
+from fusion.store.write.enqueue_command import Own
 from fusion.store.write.queue_calls import QueueCalls
 
 if TYPE_CHECKING:
@@ -268,24 +269,24 @@ class AsyncQueue(QueueSteps):
             raise
 
     def _by_template(
-        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Given | None, check: Check | None = None
     ) -> Any:
         if self._connection is None and _get_running_loop() is None:
             return None  # the loop on which this will be awaited, and its connection, are not known yet
         return super()._by_template(f, args, kwargs, given, check)
 
-    async def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes) -> Job:
-        job_id = new_id()
+    async def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes, own: Own | None) -> Job:
+        nonce = new_id()
         if connection is not self.connection:  # this is awaited on another loop than it was called on
-            return await self._run(self._anew(template, job_id.decode(), data))
+            return await self._run(self._anew(template, nonce.decode(), data, own))
         try:
-            at = template.command.accepted(await template.command.send_awaited(job_id, stored))
+            at = template.command.accepted(await template.command.send_awaited(nonce, stored, own))
         except (RedisError, OSError) as error:
-            steps = self._anew(template, job_id.decode(), data, error)
+            steps = self._anew(template, nonce.decode(), data, own, error)
         else:
             if type(at) is str:
-                return template.job(job_id.decode(), data, at, _ELSEWHERE)
-            return self._accepted(template, job_id.decode(), data, at, _ELSEWHERE)
+                return template.job(nonce.decode(), data, own, at, _ELSEWHERE)
+            return self._accepted(template, nonce.decode(), data, own, at, _ELSEWHERE)
         return await self._run(steps)
 
     def _store(self) -> tuple[QueueCalls, Any]:

@@ -27,6 +27,7 @@ from fusion.store.access import broker_of, calls_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.layout.names import check_queue_name
 from fusion.store.scripting.host import Steps, run
+from fusion.store.write.enqueue_command import Own
 from fusion.store.write.queue_calls import QueueCalls
 
 if TYPE_CHECKING:
@@ -163,16 +164,16 @@ class PriorityQueue(QueueSteps):
             repeats(error, self._run)
             raise
 
-    def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes) -> Job:
-        job_id = new_id()
+    def _quickly(self, template: Template, connection: Redis, data: bytes, stored: bytes, own: Own | None) -> Job:
+        nonce = new_id()
         try:
-            at = template.command.accepted(template.command.send(job_id, stored))
+            at = template.command.accepted(template.command.send(nonce, stored, own))
         except (RedisError, OSError) as error:
-            steps = self._anew(template, job_id.decode(), data, error)
+            steps = self._anew(template, nonce.decode(), data, own, error)
         else:
             if type(at) is str:
-                return template.job(job_id.decode(), data, at, connection)
-            return self._accepted(template, job_id.decode(), data, at, connection)
+                return template.job(nonce.decode(), data, own, at, connection)
+            return self._accepted(template, nonce.decode(), data, own, at, connection)
         return self._run(steps)
 
     def _store(self) -> tuple[QueueCalls, Redis]:

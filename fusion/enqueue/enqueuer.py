@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 
 from fusion.enqueue.build import JobData
 from fusion.enqueue.call import QueueDefaults, Terms, called_with, check_arguments, options_of, prepared, timed
-from fusion.enqueue.template import Check, Key, key_of
+from fusion.enqueue.template import Check, Given, for_calls
 from fusion.settings import Settings, get_settings
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class Sends(Protocol[Sent_co]):
     """A queue, as this module uses it."""
 
     def _by_template(
-        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Given | None, check: Check | None = None
     ) -> Sent_co | None: ...
 
-    def _generally(self, f: Any, given: Key | None, settings: Settings, built: tuple[JobData, Terms]) -> Sent_co: ...
+    def _generally(self, f: Any, given: Given | None, settings: Settings, built: tuple[JobData, Terms]) -> Sent_co: ...
 
 
 class Enqueuer(Generic[Sent]):
@@ -39,12 +39,12 @@ class Enqueuer(Generic[Sent]):
     that the function does not take.
     """
 
-    __slots__ = ("_given", "_key", "_options", "_own", "_queue")
+    __slots__ = ("_given", "_given_now", "_options", "_own", "_queue")
 
     def __init__(self, queue: Sends[Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
         self._queue, self._own, self._given = queue, own, given
         self._options = options_of(given)
-        self._key = key_of(None, given)
+        self._given_now = for_calls(None, given)
 
     def __repr__(self) -> str:
         return f"options({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
@@ -59,11 +59,12 @@ class Enqueuer(Generic[Sent]):
     def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
     def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
         """Enqueue a call of `f`, a function or its dotted path, with these arguments."""
-        sent = self._queue._by_template(f, args, kwargs, self._key, check_arguments)
+        now = self._given_now()
+        sent = self._queue._by_template(f, args, kwargs, now, check_arguments)
         if sent is None:
             check_arguments(f, kwargs)
             settings = get_settings()
-            sent = self._queue._generally(f, self._key, settings, called_with(f, args, kwargs, self._options, self._own))
+            sent = self._queue._generally(f, now, settings, called_with(f, args, kwargs, self._options, self._own))
         return sent
 
     @overload

@@ -30,7 +30,7 @@ from fusion.enqueue.graph import Graph, in_order, is_graph, write
 from fusion.enqueue.hooked import Enqueueing, Parts, Writer
 from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import EnqueueOptions, Func
-from fusion.enqueue.template import Check, Key, Template, key_of, parted, templates_of
+from fusion.enqueue.template import Check, Given, Template, for_calls, given_by, parted, templates_of
 from fusion.exceptions import OptionError, QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
@@ -38,6 +38,7 @@ from fusion.middleware import ProducerMiddleware, producers
 from fusion.settings import Settings, get_settings
 from fusion.store.layout.records import Met, NewJob
 from fusion.store.scripting.host import Failed, Steps
+from fusion.store.write.enqueue_command import Own
 from fusion.store.write.queue_calls import AcceptedInPart, EnqueueAhead, QueueCalls, waits
 
 if TYPE_CHECKING:
@@ -225,8 +226,9 @@ class QueueSteps:
         """Return the queue that sends a call which a middleware holds; None if this queue's calls can't be held."""
         raise NotImplementedError
 
-    def _quickly(self, template: Template, connection: Any, data: bytes, stored: bytes) -> Any:
-        """Enqueue a job of this template of the connection, with these arguments in both forms. Returns what `_run` does."""
+    def _quickly(self, template: Template, connection: Any, data: bytes, stored: bytes, own: Own | None) -> Any:
+        """Enqueue a job of this template of the connection, with these arguments in both forms, and what else is the call's own. Returns what
+        `_run` does."""
         raise NotImplementedError
 
     # -- one call: by the template of its function and options, or the general way, after which there is one
@@ -248,7 +250,7 @@ class QueueSteps:
         options: Mapping[str, Any],
     ) -> Any:
         """Enqueue the call of `enqueue_call(f, args, kwargs, timeout=timeout, **options)`."""
-        given, args, kwargs = key_of(timeout, options), tuple(args or ()), dict(kwargs or {})
+        given, args, kwargs = given_by(timeout, options), tuple(args or ()), dict(kwargs or {})
         sent = self._by_template(f, args, kwargs, given)
         if sent is not None:
             return sent
@@ -259,9 +261,10 @@ class QueueSteps:
         self, f: Func, timeout: float | str | None, options: Mapping[str, Any]
     ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         """Return what enqueues a call of a function marked by `@job(timeout=timeout, **options)`, given its arguments."""
-        given, check = key_of(timeout, options), partial(check_keywords, delayed=True)
+        given_now, check = for_calls(timeout, options), partial(check_keywords, delayed=True)
 
         def delay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            given = given_now()
             sent = self._by_template(f, args, kwargs, given, check)
             if sent is not None:
                 return sent
@@ -270,40 +273,40 @@ class QueueSteps:
         return delay
 
     def _by_template(
-        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Key | None, check: Check | None = None
+        self, f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], given: Given | None, check: Check | None = None
     ) -> Any:
         """Enqueue a call by its template; `check` is for the names of its arguments. None if there is no template, or the call has to be made
         the general way."""
         if given is None or not (type(f) is FunctionType or type(f) is str):
             return None
-        connection = self.connection
-        template = templates_of(connection).get((self.name, self._own, f, given))
-        encoded = None if template is None else template.encoded(f, args, kwargs, check)
+        connection, (options, own) = self.connection, given
+        template = templates_of(connection).get((self.name, self._own, f, options))
+        encoded = None if template is None else template.encoded(f, args, kwargs, own, check)
         return None if template is None or encoded is None else self._quickly(template, connection, *encoded)
 
-    def _generally(self, f: Func, given: Key | None, settings: Settings, built: tuple[JobData, Terms]) -> Any:
+    def _generally(self, f: Func, given: Given | None, settings: Settings, built: tuple[JobData, Terms]) -> Any:
         """Enqueue a call the general way. `settings`: those by which it was built, as another thread may have changed them since."""
         return self._run(self._first(f, given, settings, *built))
 
     # -- steps
 
-    def _first(self, f: Func, given: Key | None, settings: Settings, data: JobData, terms: Terms) -> Steps[Job]:
+    def _first(self, f: Func, given: Given | None, settings: Settings, data: JobData, terms: Terms) -> Steps[Job]:
         """Enqueue one job, and keep a template for more like it."""
         job = yield from self._one(data, terms)
         if given is not None and (type(f) is FunctionType or type(f) is str):
             templates = templates_of(self.connection)
             if templates.settings is settings:
-                templates.learn((self.name, self._own, f, given), data, terms, self._store()[0])
+                templates.learn((self.name, self._own, f, given[0]), data, terms, self._store()[0])
         return job
 
-    def _anew(self, template: Template, job_id: str, data: bytes, error: Exception | None = None) -> Steps[Job]:
+    def _anew(self, template: Template, nonce: str, data: bytes, own: Own | None, error: Exception | None = None) -> Steps[Job]:
         """Enqueue a job of a template the general way. `error`: of its command; it is raised as if this call had failed."""
-        chunk = Chunk(self.name, [template.new(job_id, data)], PLAIN)
+        chunk = Chunk(self.name, [template.new(nonce, data, own)], PLAIN)
         return (yield from self._accept_one(chunk, None if error is None else template.command.refusal(error)))
 
-    def _accepted(self, template: Template, job_id: str, data: bytes, at: str, connection: Any) -> Job:
+    def _accepted(self, template: Template, nonce: str, data: bytes, own: Own | None, at: str, connection: Any) -> Job:
         """Return a job of a template for whose acceptance there is more to tell than the time."""
-        return Chunk(self.name, [template.new(job_id, data)], PLAIN).accepted(at, connection)[0]
+        return Chunk(self.name, [template.new(nonce, data, own)], PLAIN).accepted(at, connection)[0]
 
     def _one(self, data: JobData, terms: Terms) -> Steps[Job]:
         """Enqueue one job."""

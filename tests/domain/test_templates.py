@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import AsyncQueue, Job, Queue, QueueFull, Retry, Secret, StoreUnavailable
+from fusion import AsyncQueue, Callback, Job, Queue, QueueFull, Retry, Secret, StoreUnavailable
 from fusion.decorators import job as task
 from fusion.enqueue import template
 from fusion.enqueue.call import called
 from fusion.enqueue.sending import QueueSteps
 from fusion.enqueue.template import Template, templates_of
-from fusion.exceptions import OptionError
+from fusion.exceptions import DuplicateJob, OptionError
 from fusion.kernel import failpoints
 from fusion.middleware import Enqueueing, ProducerMiddleware, register, unregister
 from fusion.settings import Settings, use_settings
@@ -137,8 +137,13 @@ class Chance(random.Random):
             "on_lost": lambda: self.choice(("fail", "requeue", "what")),
             "isolate": lambda: self.choice((True, False, 1)),
             "at_front": lambda: self.choice((True, False)),
-            "description": lambda: self.choice(("of one call", "")),
-            "meta": lambda: {"n": self.randrange(3)},
+            "description": lambda: self.choice(("of one call", "", PATH, "ü\ud800", self.value(), None)),
+            "meta": lambda: self.choice(
+                ({"n": self.randrange(3)}, {}, None, {"a": self.value()}, {"long": "m" * 900}, [("a", 1)], 7)
+            ),
+            "job_id": lambda: self.choice((secrets.token_hex(self.choice((1, 11, 60))), "", "a b", "cb_x", None, 7)),
+            "on_success": lambda: self.choice((basic.noop, PATH, Callback(PATH, 5), "", str.upper, None)),
+            "on_failure": lambda: self.choice((basic.noop, Callback(basic.noop))),
             "retry": lambda: self.choice((Retry(2), Retry(max=2, interval=[1, 2.5], on=OSError), Retry(within="2h"), "x", None)),
             "concurrency_key": lambda: self.choice(("a", "b")),
             "fair_key": lambda: self.choice(("a", "b", "with a space")),
@@ -148,7 +153,10 @@ class Chance(random.Random):
             "repeat": lambda: None,
             "timeout": lambda: None,
         }
-        return {name: known[name]() for name in self.sample(sorted(known), self.choice((0, 0, 0, 1, 1, 2)))}
+        found = {name: known[name]() for name in self.sample(sorted(known), self.choice((0, 0, 0, 1, 1, 2)))}
+        if self.random() < 0.2:
+            found |= {"meta": {"a": self.value(3)}, "description": "of one call"}
+        return found
 
 
 FUNCTIONS: tuple[Any, ...] = (basic.noop, PATH, "no.such.module.func", marked, keyed, fair, basic.echo, "tasks.grüße.send")
@@ -190,7 +198,9 @@ def test_random_calls_write_the_same_records_by_templates_and_without(
 
 def test_no_value_of_a_call_stays(conn: redis.Redis) -> None:
     queue = Queue("sms", conn)
-    for _ in range(2):
+    for n in range(2):
+        own = {"meta": {"of": "first-meta"}, "description": "first-description", "job_id": f"first-id{n}"}
+        job = queue.enqueue(basic.noop, "first-argument", key="first-keyword", ttl=60, **own)
         job = queue.enqueue(basic.noop, "first-argument", key="first-keyword", ttl=60)
     found = [one for one in templates_of(conn)._kept.values() if one is not None]
     assert found
@@ -211,8 +221,7 @@ def test_no_value_of_a_call_stays(conn: redis.Redis) -> None:
 
     texts = " ".join(text for one in found for text in held(one, set()))
     assert "rq:queues" in texts
-    assert "first-argument" not in texts
-    assert "first-keyword" not in texts
+    assert "first-" not in texts
     assert job.id not in texts
 
 
@@ -267,6 +276,56 @@ def test_a_policy_of_retries_is_what_it_is_at_each_call(conn: redis.Redis, gener
     policy.intervals.append(30)
     jobs.append(queue.enqueue(basic.noop, retry=policy))
     assert [conn.hget(f"rq:job:{job.id}", "retry") for job in jobs] == [b'{"max": 2}'] * 4 + [b'{"max": 2, "interval": [0, 30]}']
+
+
+def test_what_is_a_calls_own_differs_by_one_template(conn: redis.Redis, general: list[str]) -> None:
+    queue = Queue("sms", conn)
+    for n in range(4):
+        job = queue.enqueue(basic.noop, n, meta={"n": n}, description=f"call {n}", job_id=f"id-{n}", on_failure=basic.noop)
+        stored = Job.fetch(f"id-{n}", conn)
+        for one in (job, stored):
+            assert (one.id, one.args, one.meta, one.description) == (f"id-{n}", (n,), {"n": n}, f"call {n}")
+    assert len(general) == 1
+    with pytest.raises(DuplicateJob, match="id-3"):
+        queue.enqueue(basic.noop, 9, meta={"n": 9}, description="call 9", job_id="id-3", on_failure=basic.noop)
+    assert Job.fetch("id-3", conn).args == (3,)
+    assert queue.count == 4
+
+    async def awaited() -> list[Job]:
+        own = AsyncQueue("sms")
+        async with own:
+            return [await own.enqueue(basic.noop, meta={"n": n}, job_id=f"async-{n}") for n in range(3)]
+
+    assert [(job.id, job.meta) for job in asyncio.run(awaited())] == [(f"async-{n}", {"n": n}) for n in range(3)]
+    assert [Job.fetch(f"async-{n}", conn).meta for n in range(3)] == [{"n": n} for n in range(3)]
+    assert len(general) == 2
+
+
+@pytest.mark.parametrize("way", ["options", "delay"])
+def test_options_for_many_calls_are_what_they_are_at_each(conn: redis.Redis, general: list[str], way: str) -> None:
+    meta, policy = {"n": 0}, Retry(max=2)
+    bound = Queue("sms", conn).options(meta=meta, retry=policy)
+    delayed = task("sms", connection=conn, meta=meta, retry=policy)(basic.echo)
+    jobs = []
+    for n in range(3):
+        meta["n"] = n
+        if n == 2:
+            policy.intervals.append(30)
+        jobs.append(bound.enqueue(basic.noop) if way == "options" else delayed.delay(1))
+    assert [Job.fetch(job.id, conn).meta for job in jobs] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert [conn.hget(f"rq:job:{job.id}", "retry") for job in jobs] == [b'{"max": 2}'] * 2 + [b'{"max": 2, "interval": [0, 30]}']
+    assert len(general) == 2
+
+
+def test_too_much_for_the_options_of_a_job_is_refused_by_templates_too(conn: redis.Redis, redis_url: str) -> None:
+    use_settings(Settings.load(redis_url=redis_url, max_payload=4000))
+    queue = Queue("sms", conn)
+    for size in (10, 10, 600, 900, 3900):
+        queue.enqueue(basic.noop, description="d" * size)
+    for more in ({"description": "d" * 4001}, {"description": "ü" * 2100}):
+        with pytest.raises(ValueError, match="max_payload"):
+            queue.enqueue(basic.noop, **more)
+    assert queue.count == 5
 
 
 def test_after_a_change_of_the_settings(conn: redis.Redis, redis_url: str, general: list[str]) -> None:
@@ -407,10 +466,11 @@ def test_there_are_at_most_256_and_the_oldest_go(conn: redis.Redis, general: lis
     assert general == ["shop.jobs.task0"]
 
 
-@pytest.mark.parametrize("options", [{"job_id": "a"}, {"meta": {"a": 1}}, {"enqueue_in": 1}, {"description": "x"}], ids=str)
-def test_options_that_differ_from_call_to_call_make_none(conn: redis.Redis, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"concurrency_key": "a"}, {"enqueue_in": 1}, {"depends_on": "a"}], ids=str)
+def test_options_that_say_more_than_one_field_make_none(conn: redis.Redis, options: dict[str, Any]) -> None:
+    Queue("sms", conn).enqueue(basic.noop, job_id="a")
     Queue("sms", conn).enqueue(basic.noop, **options)
-    assert len(templates_of(conn)) == 0
+    assert len(templates_of(conn)) == 1
 
 
 def test_a_job_that_is_canceled_as_it_comes(conn: redis.Redis, general: list[str]) -> None:
@@ -485,19 +545,22 @@ def test_a_full_queue(conn: redis.Redis) -> None:
     assert (caught.value.queue, queue.count) == ("sms", 3)
 
 
-def test_an_error_of_a_call_by_a_template_can_be_repeated() -> None:
+@pytest.mark.parametrize("own", [{}, {"job_id": "given", "meta": {"a": 1}}], ids=str)
+def test_an_error_of_a_call_by_a_template_can_be_repeated(own: dict[str, Any]) -> None:
     at = b"*2\r\n$2\r\nok\r\n$27\r\n2026-01-01T00:00:00.000000Z\r\n"
-    server = ScriptedServer(lambda n: None if 1 <= n <= 4 else at)
+    server = ScriptedServer(lambda n: None if 2 <= n <= 5 else at)
     with connect(server.url) as client:
         queue = Queue("sms", client)
         queue.enqueue(basic.noop, "first")
+        queue.enqueue(basic.noop, "first", **own)
         with pytest.raises(StoreUnavailable) as caught:
-            queue.enqueue(basic.noop, "second")
-        assert server.commands == 5, "as many tries as ever"
+            queue.enqueue(basic.noop, "second", **own)
+        assert server.commands == 6, "as many tries as ever"
         assert not caught.value.nothing_written
         (job_id,) = caught.value.job_ids
+        assert job_id == own.get("job_id", job_id)
         job = caught.value.repeat()
-        assert (job.id, job.args) == (job_id, ("second",))
+        assert (job.id, job.args, job.meta) == (job_id, ("second",), own.get("meta", {}))
         assert isinstance(caught.value.__cause__, redis.ConnectionError)
     server.close()
 

@@ -22,22 +22,46 @@ ID_LENGTH = 22
 NO_ARGUMENTS = b"[[],{}]"
 
 
-class EnqueueCommand:
-    """A command, for jobs that differ in nothing but their ids and arguments. It never changes, and holds no value of a call."""
+class Own:
+    """What one call has of its own besides its arguments: fields as texts, the same as they are stored, and maybe the id that it gives."""
 
-    __slots__ = ("_after", "_before", "_between", "_call", "_client", "_head", "_is_ours", "_queue", "_script", "_words")
+    __slots__ = ("job_id", "texts", "words")
+
+    def __init__(self, job_id: str | None, texts: dict[str, str], words: tuple[bytes, ...]) -> None:
+        """`words`: names and values of the fields."""
+        self.job_id, self.texts, self.words = job_id, texts, words
+
+
+class EnqueueCommand:
+    """A command, for jobs that differ in nothing but their ids, their arguments, and the fields that are each one's own. It never changes, and
+    holds no value of a call."""
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_between",
+        "_call",
+        "_client",
+        "_head",
+        "_is_ours",
+        "_queue",
+        "_script",
+        "_start",
+        "_words",
+    )
 
     def __init__(
-        self, script: Script, words: tuple[tuple[Any, ...], ...], call: bytes, queue: str, client: Any, is_ours: bool
+        self, script: Script, words: tuple[tuple[Any, ...], ...], call: bytes, queue: str, client: Any, is_ours: bool, own: int
     ) -> None:
         """`words`: those before the id, those between nonce and arguments, and those after them. `call`: how a whole call begins. `client`: one
-        that `is_ours`, or any of which only the methods are used."""
+        that `is_ours`, or any of which only the methods are used. `own`: how many fields each job has of its own."""
         self._script, self._call, self._queue, self._client = script, call, queue, client
         self._words, self._is_ours = words, is_ours
         first, middle, last = words
-        count = 2 + len(first) + len(middle) + len(last) + 3
+        count = 2 + len(first) + len(middle) + len(last) + 3 + 2 * own
         size = b"$%d\r\n" % ID_LENGTH
-        self._head = b"*%d\r\n%b%b" % (count, _encoded(("EVALSHA", script.sha, *first)), size)
+        self._start = b"*%d\r\n%b" % (count, _encoded(("EVALSHA", script.sha, *first)))
+        self._head = self._start + size
         self._between = b"\r\n" + size
         self._before = b"\r\n%b$" % _encoded(middle)
         self._after = b"\r\n" + _encoded(last)
@@ -57,28 +81,35 @@ class EnqueueCommand:
         found = compressed(call)
         return data if found is call else found
 
-    def send(self, job_id: bytes, stored: bytes) -> Any:
-        """Enqueue a job; returns the server's reply. Raises what redis-py raises."""
+    def send(self, nonce: bytes, stored: bytes, own: Own | None = None) -> Any:
+        """Enqueue a job; returns the server's reply. Its id is the nonce, unless it has one of its `own`. Raises what redis-py raises."""
         try:
             if self._is_ours:
                 size = b"%d\r\n" % len(stored)
-                parts = (self._head, job_id, self._between, job_id, self._before, size, stored, self._after)
+                if own is None:
+                    parts = [self._head, nonce, self._between, nonce, self._before, size, stored, self._after]
+                else:
+                    job_id = nonce if own.job_id is None else own.job_id.encode()
+                    parts = [self._start, b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce, self._before, size, stored]
+                    parts += (self._after, *(b"$%d\r\n%b\r\n" % (len(word), word) for word in own.words))
                 return ask(self._client, b"".join(parts))
-            return self._client.execute_command("EVALSHA", self._script.sha, *self._of_job(job_id, stored))
+            return self._client.execute_command("EVALSHA", self._script.sha, *self._of_job(nonce, stored, own))
         except NoScriptError:
-            return self._script.send_whole(*self._of_job(job_id, stored))
+            return self._script.send_whole(*self._of_job(nonce, stored, own))
 
-    async def send_awaited(self, job_id: bytes, stored: bytes) -> Any:
+    async def send_awaited(self, nonce: bytes, stored: bytes, own: Own | None = None) -> Any:
         """Do what `send` does, by a client for asyncio."""
-        words = self._of_job(job_id, stored)
+        words = self._of_job(nonce, stored, own)
         try:
             return await self._client.execute_command("EVALSHA", self._script.sha, *words)
         except NoScriptError:
             return await self._client.execute_command("EVAL", self._script.text, *words)
 
-    def _of_job(self, job_id: bytes, stored: bytes) -> tuple[Any, ...]:
+    def _of_job(self, nonce: bytes, stored: bytes, own: Own | None) -> tuple[Any, ...]:
         first, middle, last = self._words
-        return (*first, job_id, job_id, *middle, stored, *last)
+        if own is None:
+            return (*first, nonce, nonce, *middle, stored, *last)
+        return (*first, own.job_id or nonce, nonce, *middle, stored, *last, *own.words)
 
     def accepted(self, reply: Any) -> str:
         """Read the server's time of enqueueing from a reply, see `queue_calls.accepted`."""
@@ -89,9 +120,9 @@ class EnqueueCommand:
         return self._script.refusal(error) if isinstance(error, ResponseError) else error
 
 
-def command_of(calls: QueueCalls, queue: str, job: NewJob) -> EnqueueCommand | None:
-    """Return the command for jobs like this one. None if each is to be made in the ordinary way: in a process with failpoints, or of a record
-    that holds more of its call than id and arguments."""
+def command_of(calls: QueueCalls, queue: str, job: NewJob, own: int = 0) -> EnqueueCommand | None:
+    """Return the command for jobs like this one, with so many more fields that are each one's own. None if each is to be made in the ordinary
+    way: in a process with failpoints, or of a record that holds more of its call than those, id and arguments."""
     if failpoints.armed or job.nonce != job.id or len(job.id) != ID_LENGTH or job.due is not None or job.delay is not None:
         return None
     fields = compact(job.fields)
@@ -102,11 +133,12 @@ def command_of(calls: QueueCalls, queue: str, job: NewJob) -> EnqueueCommand | N
     args, rest = arguments(queue, [like], "", None)
     if rest[6:10:2] != ["func", "data"] or rest[9] != NO_ARGUMENTS:
         return None
+    rest[5] = str(int(rest[5]) + 2 * own)
     script, words = calls.enqueue_script(args)
     client: Any = client_of(calls.connection)
     ours = isinstance(client, Redis) and is_ours(client)
     return EnqueueCommand(
-        script, (words, tuple(rest[2:9]), tuple(rest[10:])), call, queue, client if ours else calls.connection, ours
+        script, (words, tuple(rest[2:9]), tuple(rest[10:])), call, queue, client if ours else calls.connection, ours, own
     )
 
 
