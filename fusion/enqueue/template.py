@@ -80,7 +80,7 @@ class Template:
         common = {"origin": queue, "original_queue": queue, "status": "queued", "priority": new.priority}
         # The empty fields are set in each copy: adding them there would cost as much as the copy.
         self._fields = {"data": b"", **stored, **common, "created_at": "", "enqueued_at": ""}
-        #: Characters that may be added to the texts: with more, somebody has to count their bytes.
+        #: Characters that may be added to the texts: with more, their bytes have to be counted.
         self._room = limit // 4 - sum(len(value) for value in stored.values() if isinstance(value, str))
 
     def fits(self, func: Func) -> bool:

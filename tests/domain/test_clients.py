@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -245,3 +248,12 @@ def test_for_asyncio(redis_url: str, conn: redis.Redis, kind: str) -> None:
     asyncio.run(main())
     assert Job.fetch("a", conn).description == TEXT
     assert Queue("sms", conn).count == 4
+
+
+def test_an_enqueue_needs_no_gevent(redis_url: str) -> None:
+    code = (
+        "import sys; sys.modules['gevent'] = None\n"
+        "from fusion import Queue; ids = {Queue('sms').enqueue('tests.jobs.basic.noop', n).id for n in range(5)}; print(len(ids))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert (done.stdout, done.stderr) == ("5\n", "")

@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -596,12 +594,3 @@ def test_threads_at_once(conn: redis.Redis) -> None:
     assert len(dict(sent)) == queue.count == 480
     assert {job.id: job.args for job in Job.fetch_many(dict(sent), conn) if job is not None} == dict(sent)
     assert len({args for _, args in sent}) == 480
-
-
-def test_an_enqueue_needs_no_gevent(redis_url: str) -> None:
-    code = (
-        "import sys; sys.modules['gevent'] = None\n"
-        f"from fusion import Queue; ids = {{Queue('sms').enqueue('{PATH}', n).id for n in range(5)}}; print(len(ids))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
-    assert (done.stdout, done.stderr) == ("5\n", "")

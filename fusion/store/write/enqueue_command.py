@@ -121,7 +121,7 @@ class EnqueueCommand:
 
 
 def command_of(calls: QueueCalls, queue: str, job: NewJob, own: int = 0) -> EnqueueCommand | None:
-    """Return the command for jobs like this one, with so many more fields that are each one's own. None if each is to be made in the ordinary
+    """Return the command for jobs like this one, with this many more fields that are each one's own. None if each is to be made in the ordinary
     way: in a process with failpoints, or of a record that holds more of its call than those, id and arguments."""
     if failpoints.armed or job.nonce != job.id or len(job.id) != ID_LENGTH or job.due is not None or job.delay is not None:
         return None
