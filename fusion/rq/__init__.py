@@ -6,7 +6,11 @@ is RQ's meaning, and is stored with each job (docs/from-rq.md). Pickle stays off
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+
+if "RQ_KEY_PREFIX" in os.environ:  # read when this is imported, as RQ does; processes that are started from here use it, too
+    os.environ.setdefault("FUSION_PREFIX", f"{os.environ['RQ_KEY_PREFIX']}:")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
