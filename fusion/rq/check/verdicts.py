@@ -17,7 +17,7 @@ WORKS, CHANGE, MISSING = "works", "change to", "missing"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of one name, call or command line."""
+    """The verdict for one name, call or command line."""
 
     kind: str
     text: str = ""
