@@ -194,6 +194,9 @@ class ClusterOfTests:
             eventually(lambda: _replicates(replica, primary), why="the replica knows its primary")  # noqa: B023
         eventually(lambda: all(node.facts()["cluster_state"] == "ok" for node in self.nodes), why="the cluster is formed")
         eventually(lambda: all(map(_in_step, replicas)), why="the replicas follow")
+        # A primary drops a request for its place from a node that it does not know as its replica yet.
+        pairs = {(replica.id, primary.id) for primary, replica in zip(primaries, replicas, strict=False)}
+        eventually(lambda: all(pairs <= _replicas(node) for node in self.nodes), why="all know each replica's primary")
 
     def _owner_port(self, node: Node, slot: int) -> int | None:
         for first, last, primary, *_ in _rows(node):
@@ -219,6 +222,11 @@ class ClusterAsServer:
     @property
     def socket(self) -> Path:
         return Path(self.cluster.owner.server.socket)
+
+
+def _replicas(node: Node) -> set[tuple[str, str]]:
+    """Return the pairs of a node and its primary that this node knows."""
+    return {(words[0], words[3]) for line in _text(node.cluster("NODES")).splitlines() if (words := line.split())}
 
 
 def _rows(node: Node) -> list[Any]:
