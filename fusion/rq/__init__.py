@@ -23,6 +23,7 @@ _HOME = {
     "Retry": "retry",
     "SimpleWorker": "worker",
     "VERSION": "version",
+    "Webhook": "webhook",
     "Worker": "worker",
     "__version__": "version",
     "cancel_job": "job",
@@ -55,5 +56,6 @@ if TYPE_CHECKING:
     from fusion.rq.retry import Retry as Retry
     from fusion.rq.running import get_current_job as get_current_job
     from fusion.rq.version import VERSION as VERSION
+    from fusion.rq.webhook import Webhook as Webhook
     from fusion.rq.worker import SimpleWorker as SimpleWorker
     from fusion.rq.worker import Worker as Worker

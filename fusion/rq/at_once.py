@@ -33,7 +33,7 @@ def run_at_once(job: Job, queue: str) -> Job:
     set_current_job(job, among_others=True)  # type: ignore[arg-type]
     try:
         try:
-            value = _called(job.func, *job.args, **job.kwargs)
+            value = called(job.func, *job.args, **job.kwargs)
         except Exception as error:
             text = traceback.format_exc()
             _end(
@@ -80,6 +80,7 @@ def _call_back(job: Job, field: str, *args: Any) -> None:
         callback(job, job.connection, *args)
 
 
-def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
+def called(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function, or run a coroutine function; return its result."""
     value = function(*args, **kwargs)
     return asyncio.run(value) if inspect.iscoroutine(value) else value

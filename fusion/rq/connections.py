@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from redis import Redis
+
 from fusion.exceptions import NoRedisError as NoRedisConnectionException
 from fusion.rq.hints import missing
 from fusion.store.client.given import RedisFull as RedisFull
@@ -12,6 +14,17 @@ from fusion.store.client.given import given as given
 from fusion.store.client.given import url_for as url_for
 
 __all__ = ["NoRedisConnectionException", "RedisFull", "RedisUnavailable", "given", "url_for"]
+
+
+def get_connection_kwargs(connection: Redis) -> dict[str, Any]:
+    """Return the arguments by which another process makes the same client."""
+    options = connection.connection_pool.connection_kwargs
+    return {name: value for name, value in options.items() if isinstance(value, (str, int, float, bool, type(None)))}
+
+
+def parse_connection(connection: Redis) -> tuple[type[Redis], type[Any], dict[str, Any]]:
+    """Return the class of a client, that of its connections, and `get_connection_kwargs`."""
+    return type(connection), connection.connection_pool.connection_class, get_connection_kwargs(connection)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from fusion.jobs.meta import to_json
 from fusion.kernel.importing import resolve
 from fusion.kernel.timeutil import now, to_iso
 from fusion.rq import defaults
+from fusion.rq.at_once import called
 from fusion.rq.callbacks import Callback as Callback
 from fusion.rq.connections import given
 from fusion.rq.dependency import Dependency as Dependency
@@ -36,8 +37,10 @@ from fusion.rq.running import get_current_job as get_current_job
 from fusion.rq.serializers import name_of
 from fusion.rq.status import JobStatus as JobStatus
 from fusion.rq.utils import parse_timeout
+from fusion.rq.webhook import Webhook, urls_of
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
+from fusion.store.write.plain_records import DRAFT, PlainRecords
 
 
 class Job(RQFields, CoreJob):  # type: ignore[misc]
@@ -49,10 +52,12 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     #: Its callbacks, where functions were given.
     _given_callbacks: Mapping[str, Any] = MappingProxyType({})
     enqueue_at_front = False
+    #: Those that were given; not kept in Redis.
+    webhooks: Sequence[Webhook] = ()
     serializer: Any = None
 
     def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
-        super().__init__(id or identity(), {}, given(connection))
+        super().__init__(id or identity(), {"created_at": to_iso(now())}, given(connection))
         self.serializer = serializer
 
     @classmethod
@@ -87,12 +92,13 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         kwargs = {} if kwargs is None else kwargs
         if not isinstance(args, (tuple, list)):
             raise TypeError(f"{args!r} is not a valid args list")
+        if id is not None and not isinstance(id, str):
+            raise TypeError(f"id must be a string, not {type(id)}")
         if not isinstance(kwargs, dict):
             raise TypeError(f"{kwargs!r} is not a valid kwargs dict")
-        if webhooks is not None:
-            raise refused("webhooks=", "use fusion.Queue with callback_url=")
         parents = Parents(depends_on)
         limit = parse_timeout(timeout)
+        urls = urls_of(webhooks)
         options = EnqueueOptions(
             job_timeout=limit if limit is None or limit > 0 else -1,
             result_ttl=_kept(parse_timeout(result_ttl)),
@@ -100,14 +106,16 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             failure_ttl=_kept(parse_timeout(failure_ttl)),
             description=description,
             job_id=id,
-            on_success=on_success,
-            on_failure=on_failure,
-            on_stopped=on_stopped,
+            on_success=_callback(on_success),
+            on_failure=_callback(on_failure),
+            on_stopped=_callback(on_stopped),
             meta=meta,
             depends_on=parents.core(),
             retry=retry,
             concurrency_key=None if rate_limit is None else rate_limit.key,
             max_concurrent=None if rate_limit is None else rate_limit.concurrency,
+            success_task_handler=urls.get("finished"),
+            failed_task_handler=urls.get("failed"),
         )
         if defaults.of_rq():
             options.on_lost = "requeue" if retry is not None else "fail"
@@ -125,7 +133,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         job.connection, job._outdated, job._meta = given(connection), False, None
         if meta:
             job._meta = dict(meta)
-        job.enqueue_at_front = parents.at_front
+        job.enqueue_at_front, job.webhooks = parents.at_front, list(webhooks or ())
         return job
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, serializer: Any) -> None:
@@ -189,6 +197,9 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         status, ended, kept = self._text("status"), self.ended_at, self.result_ttl
         if status == "finished" and ended is not None and kept is not None and kept >= 0:
             return bool((now() - ended).total_seconds() > kept)
+        waits_since = self.enqueued_at
+        if status == "queued" and self.ttl is not None and waits_since is not None:
+            return bool((now() - waits_since).total_seconds() > self.ttl)
         return bool(status == "canceled" and self._text("reason") == "expired")
 
     def refresh(self) -> None:
@@ -229,7 +240,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def set_status(self, status: JobStatus, pipeline: Any = None) -> None:
         """Refuse: a state moves with the job's place. Before the job is accepted its state is only a word."""
-        if self._new is None:
+        if not self._is_draft:
             raise refused(
                 "set_status()", "use cancel(), requeue(), stop or delete(): a job's state and its place change together"
             )
@@ -329,12 +340,23 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     # -- changing it
 
     def save(self, pipeline: Any = None, include_meta: bool = True, include_result: bool = True) -> None:
-        """Store `meta`. Nothing else of an accepted job is changed by programs, and a job that is not accepted is nowhere to be stored."""
+        """Store a job that is not accepted yet as a draft, for a year. Of an accepted job, store `meta`: programs change nothing else of it."""
         _no_pipeline(pipeline)
-        if self._new is not None:
-            raise refused("save() before enqueue_job()", "enqueue the job: it is stored when it is accepted")
-        if include_meta:
+        if self._is_draft:
+            self._settle()
+            fields = {name: value for name, value in self._fields.items() if name != "func"}
+            self._records.write(self.id, {**fields, DRAFT: 1}, defaults.DEFAULT_FAILURE_TTL)
+            self._new, self._fields[DRAFT] = None, 1
+        elif include_meta:
             self.save_meta()
+
+    @property
+    def _is_draft(self) -> bool:
+        return self._new is not None or DRAFT in self._fields
+
+    @property
+    def _records(self) -> PlainRecords:
+        return PlainRecords(self.connection, get_settings().prefix)
 
     def cancel(self, pipeline: Any = None, enqueue_dependents: bool = False, remove_from_dependencies: bool = False) -> str:
         """Cancel it. InvalidJobOperation if it is canceled already, or has ended. Its children wait on."""
@@ -347,7 +369,11 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def requeue(self, at_front: bool = False) -> Job:
         """Requeue it, if it failed, was canceled or stopped; return it. InvalidJobOperation."""
+        if at_front:
+            raise refused("requeue(at_front=True)", "use requeue(): the job goes to the end of its queue")
         super().requeue()
+        for field in ("started_at", "ended_at", "exc_info"):
+            self._put(field, None)
         return self
 
     def delete(self, pipeline: Any = None, remove_from_queue: bool = True, delete_dependents: bool = False) -> None:
@@ -355,7 +381,9 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         _no_pipeline(pipeline)
         if delete_dependents:
             self.delete_dependents()
-        if self._new is None:
+        if self._is_draft:
+            self._records.drop_draft(self.id)
+        else:
             super().delete(purge=True)
 
     def delete_dependents(self, pipeline: Any = None) -> None:
@@ -367,7 +395,17 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def perform(self) -> Any:
         """Call its function here, and return the result. Nothing is stored."""
-        return self.func(*self.args, **self.kwargs)
+        return called(self.func, *self.args, **self.kwargs)
+
+    def dependencies_are_met(self, parent_job: Any = None, pipeline: Any = None, **options: Any) -> bool:
+        """Return True if all jobs that it waits for have finished, may have failed, or are gone."""
+        enough = ("finished", "failed", "stopped") if self.allow_dependency_failures else ("finished",)
+        return all(job.get_status(refresh=False) in enough for job in self.fetch_dependencies())
+
+    @property
+    def instance(self) -> None:
+        """None: the object of a bound method is not shown."""
+        return None
 
     def to_dict(self, include_meta: bool = True, include_result: bool = True) -> dict[str, Any]:
         """Return the fields of its record."""
@@ -385,6 +423,10 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self.description}>"
+
+
+def _callback(value: Any) -> Any:
+    return value if value is None or isinstance(value, Callback) else Callback(value)
 
 
 def _kept(seconds: int | None) -> int | None:

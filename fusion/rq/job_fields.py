@@ -160,6 +160,12 @@ class RQFields:
         return None if policy is None else list(policy.intervals)
 
     @property
+    def enqueue_at_front_on_retry(self) -> bool:
+        """True if a retried job goes to its old place."""
+        policy = self._policy
+        return policy is not None and policy.place == "keep"
+
+    @property
     def should_retry(self) -> bool:
         """True if it has retries left."""
         return bool(self.retries_left)

@@ -32,6 +32,7 @@ from fusion.settings import get_settings
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import NewJob
+from fusion.store.write.plain_records import DRAFT
 from fusion.trash import Trash
 
 Func = str | Callable[..., Any]
@@ -271,6 +272,10 @@ class Queue(fusion.queue.PriorityQueue):
     def enqueue_many(self, job_datas: Iterable[EnqueueData], pipeline: Any = None, group_id: str | None = None) -> list[Job]:
         """Enqueue many jobs. Independent ones come first in the answer, as in RQ."""
         _not_yet(pipeline=pipeline)
+        return self._send_many(*self._made(job_datas, group_id))
+
+    def _made(self, job_datas: Iterable[EnqueueData], group_id: str | None) -> tuple[list[Job], list[Job]]:
+        """Return the jobs that wait for no others, and those that do; none is accepted yet."""
         independent, others = list[Job](), list[Job]()
         for data in job_datas:
             options = data._asdict()
@@ -278,6 +283,9 @@ class Queue(fusion.queue.PriorityQueue):
             job = self.create_job(**options, group_id=group_id)
             job.enqueue_at_front = at_front or job.enqueue_at_front
             (others if "parents" in job._fields else independent).append(job)
+        return independent, others
+
+    def _send_many(self, independent: list[Job], others: list[Job]) -> list[Job]:
         for job in others:
             self._send(job)
         if independent and not self._is_async:
@@ -307,6 +315,8 @@ class Queue(fusion.queue.PriorityQueue):
                     "enqueue its parents to this queue",
                 )
             return run_at_once(job, self.name)
+        if DRAFT in job._fields:
+            job._records.drop_draft(job.id)
         while True:
             data = _as_data(job, self._new_of(job, at_front, due))
             try:
@@ -431,7 +441,7 @@ class Queue(fusion.queue.PriorityQueue):
 _OF_ACCEPTED = frozenset((
     *("created_at", "enqueued_at", "status", "origin", "original_queue", "priority", "seq", "nonce", "started_at", "ended_at", "worker_name"),
     *("execution_id", "result", "exc_info", "reason", "history", "attempts", "deliveries", "lost", "expires_at", "error_class", "error_frame"),
-    *("error_bases", "callback_error", "progress", "cursor", "last_heartbeat", "signature", "waits_in", "result_error", "arrival"),
+    *("draft", "error_bases", "callback_error", "progress", "cursor", "last_heartbeat", "signature", "waits_in", "result_error", "arrival"),
 ))  # fmt: skip
 
 

@@ -34,6 +34,10 @@ _TYPES = {
 }
 
 
+#: How the error of a task begins that returned a `Retry` once more than it allows.
+_USED_UP = "fusion.retry.RetryLater: the task returned Retry("
+
+
 class Result:
     """The end of one run. The last ten that did not finish are kept, and the one that did."""
 
@@ -43,6 +47,8 @@ class Result:
         self._found = found
         self.job_id, self.connection, self.serializer = job.id, job.connection, job.serializer
         self.type = _TYPES[found.type]
+        if self.type is Type.FAILED and (found.exc_string or "").startswith(_USED_UP):
+            self.type = Type.MAX_RETRIES_EXCEEDED
         self.created_at: datetime | None = found.created_at
         self.worker_name, self.exc_string = found.worker_name, found.exc_string
         self.execution_started_at, self.execution_ended_at = found.execution_started_at, found.created_at

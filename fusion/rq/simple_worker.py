@@ -85,7 +85,11 @@ class InProcessBurst:
             for claimed in turn.jobs:
                 ended = self._run(claimed)
                 self.done += 1
-            if not ended and (not slots or not self._more(turn)):
+            if not ended and not slots:
+                while self._broker.release()[0]:  # children of the last job
+                    pass
+                return
+            if not ended and not self._more(turn):
                 return
 
     def _turn(self, ended: tuple[Claimed, Decision, float] | None, slots: list[int]) -> Turn:

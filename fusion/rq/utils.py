@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import numbers
 from collections.abc import Callable
 from datetime import datetime
@@ -36,6 +37,17 @@ def parse_timeout(timeout: Any) -> int | None:
 def now() -> datetime:
     """Return the time now, in UTC."""
     return timeutil.now()
+
+
+NOT_JSON_SERIALIZABLE = "<not JSON serializable>"
+
+
+def safe_json_dumps(value: Any) -> str:
+    """Return the value as JSON, or a text that says that it is none."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return NOT_JSON_SERIALIZABLE
 
 
 def import_attribute(name: str) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
 from fusion.rq.simple_worker import run_burst
+from fusion.rq.timeouts import UnixSignalDeathPenalty
 from fusion.settings import Settings, get_settings, use_settings
 from fusion.sidecar import SWITCH
 from fusion.store.access import inspector_of
@@ -63,6 +64,8 @@ class Worker:
     queue_class: type[Queue] = Queue
     job_class: type[Job] = Job
     log_result_lifespan = log_job_description = True
+    #: RQ's way to end a job that runs too long. A worker has its own, so another class changes nothing.
+    death_penalty_class = UnixSignalDeathPenalty
 
     def __init__(
         self,

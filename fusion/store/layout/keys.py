@@ -319,6 +319,31 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
     def reap(self) -> str:
         return f"{self.prefix}reap"
 
+    # -- what programs for RQ show of themselves
+    def rq_cron_scheduler(self, name: str) -> str:
+        """The hash of a running CronScheduler."""
+        return f"{self.prefix}cron_scheduler:{name}"
+
+    @property
+    def rq_cron_schedulers(self) -> str:
+        return f"{self.prefix}cron_schedulers"
+
+    @property
+    def rq_cron_jobs(self) -> str:
+        return f"{self.prefix}cron_jobs"
+
+    def rq_cron_job(self, name: str) -> str:
+        """The jobs of a cron job, by the time at which they were enqueued."""
+        return f"{self.prefix}cron_job:{name}:jobs"
+
+    def rq_group(self, name: str) -> str:
+        """The ids of a group's jobs."""
+        return f"{self.prefix}group:{name}"
+
+    @property
+    def rq_groups(self) -> str:
+        return f"{self.prefix}groups"
+
     # -- schedulers and cron
     @property
     def schedulers(self) -> str:

@@ -1,4 +1,4 @@
-"""Records of jobs that never wait: written by plain commands, for a Redis that runs no scripts (a fake one in tests of programs)."""
+"""Records of jobs that wait in no queue, written by plain commands: of those that ran where they were enqueued, and of drafts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from redis import Redis
 from fusion.store.layout.codec import to_pairs
 from fusion.store.layout.keys import Keys
 
+#: The field of a draft's record.
+DRAFT = "draft"
+
 
 class PlainRecords:
-    """Writes the record of a job that ran where it was enqueued. Such a job is in no set: it has ended when it is first seen."""
+    """Writes records of jobs that are in no set. They need no script, so a fake Redis without Lua has them, too.
+
+    A draft is a job that a program stored before it was accepted. `drop_draft` makes room for its enqueue.
+    """
 
     def __init__(self, connection: Redis, prefix: str) -> None:
         self._connection, self._keys = connection, Keys(prefix)
@@ -28,3 +34,14 @@ class PlainRecords:
         if seconds > 0:
             pipe.expire(key, seconds)
         pipe.execute()
+
+    def drop_draft(self, job_id: str) -> bool:
+        """Remove the record of a draft; False if it is none: a job that was accepted stays."""
+        key = self._keys.job(job_id)
+        with self._connection.pipeline() as pipe:
+            pipe.watch(key)  # type: ignore[no-untyped-call]
+            if not pipe.hexists(key, DRAFT):
+                return False
+            pipe.multi()
+            pipe.delete(key)
+            return bool(pipe.execute()[0])
