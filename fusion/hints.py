@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 PAGE = "docs/from-rq.md"
 
-_REGISTRY = "fusion.rq's Queue has it; here: FailedQueue and ScheduledJobRegistry, for all queues, and `fusion list --state`"
+_REGISTRY = "fusion.rq's Queue has it; here: FailedQueue and ScheduledJobRegistry, for all queues, and `fusion jobs 'state:started queue:NAME'`"
 _MODULE = {
     "Worker": "start a worker by `fusion worker`, or use EmbeddedWorker; fusion.rq has Worker",
     "SimpleWorker": "start a worker by `fusion worker --executor thread`; fusion.rq has SimpleWorker",
@@ -27,10 +27,10 @@ _MODULE = {
     "NoSuchJobError": "import it from fusion.exceptions",
     "InvalidJobOperation": "import it from fusion.exceptions",
     "FailedJobRegistry": "use FailedQueue; fusion.rq.registry has FailedJobRegistry",
-    "StartedJobRegistry": "use `fusion list --state started`; fusion.rq.registry has StartedJobRegistry",
-    "FinishedJobRegistry": "use `fusion list --state finished`; fusion.rq.registry has FinishedJobRegistry",
-    "DeferredJobRegistry": "use `fusion list --state deferred`; fusion.rq.registry has DeferredJobRegistry",
-    "CanceledJobRegistry": "use `fusion list --state canceled`; fusion.rq.registry has CanceledJobRegistry",
+    "StartedJobRegistry": "use `fusion jobs state:started`; fusion.rq.registry has StartedJobRegistry",
+    "FinishedJobRegistry": "use `fusion jobs state:finished`; fusion.rq.registry has FinishedJobRegistry",
+    "DeferredJobRegistry": "use `fusion jobs state:deferred`; fusion.rq.registry has DeferredJobRegistry",
+    "CanceledJobRegistry": "use `fusion jobs state:canceled`; fusion.rq.registry has CanceledJobRegistry",
     "use_connection": "use push_connection, or give connection= to Queue and Job.fetch",
 }
 _QUEUE = {

@@ -29,7 +29,7 @@ _BESIDE = {
     "django_rq": "use fusion.contrib.django (docs/django.md)",
     "flask_rq2": "make queues by fusion.rq.Queue(name, connection=...)",
     "rq_dashboard": "use Fusion's dashboard (docs/dashboard.md)",
-    "rq_exporter": "use the metrics of `fusion server` (docs/http.md)",
+    "rq_exporter": "use GET /api/v1/queues of `fusion server` (docs/http.md)",
 }
 #: Keywords that no call of `fusion.rq` takes.
 _KEYWORDS = {"pipeline": "leave it out: each call of Fusion is one transaction of its own"}
