@@ -53,6 +53,9 @@ CONSTANTS: dict[str, str] = {
         "KEPT_STATES": states.KEPT,
     }.items()
 }
+#: Values that some scripts take as arguments, and includes use; nil in the others.
+_TOLD = ("MINUTE", "MINUTE_TEXT")
+CONSTANTS |= dict.fromkeys(_TOLD, "nil")
 #: Values that the loader sets.
 OPEN = frozenset(FleetConstants().literals())
 #: What Redis gives to every script.
@@ -67,7 +70,7 @@ _CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
 _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
 _STRING = r"'[^'\n]*'"
-_STATEMENT = re.compile(r"( *)(\w+)\((.*)\)")
+_STATEMENT = re.compile(r"( *)(?:((?:local )?)(\w+(?:, \w+)*) = )?(\w+)\((.*)\)")
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _LITERAL = re.compile(rf"""P \.\. {_STRING}|{_STRING}|"[^"]*"|[\d.e^ *-]+""")
 _SIMPLE = re.compile(r"[\w.]+|'\w*'")
@@ -172,6 +175,7 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     arguments = {f"K_{key}": f"KEYS[{nth}]" for nth, key in enumerate(head.get("KEYS", ()), 1)}
     arguments |= {f"A_{argument}": f"ARGV[{nth}]" for nth, argument in enumerate(head.get("ARGV", ()), 1)}
     arguments["REST"] = str(len(head.get("ARGV", ())) + 1)
+    arguments |= {name: arguments[f"A_{name.lower()}"] for name in _TOLD if f"A_{name.lower()}" in arguments}
     lines = without_unused([line for path, text in files.items() for line in _lines_of(path, text)])
     lines = in_place(lines, {word for text in files.values() for word in headers(text).get("ONCE", ())})
     lines = made_when_called(lines, rare)
@@ -179,7 +183,7 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     if change is not None:
         lines = [Line(text) for text in change("".join(f"{line.text}\n" for line in lines)).splitlines()]
     lines = inlined(lines)
-    lines = folded(with_values(lines, CONSTANTS | arguments))
+    lines = [line for line in folded(with_values(lines, CONSTANTS | arguments)) if not line.text.startswith("if nil then ")]
     text = "".join(f"-- {kind}: {' '.join(words)}\n" for kind, words in head.items() if kind in ("KEYS", "ARGV", "FLAGS"))
     text += "".join(_marked(lines))
     scope = Scope(text)
@@ -221,8 +225,8 @@ def without_unused(lines: Sequence[Line]) -> list[Line]:
 
 def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
     """Return the lines with the bodies of these functions in the places of their calls, each a block of its own. To make a function costs
-    more than it tells a reader of the built text. What it takes becomes locals of the block. Raises ValueError for one that returns something,
-    or has not one call, alone in its line, behind it."""
+    more than it tells a reader of the built text. What it takes becomes locals of the block. A function may return values in its last line, if its
+    call assigns them. Raises ValueError for one that returns elsewhere, or has not one call, alone in its line, behind it."""
     bodies = {one.name: lines[one.first : one.end] for one in functions(lines) if one.name in names}
     cut = {at for one in functions(lines) if one.name in names for at in range(one.first, one.end)}
     words, put = _words(lines), set[str]()
@@ -230,16 +234,21 @@ def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
     def with_bodies(part: Iterable[Line]) -> Iterator[Line]:
         for line in part:
             match = _STATEMENT.fullmatch(line.text)
-            if match is None or match[2] not in bodies:
+            if match is None or match[4] not in bodies:
                 yield line
                 continue
-            put.add(match[2])
-            head, *body, end = bodies[match[2]]
-            if _returns(body) or words[match[2]] != 2:
-                raise ValueError(f"{match[2]} returns something, or is not called once")
-            yield replace(head, text=" do")  # a line at the margin would end the function around it
+            put.add(match[4])
+            head, *body, end = bodies[match[4]]
+            parameters = head.text.partition("(")[2][:-1]
             if match[3]:
-                yield replace(line, text=f"local {head.text.partition('(')[2][:-1]} = {match[3]}")
+                if match[2]:
+                    yield replace(line, text=f"local {match[3]}")
+                body = _assigned(match[4], match[3], parameters, body)
+            if _returns(body) or words[match[4]] != 2:
+                raise ValueError(f"{match[4]} returns something, or is not called once")
+            yield replace(head, text=" do")  # a line at the margin would end the function around it
+            if match[5]:
+                yield replace(line, text=f"local {parameters} = {match[5]}")
             yield from with_bodies(body)
             yield replace(end, text=" end")
 
@@ -247,6 +256,15 @@ def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
     if missing := sorted(bodies.keys() - put):
         raise ValueError(f"{', '.join(missing)}: the call is a line of its own")
     return found
+
+
+def _assigned(name: str, targets: str, parameters: str, body: Sequence[Line]) -> list[Line]:
+    """A function's body that assigns to `targets` what its last line returns. Raises ValueError for a body that has a name of theirs."""
+    if not body[-1].text.startswith("  return "):
+        raise ValueError(f"{name} does not end in a return")
+    if taken := set(targets.split(", ")) & (_words(body).keys() | set(parameters.split(", "))):
+        raise ValueError(f"{name} has names of what it is assigned to: {', '.join(sorted(taken))}")
+    return [*body[:-1], replace(body[-1], text=f"{targets} = {body[-1].text.removeprefix('  return ')}")]
 
 
 def _returns(body: Sequence[Line]) -> bool:

@@ -1,6 +1,6 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
--- ARGV: queue n_jobs needs
+-- ARGV: queue n_jobs needs minute minute_text
 -- ONCE: line_up expect_expiry look_for_remains
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq with_met refuses answer_more
@@ -101,7 +101,7 @@ local function answer_more(at, outbox_batch)
   return { 'ok', at, discarded, met or {}, apart }
 end
 
-local at, fresh, first_answer, again, targets, several = REST, {}, now_iso, nil, {}, 0
+local at, fresh, first_answer, again, targets, several = REST, { nil }, now_iso, nil, {}, 0
 local needs = tonumber(A_needs) -- nothing stands behind it
 if not needs and string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local graph, over
@@ -202,13 +202,17 @@ for _ = 1, A_n_jobs + 0 do
       deferred = deferred or must_wait(parents, seen)
     end
     local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
-    fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
-      ttl = ARGV[at + 4] ~= '' and ARGV[at + 4] + 0 or nil, first = at + 6, last = at + 5 + n, deferred = deferred,
-      of_before = of_before, parents = parents,
-      held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
-      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or ''),
-      unique = unique }
-    if unique then brought[unique.name] = id end
+    local job = { id = id, nonce = sent, priority = ARGV[at + 2], first = at + 6, last = at + 5 + n,
+      turn = target == 'back' and (fair_key or '') }
+    if due or front then job.due, job.front = due, front end
+    if ARGV[at + 4] ~= '' then job.ttl = ARGV[at + 4] + 0 end
+    if of_before then job.of_before = of_before end
+    if status then job.ended = set_of(status, origin or A_queue) end
+    if deferred or parents or ties then
+      job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
+    end
+    if unique then job.unique, brought[unique.name] = unique, id end
+    fresh[#fresh + 1] = job
     if not alone and not targets[target] then targets[target], several = true, several + 1 end
   end
   if not alone then seen[id] = true end

@@ -1,13 +1,13 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets
--- ARGV: n_lacking n_outcomes
+-- ARGV: n_lacking n_outcomes minute minute_text
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
--- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers
+-- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue
 -- OFTEN: iso_before callback_error read_held read_job commit on_end end_job
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
--- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
+-- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of starving claim_behind claim_in_chain
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
 -- Uses: origin parked soonest tail unexpected unrung unsettled wildcards
@@ -20,9 +20,10 @@
 --   sets      of blocked jobs that the worker can serve, of its queues
 --   lacking   a task that the worker lacks, why
 --   outcomes  kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...
--- Returns: {status, answers, jobs, bad, again, releases, next_ms, waits, open_ms}; status: ok | suspended |
+-- Returns: {status, answers, bad, again, releases, next_ms, waits, open_ms, jobs...}; status: ok | suspended |
 --   unregistered | outdated; again: 1 = another turn finds more; releases: 1 = `release` has something to do;
---   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
+--   answers: a line each; bad: {queue, error}; jobs: how many words a job has, and these: queue, id, execution, values
+--   of RUN_FIELDS... (each list in a reply takes long, an empty one too); next_ms: ms to a due job that the
 --   worker may not know of, -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
 --   closed by its rate opens then; missing mostly
@@ -30,31 +31,19 @@
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
 -- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
 local RELEASING = P .. 'releasing'
-local COUNTS = { 'successful_job_count', 'failed_job_count', 'total_working_us' } -- of outcomes that a turn brings
-local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation',
-  'turn', 'state', 'beat_ms', unpack(COUNTS, A_n_outcomes == '0' and 4 or 1)))
-if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
-local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
-if token < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
-local execution = A_incarnation .. ':' .. A_token .. ':'
-local answers, jobs, bad = {}, {}, {}
-
-if token == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
-  for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
-  local i = 0
-  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
-    i = i + 1
-    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
-      TIED_FIELDS, CHAIN_FIELDS)
-    if job[1] == 'started' and job[2] == exec then
-      local last = 2 + N_RUN_FIELDS + N_TIED_FIELDS + (mark == AHEAD and N_CHAIN_FIELDS or 0)
-      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
-    end
-  end
-  return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', RELEASING),
-    tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
-    tonumber(string.match(memory, '\n~(%d+)')) }
+local incarnation, memory, was, beat, finished, worked
+if A_n_outcomes == '0' then
+  incarnation, memory, was, beat = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn', 'state', 'beat_ms'))
+else
+  incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn',
+      'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
 end
+if incarnation ~= A_incarnation then return { 'unregistered', false, false, 0, 0, -1 } end
+local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if token < last then return { 'outdated', false, false, 0, 0, -1 } end
+local execution = A_incarnation .. ':' .. A_token .. ':'
+-- A list that is made with room for its first entries need not grow.
+local answers, jobs, bad = { nil }, { nil }, {}
 
 -- Where each section begins: behind the one before it.
 local QUEUES_FROM = REST
@@ -71,11 +60,11 @@ local function each_of(command, key, list, first)
 end
 
 -- What the worker's hash remembers of this turn, and what else goes into it.
-local lines, note = { A_token }, { 'turn', '' }
+local lines, note = { A_token, nil, nil }, { 'turn', '' }
 
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
 local function commit_half()
-  local done, at, counts = {}, outcomes_from, false
+  local done, at, counts, failed = { nil }, outcomes_from, false, 0
   for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
     local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
@@ -96,12 +85,15 @@ local function commit_half()
       if kind == 'finished' then
         finished = (tonumber(finished) or 0) + 1
       elseif kind == 'failed' or kind == 'retry' then
-        failed = (tonumber(failed) or 0) + 1
+        failed = failed + 1
       end
     end
   end
   if counts then
-    note = { 'turn', '', COUNTS[1], finished or 0, COUNTS[2], failed or 0, COUNTS[3], worked }
+    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked }
+    if failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', failed)) ~= 'number' then
+      redis.call('HSET', K_worker, 'failed_job_count', failed)
+    end
   end
   for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
   each_of('HDEL', held_key, done)
@@ -129,8 +121,8 @@ local function list_queues()
         count = count + 1
       end
     end
-    for _, entry in ipairs(tail) do
-      names[count], bound[count], origin[count] = unpack(entry)
+    for i = 1, #tail do
+      names[count], bound[count], origin[count] = unpack(tail[i])
       count = count + 1
     end
   end
@@ -185,16 +177,18 @@ local function check_rare_keys()
   if suspended then count = 0 end
   if gated and count > 0 then bad = read_gates(names, count) end
   for i = 0, count - 1 do
-    out[i] = {}
+    out[i] = { nil }
     if stopped and redis.call('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
   end
   n_sources = count
-  for i, sets in pairs(sets_of) do
-    if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
-    if unindexed[i] then queued[i] = false end
-    for k, set in ipairs(sets) do
-      set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
-      n_sources = n_sources + 1
+  if sets_of ~= NONE then
+    for i, sets in pairs(sets_of) do
+      if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
+      if unindexed[i] then queued[i] = false end
+      for k, set in ipairs(sets) do
+        set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
+        n_sources = n_sources + 1
+      end
     end
   end
 end
@@ -227,20 +221,24 @@ end
 -- The source to take from, and the index of its queue. A queue whose head has a key is `shut` for claiming ahead.
 -- `ahead`: for a job that is to wait behind others.
 local function best_queue(floor, ahead)
-  local best, class, of
+  local best, class, its_queue
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local closed = gates[i] and not is_open(i, ahead)
+    local closed, sets = gates[i] and not is_open(i, ahead), sets_of[i]
     local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
     local head, at = not passed_over and head_of(i), i
-    for _, other in ipairs(not closed and sets_of[i] or NONE) do
-      local theirs = head_of(other)
-      if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+    if sets and not closed then
+      for _, other in ipairs(sets) do
+        local theirs = head_of(other)
+        if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+      end
     end
     if head and queued[at].shut then head = nil end
-    if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
+    if head and head.class >= floor and (not class or head.class > class) then
+      best, class, its_queue = at, head.class, i
+    end
   end
-  return best, of
+  return best, its_queue
 end
 
 -- An entry of a lower class that has waited longer than it may in its queue, and the queue's index.
@@ -259,47 +257,52 @@ local work, expired = 0, 0
 
 -- A job for one slot, or nil. `mark`: what its execution ends in.
 local function claim(floor, mark)
-  while work < MOST_WORK do
-    local i, of = best_queue(floor, mark == AHEAD)
-    if not i then return nil end
-    local head, late, late_of = queued[i][queued[i].at], nil, nil
+  local job
+  while not job do
+    if work >= MOST_WORK then
+      again = 1
+      break
+    end
+    local from, of = best_queue(floor, mark == AHEAD)
+    if not from then break end
+    local head, late, late_of = queued[from][queued[from].at], nil, nil
     if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then late, late_of = starving(head.class) end
-    if late then head, i, of = late, late_of, late_of end
-    local queue, line = names[of], queued[i]
-    local nth = jobs[1] and #jobs + 1 or '1'
-    local ok, job, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[i])
+    if late then head, from, of = late, late_of, late_of end
+    local queue, line = names[of], queued[from]
+    local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
+      set_at[from])
     if not ok then
-      bad[#bad + 1] = { queue, error_text(job) }
-      queued[i] = false
-    elseif job == KEYED then
+      bad[#bad + 1] = { queue, error_text(found) }
+      queued[from] = false
+    elseif found == KEYED then
       line.shut = true -- those that are claimed ahead come last
     else
-      out[i][#out[i] + 1] = head.id
+      out[from][#out[from] + 1] = head.id
       if late then -- it may stand further down in what was read
-        take_out(i)
-        queued[i] = nil
+        take_out(from)
+        queued[from] = nil
       else
         line.at = line.at + 1
       end
-      if job then
+      if found then
+        job = found
         if gates[of] then note_start(of) end
         if A_listed == '0' then start = of + 1 end -- the others of its class come before it
-        return job
-      end
-      work = work + (job == nil and TO_SET_ASIDE or TO_CLEAR)
-      if expired_now and not head.aside and not set_at[i] then
-        expired = expired + 1
-        if expired == FEW then -- once a call
-          take_out(i)
-          pass_expired(queue)
-          queued[i] = nil
-          head_of(i)
+      else
+        work = work + (found == nil and TO_SET_ASIDE or TO_CLEAR)
+        if expired_now and not head.aside and not set_at[from] then
+          expired = expired + 1
+          if expired == FEW then -- once a call
+            take_out(from)
+            pass_expired(queue)
+            queued[from] = nil
+            head_of(from)
+          end
         end
       end
     end
   end
-  again = 1
-  return nil
+  return job
 end
 
 -- The best job that waits for a slot of a key goes behind the chain's last job. Not if a better job waits in this
@@ -356,11 +359,12 @@ local function fill_slots()
   local ahead_from = begun_from - A_n_ahead
   for i = slots_from, begun_from - 1 do
     local floor, mark = tonumber(ARGV[i]), i >= ahead_from and AHEAD or A_alone == '1' and ALONE or ''
-    local job = claim(floor, mark) or mark == AHEAD and chains[1] and claim_in_chain(floor)
-    if not job and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
-    if job then
-      jobs[#jobs + 1] = job
-      lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
+    local given = claim(floor, mark)
+    if not given and mark == AHEAD and chains[1] then given = claim_in_chain(floor) end
+    if not given and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
+    if given then
+      jobs[#jobs + 1] = given
+      lines[#lines + 1] = '>' .. given[1] .. ' ' .. given[2] .. (mark == '' and '' or ' ' .. mark)
     elseif floor <= 0 then
       break -- there is none of any class
     end
@@ -368,16 +372,13 @@ local function fill_slots()
 end
 
 local function write_down_claims()
-  for queue, entries in pairs(leased) do each_of('ZADD', wip_key(queue), entries) end
+  local leases = { 'NX', nil, nil }
+  for queue, entries in pairs(leased) do
+    each_of('ZADD', wip_key(queue), entries)
+    leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
+  end
   each_of('HSET', held_key, held, 3)
   each_of('ZREM', EXPIRING, unexpected)
-  local leases, leased = { 'NX' }, {}
-  for _, job in ipairs(jobs) do
-    if not leased[job[1]] then
-      leased[job[1]] = true
-      leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
-    end
-  end
   if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
   for i = 0, n_sources - 1 do take_out(i) end
 end
@@ -451,6 +452,28 @@ local function claim_half()
   mend_indexes()
 end
 
+if token == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
+  for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
+  local i = 0
+  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
+    i = i + 1
+    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
+      TIED_FIELDS, CHAIN_FIELDS)
+    if job[1] == 'started' and job[2] == exec then
+      local last = 2 + N_RUN_FIELDS + N_TIED_FIELDS + (mark == AHEAD and N_CHAIN_FIELDS or 0)
+      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
+    end
+  end
+  local reply = { 'ok', table.concat(answers, '\n'), false, 0, redis.call('EXISTS', RELEASING),
+    tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
+    tonumber(string.match(memory, '\n~(%d+)')) or false }
+  for _, job in ipairs(jobs) do
+    reply[#reply + 1] = #job
+    for i = 1, #job do reply[#reply + 1] = job[i] end
+  end
+  return reply
+end
+
 unrung = {}
 expected = math.max(1, A_n_outcomes + n_slots)
 commit_half()
@@ -482,6 +505,16 @@ redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
 if first_count then write_tallies() end
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known)
--- each list costs, an empty one too
-return { suspended and 'suspended' or 'ok', answers[1] and answers or false, jobs[1] and jobs or false,
-  bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false, opens }
+local first = jobs[1] or NONE
+local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
+  bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,
+  opens or false, jobs[1] and #first or nil, unpack(first) }
+n = #first + 9
+for nth = 2, #jobs do
+  local job = jobs[nth]
+  n = n + 1
+  reply[n] = #job
+  for i = 1, #job do reply[n + i] = job[i] end
+  n = n + #job
+end
+return reply

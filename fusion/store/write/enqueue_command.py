@@ -13,6 +13,7 @@ from fusion.store.client.adapter import client_of
 from fusion.store.client.wire import ask, is_ours, pack
 from fusion.store.layout.compact import compact
 from fusion.store.layout.records import NewJob
+from fusion.store.scripting import minutes
 from fusion.store.scripting.scripts import Script
 from fusion.store.write.queue_calls import QueueCalls, accepted, arguments
 
@@ -42,10 +43,10 @@ class EnqueueCommand:
         "_between",
         "_call",
         "_client",
-        "_head",
         "_is_ours",
         "_queue",
         "_script",
+        "_size",
         "_start",
         "_words",
     )
@@ -53,16 +54,15 @@ class EnqueueCommand:
     def __init__(
         self, script: Script, words: tuple[tuple[Any, ...], ...], call: bytes, queue: str, client: Any, is_ours: bool, own: int
     ) -> None:
-        """`words`: those before the id, those between nonce and arguments, and those after them. `call`: how a whole call begins. `client`: one
+        """`words`: those before the minute, those between nonce and arguments, and those after them. `call`: how a whole call begins. `client`: one
         that `is_ours`, or any of which only the methods are used. `own`: how many fields each job has of its own."""
         self._script, self._call, self._queue, self._client = script, call, queue, client
         self._words, self._is_ours = words, is_ours
         first, middle, last = words
-        count = 2 + len(first) + len(middle) + len(last) + 3 + 2 * own
-        size = b"$%d\r\n" % ID_LENGTH
+        count = 2 + len(first) + 2 + len(middle) + len(last) + 3 + 2 * own
         self._start = b"*%d\r\n%b" % (count, _encoded(("EVALSHA", script.sha, *first)))
-        self._head = self._start + size
-        self._between = b"\r\n" + size
+        self._size = b"$%d\r\n" % ID_LENGTH
+        self._between = b"\r\n" + self._size
         self._before = b"\r\n%b$" % _encoded(middle)
         self._after = b"\r\n" + _encoded(last)
 
@@ -87,11 +87,18 @@ class EnqueueCommand:
             if self._is_ours:
                 size = b"%d\r\n" % len(stored)
                 if own is None:
-                    parts = [self._head, nonce, self._between, nonce, self._before, size, stored, self._after]
+                    parts = [self._start, minutes.encoded(), self._size, nonce, self._between, nonce, self._before, size, stored]
+                    parts.append(self._after)
                 else:
                     job_id = nonce if own.job_id is None else own.job_id.encode()
-                    parts = [self._start, b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce, self._before, size, stored]
-                    parts += (self._after, *(b"$%d\r\n%b\r\n" % (len(word), word) for word in own.words))
+                    parts = [self._start, minutes.encoded(), b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce]
+                    parts += (
+                        self._before,
+                        size,
+                        stored,
+                        self._after,
+                        *(b"$%d\r\n%b\r\n" % (len(word), word) for word in own.words),
+                    )
                 return ask(self._client, b"".join(parts))
             return self._client.execute_command("EVALSHA", self._script.sha, *self._of_job(nonce, stored, own))
         except NoScriptError:
@@ -107,6 +114,7 @@ class EnqueueCommand:
 
     def _of_job(self, nonce: bytes, stored: bytes, own: Own | None) -> tuple[Any, ...]:
         first, middle, last = self._words
+        first = (*first, *minutes.minute())
         if own is None:
             return (*first, nonce, nonce, *middle, stored, *last)
         return (*first, own.job_id or nonce, nonce, *middle, stored, *last, *own.words)
@@ -138,7 +146,7 @@ def command_of(calls: QueueCalls, queue: str, job: NewJob, own: int = 0) -> Enqu
     client: Any = client_of(calls.connection)
     ours = isinstance(client, Redis) and is_ours(client)
     return EnqueueCommand(
-        script, (words, tuple(rest[2:9]), tuple(rest[10:])), call, queue, client if ours else calls.connection, ours, own
+        script, (words[:-2], tuple(rest[2:9]), tuple(rest[10:])), call, queue, client if ours else calls.connection, ours, own
     )
 
 

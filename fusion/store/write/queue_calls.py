@@ -32,6 +32,7 @@ from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import QueuePause, pause_words, read_pause
 from fusion.store.layout.records import Met, NewJob, Replicas, Room
 from fusion.store.scripting.host import PipelineCall, ScriptCall, ScriptHost, Steps, to_ms, to_texts
+from fusion.store.scripting.minutes import minute
 from fusion.store.scripting.pipelined import PipelinedCall
 from fusion.store.scripting.scripts import Script
 
@@ -214,7 +215,9 @@ def arguments(
         rest += chain.from_iterable(fields.items())
     if room is not None:
         rest += ("" if room.length is None else str(room.length), str(room.to_come))
-    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{schema.FIRST}{tied}{unique}{graph}"}, rest
+    number, text = minute()
+    args = {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{schema.FIRST}{tied}{unique}{graph}"}
+    return {**args, "minute": number, "minute_text": text}, rest
 
 
 def accepted(answer: Any, queue: str) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import chain, starmap
 from typing import Any
 
 from fusion.store.layout import codec
 from fusion.store.layout.records import Claimed, Turn, TurnRequest
 from fusion.store.scripting.host import to_texts
+from fusion.store.scripting.minutes import minute
 
 
 def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
     """Make ARGV of turn.lua: the named arguments, and the sections behind them, in the order in which turn.lua finds them."""
     filtered = request.claim_filter
     outcomes = _outcomes(request)
+    number, text = minute()
     rest = [
         *request.queues,
         *request.slots,
@@ -40,6 +43,8 @@ def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
         "n_sets": len(filtered.sets),
         "n_lacking": len(filtered.lacking),
         "n_outcomes": len(request.commits),
+        "minute": number,
+        "minute_text": text,
     }
     return args, rest
 
@@ -58,18 +63,27 @@ def _outcomes(request: TurnRequest) -> list[Any]:
 
 def turn(answer: Any) -> Turn:
     """Read the reply of turn.lua."""
-    status, answers, jobs, bad, again, releases, next_ms, waits, *opens_ms = answer
+    status, answers, bad, again, releases, next_ms, *more = answer
+    waits, opens_ms, *words = more or (None, None)
     return Turn(
         status.decode(),
-        [answer.decode("utf-8", "replace") for answer in answers or ()],
-        list(starmap(claimed, jobs or ())),
+        answers.decode("utf-8", "replace").split("\n") if answers else [],
+        list(starmap(claimed, _rows(words))),
         [(codec.text(queue), codec.text(error)) for queue, error in bad or ()],
         bool(again),
         None if next_ms < 0 else next_ms / 1000,
         (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
-        opens_ms[0] / 1000 if opens_ms else None,
+        None if opens_ms is None else opens_ms / 1000,
         bool(releases),
     )
+
+
+def _rows(words: list[Any]) -> Iterator[list[Any]]:
+    """Split the words of jobs: each has its number of words before them."""
+    at = 0
+    while at < len(words):
+        first, at = at + 1, at + 1 + words[at]
+        yield words[first:at]
 
 
 def claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:

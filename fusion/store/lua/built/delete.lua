@@ -47,12 +47,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:123
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:129
+--@include/lib/keys.lua:132
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -78,7 +78,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -99,7 +99,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
@@ -142,10 +142,10 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:7
+--@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:11
+--@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
 epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
@@ -154,19 +154,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:20
-local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:30
-local function events_cap()
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-return cap
-end
---@include/lib/emit.lua:38
+--@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -174,7 +166,17 @@ if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
 if number % 16 == 0 then
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
@@ -182,8 +184,8 @@ epoch, 'n', n, ...)
 end
 end
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -191,7 +193,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -262,6 +264,8 @@ local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = tru
 rare = function(nth, ...)
 if nth <= 7 then
 if not made_0 then
+--@include/lib/ring.lua:11
+local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/job/count.lua:67
@@ -274,7 +278,7 @@ tally('deleted', from, was)
 tally('requeued', queue, class)
 end
 end
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -289,11 +293,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end

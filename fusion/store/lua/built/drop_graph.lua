@@ -14,7 +14,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -35,7 +35,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@
 rare = function(nth, ...)

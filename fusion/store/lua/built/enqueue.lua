@@ -1,5 +1,5 @@
 -- KEYS: queues
--- ARGV: queue n_jobs needs
+-- ARGV: queue n_jobs needs minute minute_text
 --@
 local rare, made_0, made_1
 --@include/lib/writer.lua:4
@@ -22,7 +22,9 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:8
+if ARGV[4] then minute, prefix = ARGV[4] + 0, ARGV[5] end
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -43,7 +45,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/lib/score.lua:11
 local function score_of(queue, priority, seq)
@@ -86,10 +88,10 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:7
+--@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:11
+--@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
 epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
@@ -98,19 +100,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:20
-local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:30
-local function events_cap()
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-return cap
-end
---@include/lib/emit.lua:38
+--@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -118,7 +112,17 @@ if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
 if number % 16 == 0 then
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
@@ -126,8 +130,8 @@ epoch, 'n', n, ...)
 end
 end
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -135,7 +139,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -277,6 +281,8 @@ local apart = {}
 rare = function(nth, ...)
 if nth <= 20 then
 if not made_0 then
+--@include/lib/ring.lua:11
+local woken
 --@include/limit/sound.lua:5
 local sound = {}
 --@include/job/schedule.lua:17
@@ -315,12 +321,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:123
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:129
+--@include/lib/keys.lua:132
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -335,7 +341,7 @@ tally('deleted', from, was)
 tally('requeued', queue, class)
 end
 end
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -350,11 +356,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
@@ -1488,7 +1494,7 @@ return made_1[nth - 20](...)
 end
 end
 --@enqueue.lua:104
-local at, fresh, first_answer, again, targets, several = 4, {}, now_iso, nil, {}, 0
+local at, fresh, first_answer, again, targets, several = 6, { nil }, now_iso, nil, {}, 0
 local needs = tonumber(ARGV[3])
 if not needs and string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local graph, over
@@ -1590,13 +1596,17 @@ if refused then return refused end
 deferred = deferred or rare(101, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
-fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
-ttl = ARGV[at + 4] ~= '' and ARGV[at + 4] + 0 or nil, first = at + 6, last = at + 5 + n, deferred = deferred,
-of_before = of_before, parents = parents,
-held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
-ended = status and rare(4, status, origin or ARGV[1]), turn = target == 'back' and (fair_key or ''),
-unique = unique }
-if unique then brought[unique.name] = id end
+local job = { id = id, nonce = sent, priority = ARGV[at + 2], first = at + 6, last = at + 5 + n,
+turn = target == 'back' and (fair_key or '') }
+if due or front then job.due, job.front = due, front end
+if ARGV[at + 4] ~= '' then job.ttl = ARGV[at + 4] + 0 end
+if of_before then job.of_before = of_before end
+if status then job.ended = rare(4, status, origin or ARGV[1]) end
+if deferred or parents or ties then
+job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
+end
+if unique then job.unique, brought[unique.name] = unique, id end
+fresh[#fresh + 1] = job
 if not alone and not targets[target] then targets[target], several = true, several + 1 end
 end
 if not alone then seen[id] = true end
@@ -1608,7 +1618,7 @@ redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
 if #fresh == 0 then return rare(110, first_answer, outbox_batch) end
---@enqueue.lua:224
+--@enqueue.lua:228
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
@@ -1622,7 +1632,7 @@ end
 local length = most and more > 0 and rare(32, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:238
+--@enqueue.lua:242
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
 for _, job in ipairs(fresh) do
@@ -1644,7 +1654,7 @@ version = rare(22) and rare(23, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
---@enqueue.lua:260
+--@enqueue.lua:264
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
 redis.call('ZCARD', ready_key(ARGV[1]))
@@ -1668,7 +1678,7 @@ if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
 redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:284
+--@enqueue.lua:288
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
 place = rare(36, ARGV[1], job.priority, place, job.turn)
 end

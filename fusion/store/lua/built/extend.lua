@@ -8,7 +8,7 @@ local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
 if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
---@include/lib/keys.lua:123
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -19,7 +19,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -40,7 +40,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@extend.lua:10
 local function renew(id, exec)

@@ -40,8 +40,11 @@ if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
 --@include/lib/keys.lua:120
-local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
---@include/lib/keys.lua:123
+local function is_id(id)
+--@include/lib/keys.lua:122
+return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
+end
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -52,7 +55,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -73,7 +76,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -102,10 +105,10 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:7
+--@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:11
+--@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
 epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
@@ -114,24 +117,16 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:20
-local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 local function give_back_numbers()
 if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@include/lib/emit.lua:30
-local function events_cap()
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-return cap
-end
---@include/lib/emit.lua:38
+--@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -139,7 +134,17 @@ if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
 if number % 16 == 0 then
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
@@ -147,8 +152,8 @@ epoch, 'n', n, ...)
 end
 end
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -156,7 +161,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -262,17 +267,17 @@ elseif not found[1] and (queue == 'scheduler') then
 more = rare(83, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
-local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
+local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
 local score = found[i + 1] + 0
 local aside = score < 0
 local class = aside and 0 or score < 255 and score - score % 1 or 255
-line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
+line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
 end
 return line, more
 end
 --@include/job/claim.lua:147
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
 local leased = {}
 local unexpected = {}
 --@include/job/claim.lua:151
@@ -288,26 +293,24 @@ rare(71, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
---@include/job/claim.lua:207
+local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
+--@include/job/claim.lua:208
 if size == 6 then
-local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
-fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
-if fresh then
-job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
-data = found[6] }
+status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
+'seq', 'func', 'data'))
+fresh = status and origin and created_at and seq and func and data and true
 end
-end
-if fresh then
-elseif size <= 16 then
+if not fresh then
+if size <= 16 then
 local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
 job = rare(87, key)
 end
-local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
-job.origin
-local log_tag, func, ties = job.log_tag, job.func, job.ties
+status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
+expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
 rare(71, id, queue, nil, 'the queue names a job of stock RQ')
 return false
@@ -333,7 +336,7 @@ emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:252
+--@include/job/claim.lua:250
 local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
@@ -376,7 +379,7 @@ redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 rare(47, key)
 if seq and origin then rare(81, key, origin, queue) end
 if not seq and rare(80, key, data) then job.serializer = 'pickle' end
-job.origin = queue
+if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
 if set then rare(78, id, key, queue) end
@@ -386,8 +389,8 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:305
-if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+--@include/job/claim.lua:303
+if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 28
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
@@ -406,6 +409,8 @@ local gates = {}
 rare = function(nth, ...)
 if nth <= 14 then
 if not made_0 then
+--@include/lib/ring.lua:11
+local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/lib/score.lua:11
@@ -434,7 +439,7 @@ tally('deleted', from, was)
 tally('requeued', queue, class)
 end
 end
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -449,11 +454,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end

@@ -9,7 +9,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -30,7 +30,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -119,10 +119,10 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:7
+--@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:11
+--@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
 epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
@@ -131,24 +131,16 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:20
-local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 local function give_back_numbers()
 if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@include/lib/emit.lua:30
-local function events_cap()
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-return cap
-end
---@include/lib/emit.lua:38
+--@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -156,7 +148,17 @@ if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
 if number % 16 == 0 then
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
@@ -164,8 +166,8 @@ epoch, 'n', n, ...)
 end
 end
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -173,7 +175,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -320,6 +322,8 @@ end
 rare = function(nth, ...)
 if nth <= 16 then
 if not made_0 then
+--@include/lib/ring.lua:11
+local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/deps/undefer.lua:7
@@ -334,7 +338,7 @@ tally('deleted', from, was)
 tally('requeued', queue, class)
 end
 end
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -349,11 +353,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end

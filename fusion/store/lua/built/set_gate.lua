@@ -34,7 +34,7 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -55,11 +55,11 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -67,7 +67,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -89,7 +89,9 @@ end
 rare = function(nth, ...)
 if nth <= 3 then
 if not made_0 then
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:11
+local woken
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -104,11 +106,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end

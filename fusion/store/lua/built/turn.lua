@@ -1,5 +1,5 @@
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes
+-- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes minute minute_text
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1, made_2
@@ -11,14 +11,19 @@ if fifos[queue] ~= false and rare(42, queue) then return (P .. 'fifo:' .. queue)
 return (P .. 'queue:' .. queue)
 end
 --@include/lib/keys.lua:120
-local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
+local function is_id(id)
+--@include/lib/keys.lua:122
+return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
+end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
---@include/lib/time.lua:9
+--@include/lib/time.lua:8
+if ARGV[17] then minute, prefix = ARGV[17] + 0, ARGV[18] end
+--@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
@@ -39,7 +44,7 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:30
+--@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -68,10 +73,10 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 end
---@include/lib/emit.lua:7
+--@include/lib/emit.lua:8
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1
---@include/lib/emit.lua:11
+--@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
 epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
@@ -80,19 +85,11 @@ epoch = string.format('%d%06d', now_s, now_us)
 redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
 end
 end
---@include/lib/emit.lua:20
-local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count)
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@include/lib/emit.lua:30
-local function events_cap()
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-return cap
-end
---@include/lib/emit.lua:38
+--@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
 if reserved == 0 then reserve(expected) end
@@ -100,7 +97,17 @@ if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
 if number % 16 == 0 then
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
@@ -108,8 +115,8 @@ epoch, 'n', n, ...)
 end
 end
 --@include/lib/ring.lua:10
-local wildcards, woken
---@include/lib/ring.lua:13
+local wildcards
+--@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
 wildcards = redis.pcall('HGETALL', P .. 'wildcards')
@@ -117,7 +124,7 @@ if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
 end
---@include/lib/ring.lua:51
+--@include/lib/ring.lua:52
 local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
@@ -169,7 +176,7 @@ local parked = false
 local hooked = {}
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/commit.lua:164
+--@include/job/commit.lua:163
 local left = {}
 local freed = {}
 --@include/job/claim.lua:22
@@ -197,17 +204,17 @@ elseif not found[1] and (queue == 'scheduler') then
 more = rare(124, queue)
 found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
 end
-local line = { at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
+local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
 local score = found[i + 1] + 0
 local aside = score < 0
 local class = aside and 0 or score < 255 and score - score % 1 or 255
-line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
+line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
 end
 return line, more
 end
 --@include/job/claim.lua:147
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), {}
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
 local leased = {}
 local unexpected = {}
 --@include/job/claim.lua:151
@@ -223,26 +230,24 @@ rare(108, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
---@include/job/claim.lua:207
+local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
+--@include/job/claim.lua:208
 if size == 6 then
-local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
-fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
-if fresh then
-job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
-data = found[6] }
+status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
+'seq', 'func', 'data'))
+fresh = status and origin and created_at and seq and func and data and true
 end
-end
-if fresh then
-elseif size <= 16 then
+if not fresh then
+if size <= 16 then
 local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
 job = rare(129, key)
 end
-local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
-job.origin
-local log_tag, func, ties = job.log_tag, job.func, job.ties
+status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
+expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
 rare(108, id, queue, nil, 'the queue names a job of stock RQ')
 return false
@@ -268,7 +273,7 @@ emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:252
+--@include/job/claim.lua:250
 local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
@@ -311,7 +316,7 @@ redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 rare(83, key)
 if seq and origin then rare(122, key, origin, queue) end
 if not seq and rare(121, key, data) then job.serializer = 'pickle' end
-job.origin = queue
+if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
 if set then rare(81, id, key, queue) end
@@ -321,8 +326,8 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:305
-if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+--@include/job/claim.lua:303
+if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 28
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
@@ -342,6 +347,67 @@ local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
 --@include/gates/turn_gates.lua:5
 local gates = {}
 local opens
+--@turn.lua:34
+local incarnation, memory, was, beat, finished, worked
+if ARGV[16] == '0' then
+incarnation, memory, was, beat = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
+else
+incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn',
+'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
+end
+if incarnation ~= ARGV[2] then return { 'unregistered', false, false, 0, 0, -1 } end
+local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if token < last then return { 'outdated', false, false, 0, 0, -1 } end
+local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
+--@turn.lua:46
+local answers, jobs, bad = { nil }, { nil }, {}
+--@turn.lua:50
+local n_slots = ARGV[11] + 0
+local slots_from = 19 + ARGV[10]
+local begun_from = slots_from + n_slots
+local sets_from = begun_from + 2 * ARGV[13]
+local lacking_from = sets_from + ARGV[14]
+local outcomes_from = lacking_from + 2 * ARGV[15]
+--@turn.lua:58
+local function each_of(command, key, list, first)
+for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:63
+local lines, note = { ARGV[3], nil, nil }, { 'turn', '' }
+--@turn.lua:105
+local NONE = {}
+local set_at = NONE
+local sets_of, unindexed = NONE, NONE
+local n_sources
+local queued, out = {}, {}
+local start, again = 0, 0
+local stopped, suspended, due_limits, waiting, gated, releasing
+--@turn.lua:196
+local function take_out(i)
+if not out[i][1] then return end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
+out[i] = {}
+end
+--@turn.lua:203
+local function head_of(i)
+local line = queued[i]
+if line == nil or line and not line[line.at] and not line.whole then
+local queue = set_at[i] or names[i]
+take_out(i)
+if set_at[i] then
+--@turn.lua:210
+elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:212
+local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
+if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
+if ok and more then again = 1 end
+line = ok and found
+queued[i] = line
+end
+return line and line[line.at]
+end
+--@turn.lua:256
+local work, expired = 0, 0
 --@
 rare = function(nth, ...)
 if nth <= 7 then
@@ -350,7 +416,7 @@ if not made_0 then
 local net_of, net
 --@include/job/commit.lua:19
 local nothing = {}
---@include/lib/time.lua:33
+--@include/lib/time.lua:35
 local function iso_before(back)
 local micros = (now_us - back) % 1000000
 return iso(now_s + (now_us - back - micros) / 1000000, micros)
@@ -424,13 +490,12 @@ end
 --@include/job/commit.lua:155
 local function read_held(key)
 if redis.call('HLEN', key) ~= 10 then return read_job(key) end
-local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
-'func', 'worker_name'))
+local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
 if not (status == 'started' and func) then return read_job(key) end
-return { status = status, execution_id = execution, origin = origin, worker_name = worker,
+return { status = status, execution_id = execution, origin = origin, worker_name = ARGV[1],
 result_ttl = 500 }
 end
---@include/job/commit.lua:171
+--@include/job/commit.lua:170
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
 local key = (P .. 'job:' .. id)
 local job = kind == 'finished' and read_held(key) or read_job(key)
@@ -444,7 +509,7 @@ pcall(rare, 65, key, now_ms + delay)
 elseif kind == 'limited' then
 pcall(rare, 112, queue, now_ms + delay)
 end
---@include/job/commit.lua:185
+--@include/job/commit.lua:184
 if kind == 'finished' then
 local dropped = tonumber(job.result_ttl) == 0 and not rare(91, id, key)
 if dropped then rare(33, more) end
@@ -493,6 +558,8 @@ return made_0[nth](...)
 end
 if nth <= 38 then
 if not made_1 then
+--@include/lib/ring.lua:11
+local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/lib/score.lua:11
@@ -529,7 +596,7 @@ tally('deleted', from, was)
 tally('requeued', queue, class)
 end
 end
---@include/lib/ring.lua:22
+--@include/lib/ring.lua:23
 local function wildcards_of(queue)
 local found = {}
 if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
@@ -544,11 +611,11 @@ if at then found[#found + 1] = wildcards[i] end
 end
 return found
 end
---@include/lib/ring.lua:38
+--@include/lib/ring.lua:39
 local function push(bell, ...)
 if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
---@include/lib/ring.lua:43
+--@include/lib/ring.lua:44
 local function wake(wildcard, class)
 woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
@@ -835,7 +902,7 @@ made_1 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, pu
 end
 return made_1[nth - 7](...)
 end
-if nth <= 136 then
+if nth <= 139 then
 if not made_2 then
 --@include/job/count.lua:15
 local counted = {}
@@ -877,7 +944,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:123
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -1880,159 +1947,19 @@ return { id = found[1], class = class, score = tonumber(found[2]) }
 end
 end
 end
---@
-made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
-end
-return made_2[nth - 38](...)
-end
-end
---@turn.lua:33
-local COUNTS = { 'successful_job_count', 'failed_job_count', 'total_working_us' }
-local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation',
-'turn', 'state', 'beat_ms', unpack(COUNTS, ARGV[16] == '0' and 4 or 1)))
-if incarnation ~= ARGV[2] then return { 'unregistered', {}, {}, {}, 0, 0, -1, {} } end
-local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
-if token < last then return { 'outdated', {}, {}, {}, 0, 0, -1, {} } end
-local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
-local answers, jobs, bad = {}, {}, {}
---@turn.lua:42
-if token == last then
-for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
-local i = 0
-for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
-i = i + 1
-local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
-"takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
-if job[1] == 'started' and job[2] == exec then
-local last = 2 + 28 + 5 + (mark == "a" and 2 or 0)
-jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
-end
-end
-return { 'ok', answers, jobs, {}, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(82, ARGV[6]),
-tonumber(string.match(memory, '\n~(%d+)')) }
-end
---@turn.lua:61
-local n_slots = ARGV[11] + 0
-local slots_from = 17 + ARGV[10]
-local begun_from = slots_from + n_slots
-local sets_from = begun_from + 2 * ARGV[13]
-local lacking_from = sets_from + ARGV[14]
-local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:69
-local function each_of(command, key, list, first)
-for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:74
-local lines, note = { ARGV[3] }, { 'turn', '' }
---@turn.lua:113
-local NONE = {}
-local set_at = NONE
-local sets_of, unindexed = NONE, NONE
-local n_sources
-local queued, out = {}, {}
-local start, again = 0, 0
-local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:202
-local function take_out(i)
-if not out[i][1] then return end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
-out[i] = {}
-end
---@turn.lua:209
-local function head_of(i)
-local line = queued[i]
-if line == nil or line and not line[line.at] and not line.whole then
-local queue = set_at[i] or names[i]
-take_out(i)
-if set_at[i] then
---@turn.lua:216
-elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:218
-local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
-if ok and more then again = 1 end
-line = ok and found
-queued[i] = line
-end
-return line and line[line.at]
-end
---@turn.lua:229
-local function best_queue(floor, ahead)
-local best, class, of
-for k = 0, count - 1 do
-local i = (start + k) % count
-local closed = gates[i] and not rare(132, i, ahead)
-local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
-local head, at = not passed_over and head_of(i), i
-for _, other in ipairs(not closed and sets_of[i] or NONE) do
-local theirs = head_of(other)
-if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
-end
-if head and queued[at].shut then head = nil end
-if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
-end
-return best, of
-end
---@turn.lua:247
+--@turn.lua:245
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(136, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
---@turn.lua:258
-local work, expired = 0, 0
---@turn.lua:261
-local function claim(floor, mark)
-while work < 100 do
-local i, of = best_queue(floor, mark == "a")
-if not i then return nil end
-local head, late, late_of = queued[i][queued[i].at], nil, nil
-if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
-if late then head, i, of = late, late_of, late_of end
-local queue, line = names[of], queued[i]
-local nth = jobs[1] and #jobs + 1 or '1'
-local ok, job, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[i])
-if not ok then
-bad[#bad + 1] = { queue, rare(44, job) }
-queued[i] = false
-elseif job == 'keyed' then
-line.shut = true
-else
-out[i][#out[i] + 1] = head.id
-if late then
-take_out(i)
-queued[i] = nil
-else
-line.at = line.at + 1
-end
-if job then
-if gates[of] then rare(134, of) end
-if ARGV[9] == '0' then start = of + 1 end
-return job
-end
-work = work + (job == nil and 1 or 5)
-if expired_now and not head.aside and not set_at[i] then
-expired = expired + 1
-if expired == 5 then
-take_out(i)
-rare(126, queue)
-queued[i] = nil
-head_of(i)
-end
-end
-end
-end
-again = 1
-return nil
-end
---@turn.lua:307
+--@turn.lua:310
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(57, chain.name)
+local limit, interval = bounds_of(chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -2049,7 +1976,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-rare(62, chain.name, id, score, true)
+admit(chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -2057,7 +1984,7 @@ redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
 chain.id, chain.exec = id, exec
 return job
 end
---@turn.lua:339
+--@turn.lua:342
 local function claim_in_chain(floor)
 local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
 while chains[1] do
@@ -2070,14 +1997,42 @@ return job
 end
 end
 end
---@turn.lua:352
+--@
+made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue, starving, claim_behind, claim_in_chain }
+end
+return made_2[nth - 38](...)
+end
+end
+--@turn.lua:355
 local spare
---@turn.lua:454
+--@turn.lua:455
+if token == last then
+for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
+local i = 0
+for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
+i = i + 1
+local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
+"takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
+if job[1] == 'started' and job[2] == exec then
+local last = 2 + 28 + 5 + (mark == "a" and 2 or 0)
+jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
+end
+end
+local reply = { 'ok', table.concat(answers, '\n'), false, 0, redis.call('EXISTS', P .. 'releasing'),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(82, ARGV[6]),
+tonumber(string.match(memory, '\n~(%d+)')) or false }
+for _, job in ipairs(jobs) do
+reply[#reply + 1] = #job
+for i = 1, #job do reply[#reply + 1] = job[i] end
+end
+return reply
+end
+--@turn.lua:477
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
---@turn.lua:77
+--@turn.lua:66
 do
-local done, at, counts = {}, outcomes_from, false
+local done, at, counts, failed = { nil }, outcomes_from, false, 0
 for i = 1, ARGV[16] + 0 do
 local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
 local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
@@ -2098,38 +2053,41 @@ worked = (tonumber(worked) or 0) + elapsed
 if kind == 'finished' then
 finished = (tonumber(finished) or 0) + 1
 elseif kind == 'failed' or kind == 'retry' then
-failed = (tonumber(failed) or 0) + 1
+failed = failed + 1
 end
 end
 end
 if counts then
-note = { 'turn', '', COUNTS[1], finished or 0, COUNTS[2], failed or 0, COUNTS[3], worked }
+note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked }
+if failed > 0 and type(redis.pcall('HINCRBY', KEYS[1], 'failed_job_count', failed)) ~= 'number' then
+redis.call('HSET', KEYS[1], 'failed_job_count', failed)
+end
 end
 for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
 if done[1] and first_count then write_tallies() end
 end
---@turn.lua:441
+--@turn.lua:442
 do
---@turn.lua:121
+--@turn.lua:113
 do
 if n_slots > 0 and ARGV[8] == '0' then
-for i = 17, slots_from - 1 do
+for i = 19, slots_from - 1 do
 if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
-for j = 17, slots_from - 1 do listed[ARGV[j]] = true end
+for j = 19, slots_from - 1 do listed[ARGV[j]] = true end
 rare(130, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
 end
 end
-for _, entry in ipairs(tail) do
-names[count], bound[count], origin[count] = unpack(entry)
+for i = 1, #tail do
+names[count], bound[count], origin[count] = unpack(tail[i])
 count = count + 1
 end
 end
 end
---@turn.lua:157
+--@turn.lua:149
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. (ARGV[i]))
@@ -2137,7 +2095,7 @@ local job = redis.pcall('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 end
---@turn.lua:139
+--@turn.lua:131
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2154,9 +2112,9 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:445
+--@turn.lua:446
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
---@turn.lua:166
+--@turn.lua:158
 do
 local paused = {}
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. (names[i])) end
@@ -2179,10 +2137,11 @@ suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
 if gated and count > 0 then bad = rare(131, names, count) end
 for i = 0, count - 1 do
-out[i] = {}
+out[i] = { nil }
 if stopped and redis.call('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
 end
 n_sources = count
+if sets_of ~= NONE then
 for i, sets in pairs(sets_of) do
 if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
 if unindexed[i] then queued[i] = false end
@@ -2192,38 +2151,115 @@ n_sources = n_sources + 1
 end
 end
 end
---@turn.lua:354
+end
+--@turn.lua:357
 do
 unsettled = {}
 local ahead_from = begun_from - ARGV[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(ARGV[i]), i >= ahead_from and "a" or ARGV[7] == '1' and "s" or ''
-local job = claim(floor, mark) or mark == "a" and chains[1] and claim_in_chain(floor)
-if not job and mark ~= "a" then spare = math.min(spare or floor, floor) end
-if job then
-jobs[#jobs + 1] = job
-lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
+local given
+--@turn.lua:259
+do
+--@turn.lua:362
+local floor, mark = floor, mark
+--@turn.lua:260
+local job
+while not job do
+if work >= 100 then
+again = 1
+break
+end
+local from, of
+--@turn.lua:223
+do
+--@turn.lua:266
+local floor, ahead = floor, mark == "a"
+--@turn.lua:224
+local best, class, its_queue
+for k = 0, count - 1 do
+local i = (start + k) % count
+local closed, sets = gates[i] and not rare(132, i, ahead), sets_of[i]
+local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
+local head, at = not passed_over and head_of(i), i
+if sets and not closed then
+for _, other in ipairs(sets) do
+local theirs = head_of(other)
+if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+end
+end
+if head and queued[at].shut then head = nil end
+if head and head.class >= floor and (not class or head.class > class) then
+best, class, its_queue = at, head.class, i
+end
+end
+from, of = best, its_queue
+end
+--@turn.lua:267
+if not from then break end
+local head, late, late_of = queued[from][queued[from].at], nil, nil
+if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = rare(137, head.class) end
+if late then head, from, of = late, late_of, late_of end
+local queue, line = names[of], queued[from]
+local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
+set_at[from])
+if not ok then
+bad[#bad + 1] = { queue, rare(44, found) }
+queued[from] = false
+elseif found == 'keyed' then
+line.shut = true
+else
+out[from][#out[from] + 1] = head.id
+if late then
+take_out(from)
+queued[from] = nil
+else
+line.at = line.at + 1
+end
+if found then
+job = found
+if gates[of] then rare(134, of) end
+if ARGV[9] == '0' then start = of + 1 end
+else
+work = work + (found == nil and 1 or 5)
+if expired_now and not head.aside and not set_at[from] then
+expired = expired + 1
+if expired == 5 then
+take_out(from)
+rare(126, queue)
+queued[from] = nil
+head_of(from)
+end
+end
+end
+end
+end
+given = job
+end
+--@turn.lua:363
+if not given and mark == "a" and chains[1] then given = rare(139, floor) end
+if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
+if given then
+jobs[#jobs + 1] = given
+lines[#lines + 1] = '>' .. given[1] .. ' ' .. given[2] .. (mark == '' and '' or ' ' .. mark)
 elseif floor <= 0 then
 break
 end
 end
 end
---@turn.lua:370
+--@turn.lua:374
 do
-for queue, entries in pairs(leased) do each_of('ZADD', (P .. 'wip:' .. queue), entries) end
+local leases = { 'NX', nil, nil }
+for queue, entries in pairs(leased) do
+each_of('ZADD', (P .. 'wip:' .. queue), entries)
+leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
+end
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
-local leases, leased = { 'NX' }, {}
-for _, job in ipairs(jobs) do
-if not leased[job[1]] then
-leased[job[1]] = true
-leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
-end
-end
 if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
 end
---@turn.lua:385
+--@turn.lua:386
 do
 if gated then
 for i = 0, count - 1 do
@@ -2237,7 +2273,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(135, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
 end
 end
---@turn.lua:400
+--@turn.lua:401
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2247,7 +2283,7 @@ for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 64, name) end
 end
---@turn.lua:411
+--@turn.lua:412
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2264,14 +2300,14 @@ end
 end
 end
 end
---@turn.lua:452
+--@turn.lua:453
 end
---@turn.lua:459
+--@turn.lua:482
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:429
+--@turn.lua:430
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -2283,12 +2319,12 @@ local head = head_of(i)
 if head then rare(79, set_at[i], head.class) end
 end
 end
---@turn.lua:464
+--@turn.lua:487
 else
 if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = next_due(due_limits or soonest)
 end
---@turn.lua:469
+--@turn.lua:492
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2296,20 +2332,30 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:477
+--@turn.lua:500
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, ARGV[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 end
 redis.call('HSET', KEYS[1], unpack(note))
---@include/lib/emit.lua:24
+--@include/lib/emit.lua:25
 do
 if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:483
+--@turn.lua:506
 if first_count then write_tallies() end
 local waits = (waiting or parked or ARGV[6] ~= '') and rare(82, ARGV[6])
---@turn.lua:486
-return { suspended and 'suspended' or 'ok', answers[1] and answers or false, jobs[1] and jobs or false,
-bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false, opens }
+local first = jobs[1] or NONE
+local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
+bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,
+opens or false, jobs[1] and #first or nil, unpack(first) }
+n = #first + 9
+for nth = 2, #jobs do
+local job = jobs[nth]
+n = n + 1
+reply[n] = #job
+for i = 1, #job do reply[n + i] = job[i] end
+n = n + #job
+end
+return reply

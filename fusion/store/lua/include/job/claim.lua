@@ -114,12 +114,12 @@ local function look(queue, count, set)
     more = take_over(queue)
     found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
   end
-  local line = { at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
+  local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
   for i = 1, #found, 2 do
     local score = found[i + 1] + 0
     local aside = score < 0
     local class = aside and 0 or score < 255 and score - score % 1 or 255
-    line[#line + 1] = { id = found[i], class = class, score = score, aside = aside }
+    line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
   end
   return line, more
 end
@@ -144,7 +144,7 @@ local function pass_expired(queue)
   if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
 
-local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
+local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), { nil, nil }
 local leased = {} -- by queue: what is to be entered among those that run, behind the first
 local unexpected = {} -- ids that are to leave the index of expiry
 
@@ -203,26 +203,24 @@ local function take(queue, head, exec, set, behind)
     return false
   end
   local fresh, job = false, nil
+  local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
   -- as an enqueue without options wrote it: no other field is there, and nothing has given it a time to go
   if size == 6 then
-    local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'seq', 'func', 'data')
-    fresh = found[1] and found[2] and found[3] and found[4] and found[5] and found[6] and true
-    if fresh then
-      job = { status = found[1], origin = found[2], created_at = found[3], seq = found[4], func = found[5],
-        data = found[6] }
+    status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
+        'seq', 'func', 'data'))
+    fresh = status and origin and created_at and seq and func and data and true
+  end
+  if not fresh then
+    if size <= FEW_FIELDS then
+      local found = redis.call('HGETALL', key)
+      job = {}
+      for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
+    else
+      job = read_by_name(key)
     end
+    status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
+    expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
   end
-  if fresh then -- it is read
-  elseif size <= FEW_FIELDS then
-    local found = redis.call('HGETALL', key)
-    job = {}
-    for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
-  else
-    job = read_by_name(key)
-  end
-  local status, expires, deliveries, seq, data, origin = job.status, job.expires_at, job.deliveries, job.seq, job.data,
-    job.origin
-  local log_tag, func, ties = job.log_tag, job.func, job.ties
   if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
     return false
@@ -291,7 +289,7 @@ local function take(queue, head, exec, set, behind)
     mark_hooks(key)
     if seq and origin then keep_origin(key, origin, queue) end
     if not seq and note_pickle(key, data) then job.serializer = 'pickle' end
-    job.origin = queue
+    if job then job.origin = queue end
   end
   if not fresh then redis.call('PERSIST', key) end
   if set then unpark(id, key, queue) end
@@ -302,7 +300,7 @@ local function take(queue, head, exec, set, behind)
   if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
   if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
   -- most jobs have few of them: each that is answered costs both sides
-  if fresh then return { queue, id, exec, data, job.origin, false, false, func, job.created_at } end
+  if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
   local row, last = {}, N_RUN_FIELDS
   for i, field in ipairs({ RUN_FIELDS }) do row[i] = job[field] or false end
   if ties and (string.find(ties, '[bgm]') or ahead and keyed) then

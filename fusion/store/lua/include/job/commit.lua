@@ -154,10 +154,9 @@ end
 local PLAIN_FIELDS = 10
 local function read_held(key)
   if redis.call('HLEN', key) ~= PLAIN_FIELDS then return read_job(key) end
-  local status, execution, origin, func, worker = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin',
-      'func', 'worker_name'))
+  local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
   if not (status == 'started' and func) then return read_job(key) end
-  return { status = status, execution_id = execution, origin = origin, worker_name = worker,
+  return { status = status, execution_id = execution, origin = origin, worker_name = A_name,
     result_ttl = STORED_RESULT_TTL }
 end
 

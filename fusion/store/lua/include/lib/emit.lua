@@ -2,6 +2,7 @@
 -- reports. How many are kept: the setting of this process, or more if a relay with sinks needs more: a writer must not
 -- trim these. Redis frees whole blocks of entries at a time, so only one event in TRIM_EVERY trims.
 -- INCLUDE: time
+-- ONCE: events_cap
 -- Exports: expected
 local TRIM_EVERY, EVENTS, EVENTS_META = 16, P .. 'events', P .. 'events:meta'
 local epoch, cap, number, reserved = nil, nil, 0, 0
@@ -17,7 +18,7 @@ local function reserve(count)
     end
   end
   -- Redis writes a number out as a fraction, which takes longer than all else that it does here
-  local last = redis.pcall('HINCRBY', EVENTS_META, 'n', count == 1 and '1' or count)
+  local last = redis.pcall('HINCRBY', EVENTS_META, 'n', count == 1 and '1' or count == 2 and '2' or count)
   if type(last) == 'number' then number, reserved = last - count, count end
 end
 
@@ -42,7 +43,8 @@ local function emit(event, id, queue, log_tag, ...)
   number, reserved = number + 1, reserved - 1
   local n = string.format('%d', number)
   if number % TRIM_EVERY == 0 then
-    redis.pcall('XADD', EVENTS, 'MAXLEN', '~', events_cap(), '*', 'event', event, 'job_id', id, 'queue', queue,
+    local most = events_cap()
+    redis.pcall('XADD', EVENTS, 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
       'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
   else
     redis.pcall('XADD', EVENTS, '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',

@@ -7,7 +7,8 @@
 -- INCLUDE: keys score
 -- RARE: wildcards_of wake push
 -- Exports: wildcards
-local wildcards, woken
+local wildcards
+local woken -- by wildcard: what of its bells was rung
 
 -- The wildcards that workers serve: none, mostly.
 local function are_wildcards()

@@ -4,6 +4,8 @@ local now_s, now_us = clock[1] + 0, clock[2] + 0 -- a fraction of what tonumber 
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000 -- math.floor would cost more than all else here
 
 local minute, prefix -- of the last call of `iso`: most times of a call fall into one minute
+-- The caller's clock tells how times begin in its minute, see fusion/store/scripting/minutes.py.
+if MINUTE then minute, prefix = MINUTE + 0, MINUTE_TEXT end
 
 -- ISO-8601 of an instant (days to civil date: Howard Hinnant, chrono-Compatible Low-Level Date Algorithms).
 local function iso(seconds, micros)
