@@ -3,7 +3,7 @@ another minute by the server's: that takes a server longer than any command."""
 
 from __future__ import annotations
 
-from time import gmtime, strftime, time
+import time
 
 _known: tuple[str, str, bytes] = ("", "", b"")
 _number = -1
@@ -21,9 +21,9 @@ def encoded() -> bytes:
 
 def _present() -> tuple[str, str, bytes]:
     global _known, _number
-    number = int(time() // 60)
+    number = int(time.time() // 60)
     if number != _number:
-        texts = str(number), strftime("%Y-%m-%dT%H:%M:", gmtime(60 * number))
+        texts = str(number), time.strftime("%Y-%m-%dT%H:%M:", time.gmtime(60 * number))
         _known = (*texts, "".join(f"${len(text)}\r\n{text}\r\n" for text in texts).encode())
         _number = number
     return _known
