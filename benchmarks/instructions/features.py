@@ -69,7 +69,7 @@ def _of_server(broker: Broker, calls: list[Call], queue: str, name: str) -> tupl
     calls.clear()
     before = ""
     for n in range(_JOBS):
-        new = Queue.prepare_data(TASK, **FEATURES[name](n, before)).new  # an id that the caller chose would be an option more
+        new = Queue.prepare_data(TASK, job_id=f"{queue}-{n}", **FEATURES[name](n, before)).new
         broker.enqueue(queue, [new], new.nonce)
         before = new.id
     enqueues = [_sum([call]) for call in calls[1:]]
