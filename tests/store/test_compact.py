@@ -269,7 +269,7 @@ def test_rq_reads_a_pickled_job(conn: redis.Redis) -> None:
 def test_what_the_data_cannot_hold_is_refused_with_what_to_do(conn: redis.Redis, broker: Broker) -> None:
     put(broker, "q", "first")
     before = set(conn.keys("*"))
-    args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION + 1}
+    args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION + 1, "minute": 0, "minute_text": ""}
     with pytest.raises(DataTooOld, match=r"run the command `schema --raise`") as caught:
         broker._script("enqueue")({"queues": "rq:queues"}, args, ["a", "n", 1, "back", "", 2, "func", TASK])
     assert (caught.value.version, caught.value.needed) == (schema.VERSION, schema.VERSION + 1)

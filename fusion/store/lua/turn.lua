@@ -7,7 +7,7 @@
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue
 -- OFTEN: iso_before callback_error read_held read_job commit on_end end_job
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return
--- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of starving claim_behind claim_in_chain
+-- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
 -- Uses: origin parked soonest tail unexpected unrung unsettled wildcards

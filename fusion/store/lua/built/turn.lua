@@ -347,67 +347,6 @@ local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
 --@include/gates/turn_gates.lua:5
 local gates = {}
 local opens
---@turn.lua:34
-local incarnation, memory, was, beat, finished, worked
-if ARGV[16] == '0' then
-incarnation, memory, was, beat = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
-else
-incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn',
-'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
-end
-if incarnation ~= ARGV[2] then return { 'unregistered', false, false, 0, 0, -1 } end
-local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
-if token < last then return { 'outdated', false, false, 0, 0, -1 } end
-local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
---@turn.lua:46
-local answers, jobs, bad = { nil }, { nil }, {}
---@turn.lua:50
-local n_slots = ARGV[11] + 0
-local slots_from = 19 + ARGV[10]
-local begun_from = slots_from + n_slots
-local sets_from = begun_from + 2 * ARGV[13]
-local lacking_from = sets_from + ARGV[14]
-local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:58
-local function each_of(command, key, list, first)
-for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:63
-local lines, note = { ARGV[3], nil, nil }, { 'turn', '' }
---@turn.lua:105
-local NONE = {}
-local set_at = NONE
-local sets_of, unindexed = NONE, NONE
-local n_sources
-local queued, out = {}, {}
-local start, again = 0, 0
-local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:196
-local function take_out(i)
-if not out[i][1] then return end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
-out[i] = {}
-end
---@turn.lua:203
-local function head_of(i)
-local line = queued[i]
-if line == nil or line and not line[line.at] and not line.whole then
-local queue = set_at[i] or names[i]
-take_out(i)
-if set_at[i] then
---@turn.lua:210
-elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:212
-local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
-if ok and more then again = 1 end
-line = ok and found
-queued[i] = line
-end
-return line and line[line.at]
-end
---@turn.lua:256
-local work, expired = 0, 0
 --@
 rare = function(nth, ...)
 if nth <= 7 then
@@ -902,7 +841,7 @@ made_1 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, pu
 end
 return made_1[nth - 7](...)
 end
-if nth <= 139 then
+if nth <= 136 then
 if not made_2 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1947,19 +1886,86 @@ return { id = found[1], class = class, score = tonumber(found[2]) }
 end
 end
 end
+--@
+made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+end
+return made_2[nth - 38](...)
+end
+end
+--@turn.lua:34
+local incarnation, memory, was, beat, finished, worked
+if ARGV[16] == '0' then
+incarnation, memory, was, beat = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
+else
+incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn',
+'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
+end
+if incarnation ~= ARGV[2] then return { 'unregistered', false, false, 0, 0, -1 } end
+local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if token < last then return { 'outdated', false, false, 0, 0, -1 } end
+local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
+--@turn.lua:46
+local answers, jobs, bad = { nil }, { nil }, {}
+--@turn.lua:50
+local n_slots = ARGV[11] + 0
+local slots_from = 19 + ARGV[10]
+local begun_from = slots_from + n_slots
+local sets_from = begun_from + 2 * ARGV[13]
+local lacking_from = sets_from + ARGV[14]
+local outcomes_from = lacking_from + 2 * ARGV[15]
+--@turn.lua:58
+local function each_of(command, key, list, first)
+for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:63
+local lines, note = { ARGV[3], nil, nil }, { 'turn', '' }
+--@turn.lua:105
+local NONE = {}
+local set_at = NONE
+local sets_of, unindexed = NONE, NONE
+local n_sources
+local queued, out = {}, {}
+local start, again = 0, 0
+local stopped, suspended, due_limits, waiting, gated, releasing
+--@turn.lua:196
+local function take_out(i)
+if not out[i][1] then return end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
+out[i] = {}
+end
+--@turn.lua:203
+local function head_of(i)
+local line = queued[i]
+if line == nil or line and not line[line.at] and not line.whole then
+local queue = set_at[i] or names[i]
+take_out(i)
+if set_at[i] then
+--@turn.lua:210
+elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:212
+local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
+if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
+if ok and more then again = 1 end
+line = ok and found
+queued[i] = line
+end
+return line and line[line.at]
+end
 --@turn.lua:245
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(136, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
+--@turn.lua:256
+local work, expired = 0, 0
 --@turn.lua:310
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = bounds_of(chain.name)
+local limit, interval = rare(57, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -1976,7 +1982,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-admit(chain.name, id, score, true)
+rare(62, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -1995,12 +2001,6 @@ if ok and job then
 if chain.behind < share then chains[#chains + 1] = chain end
 return job
 end
-end
-end
---@
-made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue, starving, claim_behind, claim_in_chain }
-end
-return made_2[nth - 38](...)
 end
 end
 --@turn.lua:355
@@ -2198,7 +2198,7 @@ end
 --@turn.lua:267
 if not from then break end
 local head, late, late_of = queued[from][queued[from].at], nil, nil
-if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = rare(137, head.class) end
+if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
 local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
@@ -2237,7 +2237,7 @@ end
 given = job
 end
 --@turn.lua:363
-if not given and mark == "a" and chains[1] then given = rare(139, floor) end
+if not given and mark == "a" and chains[1] then given = claim_in_chain(floor) end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
 jobs[#jobs + 1] = given
