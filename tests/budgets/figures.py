@@ -94,6 +94,8 @@ HORSE_FAULTS = 400
 #: Minor page faults of a job, in fork server and horse, as a multiple of those of a bare fork with the same module: 4.3 to 4.45 measured in
 #: Python 3.11, 5 where the functions that each horse runs are scattered over all pages.
 FAULTS_OF_BARE = 4.7
+#: The same of a job that fails: 6.1 to 6.2 measured in Python 3.11 and 14.2 where it loads the module `traceback` for the text of its error.
+FAILED_FAULTS_OF_BARE = 6.6
 #: How many more with `requests` loaded: 35 to 60 measured, 140 if the hooks of threading, logging and random ran.
 HORSE_FAULTS_OF_REQUESTS = 105
 #: Descriptors. A worker: the standard three, epoll, a wake-up pipe, three connections and one more once a turn was taken while jobs ran, the

@@ -53,8 +53,8 @@ def of_a_bare_fork() -> float:
     return float(done.stdout)
 
 
-def of_a_job(*modules: str) -> float:
-    with Driver(modules=(*modules, MODULE)) as driver:
+def of_a_job(task: str = TASK, kind: str = "finished") -> float:
+    with Driver(modules=(MODULE,)) as driver:
         assert driver.server.pid is not None
         spare = driver.server.fork()  # as in a worker, the next process is forked before a job begins
 
@@ -62,7 +62,7 @@ def of_a_job(*modules: str) -> float:
             nonlocal spare
             for _ in range(number):
                 horse, spare = spare, driver.server.fork()
-                assert driver.finish(driver.hand_out(job_fields(TASK), horse)).kind == "finished"
+                assert driver.finish(driver.hand_out(job_fields(task), horse)).kind == kind
 
         def cost() -> float:
             before = faults(driver.server.pid)
@@ -77,3 +77,10 @@ def test_the_page_faults_of_a_job() -> None:
     job, bare = of_a_job(), of_a_bare_fork()
     print(f"{job:.0f} faults in fork server and horse, {bare:.0f} of a bare fork: {job / bare:.2f}")
     assert job <= figures.FAULTS_OF_BARE * bare
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the interpreter's own text of an error needs the module traceback")
+def test_the_page_faults_of_a_job_that_fails() -> None:
+    job, bare = of_a_job(f"{MODULE}.fail", "failed"), of_a_bare_fork()
+    print(f"{job:.0f} faults in fork server and horse, {bare:.0f} of a bare fork: {job / bare:.2f}")
+    assert job <= figures.FAILED_FAULTS_OF_BARE * bare

@@ -24,3 +24,8 @@ def loaded() -> dict[str, int]:
 
 def nothing() -> None:
     """Do nothing."""
+
+
+def fail() -> None:
+    """Fail."""
+    raise ValueError("it failed")

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+import traceback
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from fusion.exceptions import TaskNotFound
 from fusion.execution import outcome
+
+
+@pytest.fixture(params=["by the interpreter", "by the module"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes the text of an error. In a test's module, which pytest has rewritten, it would be the module."""
+    monkeypatch.setattr(outcome, "_is_in_files", lambda tb: request.param == "by the interpreter")
+    monkeypatch.setattr(outcome, "_count_threads", lambda: 0)
 
 
 def raised(error: BaseException) -> dict[bytes, bytes]:
@@ -174,6 +186,7 @@ def test_without_memory_for_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None
         raise MemoryError
 
     monkeypatch.setattr(traceback, "format_exception", no_memory)
+    monkeypatch.setattr(outcome, "_is_in_files", lambda tb: False)
     info = raised(ValueError("x"))[b"exc_info"].decode()
     assert info.startswith("Traceback (most recent call last):\n  File ")
     assert "ValueError: x\n" in info
@@ -195,3 +208,113 @@ def test_python_versions_recursion_limit_is_untouched() -> None:
     before = sys.getrecursionlimit()
     test_recursion_error()
     assert sys.getrecursionlimit() == before
+
+
+# -- the interpreter's own text of an error
+
+
+def _divides() -> float:
+    return len([1, 2]) + 1 / 0
+
+
+def _chained() -> None:
+    try:
+        _divides()
+    except ZeroDivisionError as error:
+        raise KeyError("ü\u2028 ☃") from error
+
+
+def _in_context() -> None:
+    try:
+        _divides()
+    except ZeroDivisionError:
+        int(
+            "x",
+        )
+
+
+def _alone() -> None:
+    try:
+        _divides()
+    except ZeroDivisionError:
+        raise ValueError("x") from None
+
+
+def _noted() -> None:
+    error = OSError(2, "no", "file")
+    error.add_note("a note\nof two lines")
+    raise error
+
+
+def _grouped() -> None:
+    found = []
+    for func in (_chained, _noted):
+        try:
+            func()
+        except Exception as error:
+            found.append(error)
+    raise ExceptionGroup("several", found)
+
+
+def _deep(n: int = 0) -> float:
+    return _divides() if n > 200 else _deep(n + 1)
+
+
+def _no_syntax() -> None:
+    compile("a = (1,\n b c", "file.py", "exec")
+
+
+def _without_source() -> None:
+    exec("def f():\n  raise RuntimeError('in exec')\nf()")
+
+
+def _ends() -> None:
+    raise SystemExit(3)
+
+
+WAYS_TO_FAIL: list[Callable[[], object]] = [
+    *(_divides, _chained, _in_context, _alone, _noted, _grouped, _deep, _no_syntax, _without_source, _ends),
+]
+
+
+@pytest.mark.skipif(not outcome._SHOWS, reason="Python from 3.13 on writes errors by the module, too")
+@pytest.mark.parametrize("func", WAYS_TO_FAIL)
+def test_the_interpreters_text_is_that_of_the_module(func: Callable[[], object]) -> None:
+    before = sys.stderr
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever it is
+        func()
+    error = caught.value
+    whole = error.__traceback__
+    assert whole is not None
+    assert whole.tb_next is not None
+    assert outcome._shown(error, whole.tb_next) == "".join(traceback.format_exception(type(error), error, whole.tb_next))
+    assert error.__traceback__ is whole
+    assert sys.stderr is before
+
+
+def test_an_error_loads_no_module_and_lines_of_a_zip_are_shown(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "tasks.zip", "w") as file:
+        file.writestr("zipped.py", "def task():\n    raise ValueError('a line of the zip')\n")
+    (tmp_path / "filed.py").write_text("def task():\n    raise ValueError('a line of the file')\n")
+    code = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from fusion.execution import outcome
+def fails(func):
+    try:
+        func()
+    except ValueError as error:
+        return outcome.failed(error, error.__traceback__.tb_next)[b"exc_info"].decode()
+import filed, zipped
+sys.modules.pop("traceback", None)
+print(fails(filed.task), "traceback" in sys.modules)
+print(fails(zipped.task))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "tasks.zip")], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    first, _, second = done.stdout.partition("\nTraceback")
+    assert "raise ValueError('a line of the file')" in first
+    assert first.endswith(f" {not outcome._SHOWS}")
+    assert "raise ValueError('a line of the zip')" in second
