@@ -22,6 +22,7 @@ _HOME = {
     "RateLimit": "rate_limit",
     "Retry": "retry",
     "SimpleWorker": "worker",
+    "SpawnWorker": "worker",
     "VERSION": "version",
     "Webhook": "webhook",
     "Worker": "worker",
@@ -58,4 +59,5 @@ if TYPE_CHECKING:
     from fusion.rq.version import VERSION as VERSION
     from fusion.rq.webhook import Webhook as Webhook
     from fusion.rq.worker import SimpleWorker as SimpleWorker
+    from fusion.rq.worker import SpawnWorker as SpawnWorker
     from fusion.rq.worker import Worker as Worker

@@ -7,10 +7,11 @@ PAGE = "docs/from-rq.md"
 #: RQ's name, and what to use instead.
 _INSTEAD = {
     "Connection": "give connection= to Queue, Job.fetch and Worker; RQ has no Connection since 2.0, `fusion.Connection` is one",
-    "HerokuWorker": "use Worker: a TERM of the whole tree is a warm end for it",
-    "RandomWorker": "use Worker, and work(dequeue_strategy=...)",
-    "RoundRobinWorker": "use Worker, and work(dequeue_strategy='round_robin')",
-    "SpawnWorker": "use Worker: its jobs run in processes that are not forked from your program",
+    "RQScheduler": "every worker enqueues jobs that are due; leave it out",
+    "RandomWorker": "use RoundRobinWorker",
+    "Repeat": "use fusion.Scheduler or fusion.rq.cron, or have the task enqueue itself with enqueue_in",
+    "WorkerPool": "run `fusion start -n N`, which replaces workers that die",
+    "send_stop_execution_command": "use send_stop_job_command: a job has one run at a time",
     "push_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",
     "pop_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.pop_connection",
     "use_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",

@@ -40,6 +40,7 @@ from fusion.rq.utils import parse_timeout
 from fusion.rq.webhook import Webhook, urls_of
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
+from fusion.store.layout.keys import Keys
 from fusion.store.write.plain_records import DRAFT, PlainRecords
 
 
@@ -169,6 +170,26 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         self._put("parents", json.dumps(left) if left else None)
         if not left:
             self._put("ties", self._text("ties").replace("p", "") or None)
+
+    @classmethod
+    def key_for(cls, job_id: str) -> str:
+        """Return the key of a job's record."""
+        return Keys(get_settings().prefix).job(job_id)
+
+    @classmethod
+    def dependents_key_for(cls, job_id: str) -> str:
+        """Return the key of the jobs that wait for a job."""
+        return Keys(get_settings().prefix).dependents(job_id)
+
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return self.key_for(self.id)
+
+    @property
+    def dependents_key(self) -> str:
+        """The key of the jobs that wait for it."""
+        return self.dependents_key_for(self.id)
 
     # -- finding
 

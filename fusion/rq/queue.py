@@ -24,8 +24,10 @@ from fusion.kernel.timeutil import now
 from fusion.rq import defaults
 from fusion.rq.at_once import run_at_once
 from fusion.rq.connections import given
+from fusion.rq.exceptions import InvalidJobDependency
 from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job
+from fusion.rq.serializers import resolve_serializer
 from fusion.rq.status import JobStatus
 from fusion.rq.utils import parse_timeout
 from fusion.settings import get_settings
@@ -135,7 +137,7 @@ class Queue(fusion.queue.PriorityQueue):
         if "async" in kwargs:
             warnings.warn("The `async` keyword is deprecated. Use `is_async` instead", DeprecationWarning, stacklevel=2)
             is_async = kwargs["async"]
-        self._is_async, self.serializer = is_async, serializer
+        self._is_async, self.serializer = is_async, resolve_serializer(serializer)
         if isinstance(job_class, type):
             self.job_class = job_class
 
@@ -322,6 +324,10 @@ class Queue(fusion.queue.PriorityQueue):
             try:
                 accepted = self._run(self._one(data, terms_of(NONE, get_settings())))
             except UnknownDependency as error:
+                if Job.exists(error.parent_id, self.connection):
+                    raise InvalidJobDependency(
+                        "depends_on", f"job {error.parent_id!r} is not enqueued yet, or is another program's: enqueue it first"
+                    ) from None
                 warnings.warn(
                     f"job {job.id}: its parent {error.parent_id} is gone, and counts as finished, as in RQ",
                     RuntimeWarning,
@@ -329,7 +335,10 @@ class Queue(fusion.queue.PriorityQueue):
                 )
                 job._drop_parent(error.parent_id)
             else:
-                return _accepted(job, accepted)
+                _accepted(job, accepted)
+                if job.has_rate_limit:
+                    job.get_status()  # whether it got a slot
+                return job
 
     # -- looking
 

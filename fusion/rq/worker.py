@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
+from fusion import __version__
 from fusion.exceptions import ConfigurationError
 from fusion.rq import defaults
 from fusion.rq.connections import given, url_for
@@ -22,16 +25,21 @@ from fusion.rq.hints import PAGE, missing, refused
 from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
+from fusion.rq.serializers import resolve_serializer
 from fusion.rq.simple_worker import run_burst
+from fusion.rq.suspension import is_suspended
 from fusion.rq.timeouts import UnixSignalDeathPenalty
 from fusion.settings import Settings, get_settings, use_settings
 from fusion.sidecar import SWITCH
-from fusion.store.access import inspector_of
+from fusion.store.access import broker_of, inspector_of
 from fusion.store.layout.keys import Keys
 
 if TYPE_CHECKING:
     from fusion.store.read.inspector import WorkerInfo
     from fusion.worker.worker import Worker as CoreWorker
+
+
+log = logging.getLogger("fusion.worker")
 
 
 class DequeueStrategy(str, Enum):
@@ -63,6 +71,8 @@ class Worker:
 
     queue_class: type[Queue] = Queue
     job_class: type[Job] = Job
+    #: The order of its queues, if `work` is given none.
+    _strategy = DequeueStrategy.DEFAULT
     log_result_lifespan = log_job_description = True
     #: RQ's way to end a job that runs too long. A worker has its own, so another class changes nothing.
     death_penalty_class = UnixSignalDeathPenalty
@@ -100,8 +110,12 @@ class Worker:
             self.job_class = job_class
         if isinstance(queue_class, type):
             self.queue_class = queue_class
-        self.serializer = serializer
-        self.queues = [one if isinstance(one, Queue) else self.queue_class(one, self.connection) for one in listed]
+        self.serializer = resolve_serializer(serializer)
+        made = self.queue_class
+        self.queues = [
+            one if isinstance(one, Queue) else made(one, self.connection, job_class=self.job_class, serializer=serializer)
+            for one in listed
+        ]
         self.name = name or uuid.uuid4().hex
         self.default_result_ttl, self.worker_ttl = (
             default_result_ttl,
@@ -111,6 +125,7 @@ class Worker:
         self.hostname: str | None = socket.gethostname() if prepare_for_work else None
         self.pid: int | None = os.getpid() if prepare_for_work else None
         self._core: CoreWorker | None = None
+        self._incarnation = ""
         self._info: WorkerInfo | None = None
 
     # -- work
@@ -135,6 +150,9 @@ class Worker:
 
         setup_loghandlers(logging_level, date_format, log_format)
         settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
+        if burst and is_suspended(self.connection):
+            log.info("the workers are suspended: the burst ends")
+            return False
         names = self.queue_names()
         with self._handed_on(settings):
             self._core = core = CoreWorker(
@@ -151,7 +169,8 @@ class Worker:
                 f"FUSION_TASKS=shop.tasks,shop.mail (`python -m fusion.rq.check .` prints the line for a project): see {PAGE}",
                 code="FUS-227",
             )
-        order = _ORDERS.get(DequeueStrategy(strategy))
+        wanted = DequeueStrategy(strategy)
+        order = _ORDERS.get(self._strategy if wanted is DequeueStrategy.DEFAULT else wanted)
         if order is None:
             raise refused("dequeue_strategy='random'", "use 'round_robin'")
         changed: dict[str, Any] = {
@@ -185,6 +204,23 @@ class Worker:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+    def register_birth(self) -> None:
+        """Enter the list of workers, for half a minute: `work` enters it, and stays in it, by itself."""
+        settings = get_settings()
+        fields = {
+            "queues": ",".join(self.queue_names()),
+            "pid": os.getpid(),
+            "hostname": socket.gethostname(),
+            "version": __version__,
+        }
+        self._incarnation = secrets.token_hex(8)
+        if not broker_of(self.connection).register(self.name, self._incarnation, settings.lease, self.worker_ttl, fields):
+            raise ValueError(f"There exists an active worker named {self.name!r} already")
+
+    def register_death(self) -> None:
+        """Leave the list of workers, after `register_birth`."""
+        broker_of(self.connection).deregister(self.name, self._incarnation)
 
     def request_stop(self, signum: int = 0, frame: Any = None) -> None:
         """End when the running job is done."""
@@ -309,6 +345,20 @@ class Worker:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+class SpawnWorker(Worker):
+    """RQ's worker whose jobs' processes are not forked from the program. No worker of Fusion forks them from it, so this is `Worker`."""
+
+
+class HerokuWorker(Worker):
+    """RQ's worker for a platform that sends TERM to all processes. Every worker of Fusion takes that for a warm end, so this is `Worker`."""
+
+
+class RoundRobinWorker(Worker):
+    """Takes turns among its queues."""
+
+    _strategy = DequeueStrategy.ROUND_ROBIN
 
 
 class SimpleWorker(Worker):

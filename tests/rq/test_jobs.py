@@ -202,5 +202,5 @@ def test_a_missing_name_names_its_counterpart() -> None:
         from fusion.rq import NoSuchThing  # noqa: F401
     import fusion.rq as rq
 
-    with pytest.raises(AttributeError, match=r"use Worker.*docs/from-rq\.md"):
-        rq.HerokuWorker  # noqa: B018
+    with pytest.raises(AttributeError, match=r"fusion start -n N.*docs/from-rq\.md"):
+        rq.WorkerPool  # noqa: B018

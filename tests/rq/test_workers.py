@@ -11,8 +11,10 @@ import redis
 from fusion.rq import Queue, Worker
 from fusion.rq.command import send_shutdown_command, send_stop_job_command
 from fusion.rq.decorators import job as job_decorator
-from fusion.rq.exceptions import InvalidJobOperation
+from fusion.rq.exceptions import InvalidJobDependency, InvalidJobOperation
+from fusion.rq.job import Job
 from fusion.rq.suspension import is_suspended, resume, suspend
+from fusion.rq.worker import RoundRobinWorker
 from tests.kit.waiting import eventually
 from tests.rq import tasks_of_rq as tasks
 
@@ -84,3 +86,34 @@ def test_the_decorator(client: redis.Redis, burst: Burst) -> None:
         assert (first.result, second.result) == (2, 2)
     finally:
         del tasks.add.delay, tasks.add.enqueue
+
+
+def test_a_burst_of_suspended_workers_ends(queue: Queue, burst: Burst, client: redis.Redis) -> None:
+    queue.enqueue(tasks.add, 1)
+    suspend(client)
+    assert not burst() and queue.count == 1
+    resume(client)
+    assert burst()
+
+
+def test_workers_that_take_turns(client: redis.Redis) -> None:
+    jobs = [Queue(name, client).enqueue(tasks.add, 1) for name in ("a", "a", "b")]
+    RoundRobinWorker(["a", "b"], connection=client).work(burst=True, max_jobs=2)
+    assert [job.get_status() for job in jobs] == ["finished", "queued", "finished"]
+
+
+def test_a_registration_by_hand(client: redis.Redis) -> None:
+    worker = Worker(["work"], name="by-hand", connection=client)
+    worker.register_birth()
+    with pytest.raises(ValueError, match="by-hand"):
+        Worker(["work"], name="by-hand", connection=client).register_birth()
+    assert Worker.all(client) == [worker]
+    worker.register_death()
+    assert Worker.all(client) == []
+
+
+def test_a_parent_that_is_not_enqueued(queue: Queue, client: redis.Redis) -> None:
+    parent = Job.create(tasks.add, (1,), connection=client)
+    parent.save()
+    with pytest.raises(InvalidJobDependency, match="enqueue it first"):
+        queue.enqueue(tasks.add, 1, depends_on=parent)
