@@ -92,8 +92,8 @@ class RunningJob(CurrentJob):
         return bool(self.get_status() == "started")
 
     def get_meta(self, refresh: bool = True) -> dict[str, Any]:
-        """Return `meta`; with `refresh` as Redis has it."""
-        if refresh:
+        """Return `meta`; with `refresh` as Redis has it, unless this run has used it: what it saved may be on its way."""
+        if refresh and self.touched_meta is None:
             self.meta = self.job.get_meta()
         return self.meta
 
@@ -102,9 +102,10 @@ class RunningJob(CurrentJob):
         self.save_meta()
 
     def refresh(self) -> None:
-        """Read the job again."""
+        """Read the job again, but for a `meta` that this run has used: what it saved may be on its way."""
         self.job.refresh()
-        self.meta = self.job.meta
+        if self.touched_meta is None:
+            self.meta = self.job.meta
 
     def __eq__(self, other: object) -> bool:
         return getattr(other, "id", None) == self.id

@@ -97,3 +97,18 @@ def test_errors_of_redis_are_of_both_families() -> None:
     with pytest.raises(redis.RedisError) as caught:
         queue.enqueue(tasks.add, 1)
     assert isinstance(caught.value, redis.ConnectionError)
+
+
+def test_meta_that_was_saved_is_not_read_back_too_soon(queue: Queue, burst: Burst) -> None:
+    jobs = [queue.enqueue(tasks.remember, "a", str(n), meta={"first": True}) for n in range(3)]
+    burst()
+    assert [(job.result, job.get_meta()) for job in jobs] == [(str(n), {"first": True, "a": str(n)}) for n in range(3)]
+
+
+def test_the_meaning_of_rq_is_stored_with_the_job(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = queue.enqueue(tasks.add, 1)
+    assert (job._text("on_lost"), job.failure_ttl, job._policy) == ("fail", 31536000, None)
+    assert '"as": "rq"' in job._text("retry")
+    monkeypatch.setenv("FUSION_RQ_DEFAULTS", "0")
+    fusions = queue.enqueue(tasks.add, 1)
+    assert (fusions._text("on_lost"), fusions.failure_ttl, fusions._text("retry")) == ("", None, "")
