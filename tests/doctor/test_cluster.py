@@ -47,7 +47,7 @@ def test_a_node_that_can_not_be_reached_is_named(cluster: ClusterOfTests) -> Non
 def test_a_user_who_may_not_read_settings_lacks_nothing(cluster: ClusterOfTests) -> None:
     """As on managed clusters, which forbid CONFIG to everybody."""
     for node in cluster.nodes:
-        terms = re.findall(r"\([^)]*\)|\S+", acl_rules(PREFIX))
+        terms = re.findall(r"\([^)]*\)|\S+", acl_rules(PREFIX, server=cluster.major))
         node.client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">pw", *terms)
     conn = connect(f"redis+cluster://ann:pw@{cluster.url.partition('//')[2]}")
     with pytest.raises(redis.RedisError):

@@ -1,4 +1,4 @@
-"""A cluster of six real servers on loopback: three primaries and a replica of each. Moves its slot, kills and stops its nodes."""
+"""A cluster of six real servers on loopback: three primaries and a replica of each. Tests move its slot, and kill or pause its nodes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _QUICK = (
 
 
 class Node:
-    """One server of a cluster. It may be killed, paused and started again; its port stays."""
+    """One server of a cluster. A test may kill, pause and restart it. Its port stays the same."""
 
     def __init__(self, binary: str, options: Sequence[str], *, tls: bool) -> None:
         self.port = free_port()
         ports = ("--port", "0", "--tls-port", str(self.port)) if tls else ("--port", str(self.port))
         self.server = SpawnedServer(binary, *ports, *_QUICK, *options)
-        self.client = redis.Redis.from_url(self.server.url, protocol=2, socket_timeout=10)
+        self.client = redis.Redis.from_url(self.server.url, protocol=2, socket_timeout=60)
         self.id = self.cluster("MYID").decode()
 
     def cluster(self, *words: Any) -> Any:
@@ -46,13 +46,15 @@ class Node:
         return dict(line.split(":", 1) for line in lines.split("\r\n") if ":" in line)
 
     def pause(self) -> None:
-        """Have it take connections and answer none."""
+        """Stop the process. It still accepts connections, and answers none."""
         os.kill(self.server.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
+        """Let the process go on."""
         os.kill(self.server.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
+        """Kill the process, and wait for its end."""
         self.server.process.kill()
         self.server.process.wait(10)
 
@@ -64,7 +66,7 @@ class Node:
 
 
 class ClusterOfTests:
-    """Three primaries, and with `replicas` one replica of each. The ports of a node stay its own when it changes its part."""
+    """Three primaries, and with `replicas` one replica of each. A node keeps its port when its role changes."""
 
     def __init__(self, binary: str, *options: str, replicas: bool = True, node_timeout: int = 15_000, tls: bool = False) -> None:
         """`options`: of each server. `node_timeout`: milliseconds after which a silent node counts as dead. `tls`: the ports speak TLS."""
@@ -81,21 +83,27 @@ class ClusterOfTests:
 
     @property
     def url(self) -> str:
-        """What FUSION_REDIS_URL names: three of the nodes."""
+        """Return a URL that names three of the nodes."""
         return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in self.nodes[:3])}"
 
     @property
+    def major(self) -> int:
+        """Return the major version of the servers, 7 for Valkey."""
+        return int(self.nodes[0].client.info("server")["redis_version"].partition(".")[0])
+
+    @property
     def owner(self) -> Node:
-        """The node that serves the slot of `PREFIX`, as most of the others have it."""
+        """Return the node that serves the slot of `PREFIX`, according to most nodes."""
         return self.owner_of(SLOT)
 
     def owner_of(self, slot: int) -> Node:
+        """Return the node that serves a slot, according to most nodes."""
         said = [port for node in self.live() if (port := self._owner_port(node, slot))]
         port = max(set(said), key=said.count)
         return next(node for node in self.nodes if node.port == port)
 
     def replica_of(self, primary: Node) -> Node:
-        """The replica of this primary."""
+        """Return the replica of this primary."""
         for line in _text(self.live()[0].cluster("NODES")).splitlines():
             words = line.split()
             if words[3] == primary.id:
@@ -103,11 +111,11 @@ class ClusterOfTests:
         raise LookupError(f"{primary.port} has no replica")
 
     def live(self) -> list[Node]:
-        """The nodes that run and answer."""
+        """Return the nodes that run and answer."""
         return [node for node in self.nodes if node.server.process.poll() is None and not _stopped(node)]
 
     def wait_until_served(self, slot: int = SLOT, *, by: Node | None = None, timeout: float = 60) -> Node:
-        """Wait until a node serves the slot, by itself and for all others. Returns it."""
+        """Wait until one node serves the slot, and all nodes agree on it. Return that node. `by`: it must be this one."""
 
         def served() -> Node | None:
             with contextlib.suppress(redis.RedisError, ValueError):
@@ -126,32 +134,32 @@ class ClusterOfTests:
         return found
 
     def other(self, node: Node) -> Node:
-        """Another primary."""
+        """Return another primary."""
         return next(one for one in self.live() if one is not node and _text(one.client.execute_command("ROLE")[0]) == "master")
 
     # -- moving a slot key by key
 
     def begin_move(self, target: Node, slot: int = SLOT) -> Node:
-        """Begin to move the slot to `target`. Returns its owner."""
+        """Begin to move the slot to `target`. Return its owner."""
         source = self.owner_of(slot)
         target.cluster("SETSLOT", slot, "IMPORTING", source.id)
         source.cluster("SETSLOT", slot, "MIGRATING", target.id)
         return source
 
     def move_keys(self, source: Node, target: Node, keys: Sequence[bytes | str]) -> None:
-        """Move these keys, as a migration does."""
+        """Move these keys to `target`."""
         if keys:
             source.client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS", *keys)
 
     def end_move(self, target: Node, slot: int = SLOT) -> None:
-        """Make `target` the owner, for all nodes."""
+        """Tell all primaries that `target` serves the slot."""
         target.cluster("SETSLOT", slot, "NODE", target.id)
         for node in self.live():
             if node is not target and _text(node.client.execute_command("ROLE")[0]) == "master":
                 node.cluster("SETSLOT", slot, "NODE", target.id)
 
     def give_up_move(self, source: Node, target: Node, slot: int = SLOT) -> None:
-        """Bring the moved keys back, and leave the slot with its owner."""
+        """Move the keys back, and leave the slot with its owner."""
         source.cluster("SETSLOT", slot, "STABLE")  # else it would take no key that it lacks
         while keys := target.cluster("GETKEYSINSLOT", slot, 1000):
             target.client.execute_command("MIGRATE", "127.0.0.1", source.port, "", 0, 20_000, "REPLACE", "KEYS", *keys)
@@ -206,7 +214,7 @@ class ClusterOfTests:
 
 
 class ClusterAsServer:
-    """A cluster in the place of the one server of a test run: what tests ask of that server is answered by the node of the slot."""
+    """Takes the place of the one server of a test run. Tests that need that server get the node of the slot."""
 
     def __init__(self, cluster: ClusterOfTests) -> None:
         self.cluster = cluster

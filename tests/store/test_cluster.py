@@ -1,4 +1,4 @@
-"""Clients of a cluster: each finds the node that serves its slot, and finds it again after the slot went to another one."""
+"""Clients of a cluster connect to the node that serves their slot, also after the slot has moved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS = Keys(PREFIX)
 
 
 def port_of(conn: redis.Redis) -> int:
-    """Return the port of the node at the other end. INFO alone any node answers."""
+    """Return the port of the node that serves this client. Any node answers INFO, so the client first uses a key."""
     conn.exists(f"{PREFIX}seq")
     return int(conn.info("server")["tcp_port"])
 
@@ -79,7 +79,7 @@ def test_a_plain_url_of_a_wrong_node_says_what_to_use(cluster: ClusterOfTests) -
 
 @pytest.fixture
 def moved(cluster: ClusterOfTests) -> Iterator[ClusterOfTests]:
-    """The slot comes back after the test."""
+    """Return the cluster. Move the slot back after the test."""
     before = cluster.owner
     yield cluster
     if cluster.wait_until_served() is not before:
@@ -156,7 +156,7 @@ def test_a_turn_on_its_own_line_follows_the_slot(moved: ClusterOfTests) -> None:
 
 
 def test_a_doorbell_rings_at_the_new_node(moved: ClusterOfTests) -> None:
-    """While it waits there, too: a node that gives its slot away ends the waits."""
+    """A node that gives its slot away ends the waits of its clients."""
     bell = Doorbell(lambda: connect(role="blocking"), KEYS, 3.0)
     assert bell.arm(["sms", "mail"])
     moved.move(moved.other(moved.owner))
@@ -170,6 +170,8 @@ def test_a_doorbell_rings_at_the_new_node(moved: ClusterOfTests) -> None:
 @pytest.mark.parametrize("published", ["SPUBLISH", "PUBLISH"])
 def test_commands_come_by_channels_of_the_slot_and_by_those_of_all_nodes(moved: ClusterOfTests, published: str) -> None:
     """Processes of one fleet may know different versions of the server."""
+    if published == "SPUBLISH" and moved.major < 7:
+        pytest.skip("Redis before 7 has no channels of a slot")
     begun: list[int] = []
     commands = Commands(
         lambda: connect(role="blocking"), lambda: KEYS.pubsub("w"), KEYS.pubsub("_fleet"), lambda: begun.append(1), sharded=True
@@ -178,13 +180,14 @@ def test_commands_come_by_channels_of_the_slot_and_by_those_of_all_nodes(moved: 
     def subscribed() -> bool:
         commands.tick(time.monotonic())
         commands.receive()
-        channels = moved.owner.client.execute_command("PUBSUB", "SHARDCHANNELS")
+        channels = moved.owner.client.execute_command("PUBSUB", "SHARDCHANNELS" if moved.major >= 7 else "CHANNELS")
         return bool(begun) and len(channels) == 2
 
     eventually(subscribed, why="subscribed")
     begun.clear()
     moved.move(moved.other(moved.owner))
-    eventually(subscribed, why="subscribed at the new node")
+    if moved.major >= 7:  # else the old node keeps the subscriber
+        eventually(subscribed, why="subscribed at the new node")
     connect().execute_command(published, KEYS.pubsub("w"), '{"command": "stop-job", "job_id": "a"}')
     (command,) = eventually(commands.receive, why="a command")
     assert (command.name, command.job_id) == (STOP_JOB, "a")
@@ -192,6 +195,8 @@ def test_commands_come_by_channels_of_the_slot_and_by_those_of_all_nodes(moved: 
 
 
 def test_stopping_a_job_tells_its_worker_by_the_channel_of_the_slot(cluster: ClusterOfTests) -> None:
+    if cluster.major < 7:
+        pytest.skip("Redis before 7 has no channels of a slot")
     broker = broker_on(cluster, connect())
     hand = Hand(broker, "q")
     put(broker, "q", "a")
@@ -207,7 +212,7 @@ def test_stopping_a_job_tells_its_worker_by_the_channel_of_the_slot(cluster: Clu
 
 @pytest.mark.parametrize("name", script_names())
 def test_calls_without_a_hash_tag_are_as_on_any_redis(name: str) -> None:
-    """And those with one name one more key, and publish on channels of the slot."""
+    """With a hash tag, a call names one more key, and publishes on channels of the slot."""
     source = load(name)
     made = {prefix: Script(name, connect("redis://nowhere"), FleetConstants(prefix=prefix), (7,)) for prefix in ("rq:", PREFIX)}
     keys, args = dict.fromkeys(source.keys, "key"), dict.fromkeys(source.args, "arg")
@@ -270,7 +275,10 @@ def test_a_worker_does_not_wait(moved: ClusterOfTests) -> None:
 
 def test_a_user_with_the_documented_rights_works_on_a_cluster(cluster: ClusterOfTests) -> None:
     for node in cluster.nodes:
-        for name, rules in (("ann", acl_rules(PREFIX)), ("bob", producer_rules(PREFIX))):
+        for name, rules in (
+            ("ann", acl_rules(PREFIX, server=cluster.major)),
+            ("bob", producer_rules(PREFIX, server=cluster.major)),
+        ):
             node.client.execute_command("ACL", "SETUSER", name, "reset", "on", ">pw", *_terms(rules))
     hosts = cluster.url.partition("//")[2]
     producer = connect(f"redis+cluster://bob:pw@{hosts}")
@@ -305,7 +313,7 @@ def _terms(rules: str) -> list[str]:
 
 @pytest.fixture
 def fronts(cluster: ClusterOfTests, tmp_path: Path) -> Iterator[Settings]:
-    """TLS in front of each node, at ports of its own: what a cluster behind a balancer is like."""
+    """Put TLS in front of each node, at another port, as behind a load balancer."""
     authority, ca_file = trustme.CA(), tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca_file))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -339,7 +347,7 @@ def test_tls_in_front_of_nodes_with_other_addresses(fronts: Settings, cluster: C
 
 
 def _has_tls(binary: str) -> bool:
-    """A server without TLS ends at once if it is to speak it, and says why."""
+    """Return True if this server has TLS. One without ends at once, with an error."""
     ended = subprocess.run([binary, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, timeout=20, check=False)
     return "Failed finding TLS support" not in ended.stdout and "tls-port" not in ended.stderr
 
@@ -370,7 +378,7 @@ def test_nodes_that_speak_tls_themselves(server_binary: ServerBinary, tmp_path: 
 
 
 def test_a_replica_takes_over(cluster: ClusterOfTests) -> None:
-    """By hand, without a failure."""
+    """An operator starts the failover. No node fails."""
     owner = cluster.owner
     replica = cluster.replica_of(owner)
     conn, queue = connect(), Queue("sms")
@@ -384,6 +392,12 @@ def test_a_replica_takes_over(cluster: ClusterOfTests) -> None:
 
 
 def _take_over(cluster: ClusterOfTests, node: Node, *how: str) -> None:
-    eventually(lambda: node.client.info("replication").get("master_link_status") == "up", why="the replica follows")
+    written = cluster.owner.client.info("replication")["master_repl_offset"]
+
+    def follows() -> bool:
+        facts = node.client.info("replication")
+        return facts.get("master_link_status") == "up" and facts["slave_repl_offset"] >= written
+
+    eventually(follows, why="the replica has what was written")
     node.cluster("FAILOVER", *how)
     cluster.wait_until_served(by=node)

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.store.client.connections import connect
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, over, put, status_of
@@ -160,13 +161,13 @@ def test_claims_and_sweeps_at_once(conn: redis.Redis, redis_url: str) -> None:
     swept, claimed = [0], list[str]()
 
     def sweep() -> None:
-        client = redis.Redis.from_url(redis_url)
+        client = connect(redis_url)
         while (answer := Broker(client).expire(7))[1] is not None and answer[1] <= 0:
             swept[0] += answer[0]
         client.close()
 
     def claim(name: str) -> None:
-        client = redis.Redis.from_url(redis_url)
+        client = connect(redis_url)
         mine = Hand(Broker(client), "q", name=name)
         while (turn := mine.turn(slots=[0] * 3)).jobs or turn.again:
             claimed.extend(ids(turn.jobs))

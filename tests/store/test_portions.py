@@ -53,8 +53,9 @@ def lost_of(conn: redis.Redis) -> dict[str, int]:
 def killed(redis_url: str, place: str, call: str) -> None:
     """Have a process make a call; it is killed at this place."""
     code = (
-        "import redis; from fusion.store.write.broker import Broker\n"
-        f"broker = Broker(redis.Redis.from_url({redis_url!r}))\n{call}"
+        "from fusion.settings import get_settings; from fusion.store.client.connections import connect\n"
+        "from fusion.store.write.broker import Broker\n"
+        f"broker = Broker.of(connect({redis_url!r}), get_settings())\n{call}"
     )
     env = {**os.environ, "FUSION_FAILPOINTS": f"{place}=kill"}
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=False, timeout=60).returncode == -9

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion.exceptions import DuplicateJob, QueueFull
+from fusion.store.client.connections import connect
 from fusion.store.layout.records import Room
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
@@ -202,7 +203,7 @@ def test_twenty_producers_at_once_never_exceed_the_limit_by_one(conn: redis.Redi
     start = threading.Barrier(21)
 
     def produce(number: int) -> None:
-        client = redis.Redis.from_url(redis_url)
+        client = connect(redis_url)
         broker = Broker(client)
         start.wait()
         for nth in range(20):

@@ -106,7 +106,7 @@ def test_each_that_stays_is_met_once_while_others_come_and_go(
         gone = dice.sample(left, min(len(left), 20)) + [job.id for job in page.jobs[-3:] if job.id in goers]
         left = [one for one in left if one not in gone]
         conn.zrem("rq:queue:failed", *gone, "nobody")
-        conn.delete("nobody", *(f"rq:job:{one}" for one in gone[::2]))
+        conn.delete("rq:nobody", *(f"rq:job:{one}" for one in gone[::2]))
         store(conn, "failed", some(12, "new"), "sms")
     assert sorted(one for one in met if one in stay) == sorted(stay)
     assert len(met) == len(set(met))
