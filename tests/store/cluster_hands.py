@@ -21,8 +21,8 @@ Words = tuple[Any, ...]
 #: The dump of each key, and when it expires.
 Held = Mapping[bytes, tuple[bytes, int]]
 KEY = f"{PREFIX}{GUARD}"
-#: How a node refuses a command inside of a script.
-_REFUSAL = "non local key"
+#: How nodes refuse a command inside of a script. The second is Redis 8's, for EXISTS.
+_REFUSALS = ("non local key", "undeclared keys were accessed")
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
@@ -85,9 +85,10 @@ class HalfMoved:
             left = [key for key in self.keys if key not in away]
             with self.moving():
                 ((answer, before, after),) = self.stop([(away, left)])
-            assert not isinstance(answer, Exception) or is_moving(answer) or _REFUSAL in str(answer), answer
+            refused = any(text in str(answer) for text in _REFUSALS)
+            assert not isinstance(answer, Exception) or is_moving(answer) or refused, answer
             lost = any(step.writes and key in step.keys for step in steps for key in away)
-            if after != before and (isinstance(answer, Exception) or _REFUSAL in str(answer) or lost):
+            if after != before and (isinstance(answer, Exception) or refused or lost):
                 return True
             self._restore(whole)
         return False

@@ -115,10 +115,12 @@ def test_a_slot_moves_at_once_under_load(
 def test_a_slot_with_many_keys_moves_for_three_leases(town: ClusterOfTests, fleet: Workers, tmp_path: Path) -> None:
     """No worker counts as dead, and no job runs again."""
     witness, conn = tmp_path / "witness", connect()
-    for node in town.nodes:  # a queue of a million jobs blocks a node for longer than three seconds
+    for node in town.nodes:  # a large queue blocks its node while it moves
         node.client.config_set("cluster-node-timeout", 60_000)
     backlog = [job_id for _ in range(_BACKLOG // 10_000) for job_id in enqueued(conn, witness, 10_000)]
-    workers = [fleet.start("q", "backlog", env=ENV) for _ in range(2)]
+    workers = [fleet.start("q", "backlog", ready=False, env=ENV) for _ in range(2)]
+    for worker in workers:
+        worker.wait_ready(180)
     producer = Producer(town.url, witness)
     producer.start()
     producer.more()
