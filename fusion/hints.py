@@ -84,9 +84,18 @@ def missing_in_module(name: str, frame: Any) -> Exception:
     text = f"module 'fusion' has no attribute {name!r}"
     if (instead := _MODULE.get(name)) is None:
         return AttributeError(text, name=name, obj=sys.modules["fusion"])
-    if frame.f_globals.get("__name__") == "importlib._bootstrap":
+    if is_import(frame):
         return ImportError(f"cannot import name {name!r} from 'fusion': {instead}. {PAGE} has RQ's names", name="fusion")
     return AttributeError(f"{text}: {instead}. {PAGE} has RQ's names", name=name, obj=sys.modules["fusion"])
+
+
+def is_import(frame: Any) -> bool:
+    """Return True if this frame reads a name for `from MODULE import NAME`, where Python replaces an AttributeError by a text of its own."""
+    if frame.f_globals.get("__name__") == "importlib._bootstrap":
+        return True
+    from opcode import opmap
+
+    return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
 def missing_in(kind: str, found: Any, name: str) -> Any:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+
+from fusion.hints import is_import
+
 PAGE = "docs/from-rq.md"
 
 #: RQ's name, and what to use instead.
@@ -19,13 +24,16 @@ _INSTEAD = {
 }
 
 
-def missing(module: str, name: str) -> AttributeError:
-    """Return the error for a name that a module of `fusion.rq` does not have."""
-    instead = _INSTEAD.get(name)
+def missing(module: str, name: str) -> Exception:
+    """Return the error for a name that a module of `fusion.rq` does not have: an ImportError for `from MODULE import NAME`, which would hide the
+    text of an AttributeError. `__getattr__` of the module calls this."""
     text = f"module {module!r} has no attribute {name!r}"
     if name.startswith("__"):
         return AttributeError(text)
-    return AttributeError(f"{text}; {instead or 'it is not supported, or RQ has none'}: see {PAGE}")
+    instead = f"{_INSTEAD.get(name) or 'it is not supported, or RQ has none'}: see {PAGE}"
+    if is_import(sys._getframe(2)) and find_spec(f"fusion.rq.{name}") is None:
+        return ImportError(f"cannot import name {name!r} from {module!r}; {instead}", name=module)
+    return AttributeError(f"{text}; {instead}")
 
 
 def refused(what: str, instead: str) -> NotImplementedError:
