@@ -236,6 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", default=os.environ.get("VERSION") or TARGET, help=f"of RQ: {TARGET}, or {SECOND}")
     parser.add_argument("--raise", dest="raise_", action="store_true", help="add the tests that pass to the floor")
     parser.add_argument("--gate", action="store_true", help="only the fastest public tests of the floor, 20 s of them")
+    parser.add_argument("--floor", action="store_true", help="only the tests of the floor")
     parser.add_argument("--public", action="store_true", help="only the public tests")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds for each test")
     parser.add_argument("--jobs", type=int, default=2, help="files at a time")
@@ -252,10 +253,12 @@ def main(arguments: list[str] | None = None) -> int:
     wanted: set[Name] | None = None
     if options.gate:
         wanted = _fastest(low, known, 20.0)
+    elif options.floor:
+        wanted = set(low)
     elif options.public:
         wanted = {name for name, kind in known.items() if kind == "public"}
     if wanted is not None and not wanted:
-        print("the floor has no public test yet: nothing to run")
+        print("the floor has no such test yet: nothing to run")
         return 0
     files = options.files or sorted({name[0] for name in wanted or known})
     results, broken = run(options.version, files, wanted, options)
