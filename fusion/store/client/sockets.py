@@ -64,7 +64,11 @@ class _Sized(AbstractConnection):
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command, with more time for its answer if it is large."""
         sock: Any = self._sock
-        size = sum(map(len, [command] if isinstance(command, str) else command))
+        size = (
+            len(command[0])
+            if type(command) is list and len(command) == 1
+            else sum(map(len, [command] if isinstance(command, str) else command))
+        )
         if sock is not None and type(command) is list and size <= _LARGE and not (self._prolonged or self.health_check_interval):
             self._send(sock, command)
             return
@@ -169,11 +173,11 @@ class CleanPool(ConnectionPool):
             return
         if not whole:
             connection.disconnect()
-        if connection.quick and self.owns_connection(connection):  # in a forked process `reset` drops it later, as it drops all
-            connection.quick = False
+        if connection.quick and connection.pid == self.pid:  # in a forked process `reset` drops it later, as it drops all
+            connection.quick, in_use = False, self._in_use_connections
             with self._lock:
-                if connection in self._in_use_connections:
-                    self._in_use_connections.remove(connection)
+                if connection in in_use:
+                    in_use.remove(connection)
                     self._available_connections.append(connection)
         else:
             super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
@@ -186,10 +190,11 @@ class CleanPool(ConnectionPool):
         unless the caller is `in_turn`."""
         if self.pid != getpid() or (self._waiters and not in_turn):
             return None
+        available = self._available_connections
         with self._lock:
-            if not self._available_connections:
+            if not available:
                 return None
-            connection: Any = self._available_connections.pop()
+            connection: Any = available.pop()
             self._in_use_connections.add(connection)
         connection.quick = True
         ready = False
