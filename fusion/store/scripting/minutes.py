@@ -5,25 +5,22 @@ from __future__ import annotations
 
 import time
 
-_known: tuple[str, str, bytes] = ("", "", b"")
-_number = -1
+_number = -1.0
+_texts, _encoded = ("", ""), b""
 
 
 def minute() -> tuple[str, str]:
     """Return the minute's number, from 1970 on, and its text."""
-    return _present()[:2]
+    encoded()
+    return _texts
 
 
 def encoded() -> bytes:
     """Return both as words of a command."""
-    return _present()[2]
-
-
-def _present() -> tuple[str, str, bytes]:
-    global _known, _number
-    number = int(time.time() // 60)
+    global _number, _texts, _encoded
+    number = time.time() // 60
     if number != _number:
-        texts = str(number), time.strftime("%Y-%m-%dT%H:%M:", time.gmtime(60 * number))
-        _known = (*texts, "".join(f"${len(text)}\r\n{text}\r\n" for text in texts).encode())
+        _texts = str(int(number)), time.strftime("%Y-%m-%dT%H:%M:", time.gmtime(60 * number))
+        _encoded = "".join(f"${len(text)}\r\n{text}\r\n" for text in _texts).encode()
         _number = number
-    return _known
+    return _encoded
