@@ -239,6 +239,12 @@ def test_the_second_call_is_made_by_the_template_of_the_first(conn: redis.Redis,
     assert queue.count == 15
 
 
+def test_a_payload_names_its_callback_after_others_without(conn: redis.Redis) -> None:
+    for n in range(2):
+        job = Queue("sms", conn).enqueue(basic.noop, payload={"callback": n, "callback_url": "https://hooks.example.com/x"})
+        assert (conn.hget(f"rq:job:{job.id}", "callback_url") is None) == (n == 0)
+
+
 @pytest.mark.parametrize("way", ["options", "delay", "enqueue_call", "async"])
 def test_each_way_to_enqueue_has_templates(conn: redis.Redis, general: list[str], way: str) -> None:
     queue = Queue("sms", conn)
