@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 
 from fusion import Job, Queue
+from fusion.enqueue.sending import QueueSteps
 from fusion.store.access import broker_of
 from tests.jobs import basic
 from tests.kit.hands import Hand
@@ -44,3 +47,17 @@ class Bench:
 @pytest.fixture
 def bench(conn: redis.Redis) -> Bench:
     return Bench(conn)
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions of the calls that are made the general way, in their order."""
+    found: list[str] = []
+    ordinary = QueueSteps._one
+
+    def one(self: QueueSteps, data: Any, terms: Any) -> Any:
+        found.append(data.func_name)
+        return ordinary(self, data, terms)
+
+    monkeypatch.setattr(QueueSteps, "_one", one)
+    return found
