@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import traceback
@@ -13,6 +12,7 @@ from fusion.exceptions import SerializationError
 from fusion.kernel.importing import resolve
 from fusion.kernel.serializers import JSONSerializer
 from fusion.kernel.timeutil import now, to_iso
+from fusion.rq.callbacks import called
 from fusion.rq.defaults import DEFAULT_FAILURE_TTL, DEFAULT_RESULT_TTL, UNSERIALIZABLE_RETURN_VALUE_PAYLOAD
 from fusion.settings import get_settings
 from fusion.store.write.plain_records import PlainRecords
@@ -78,9 +78,3 @@ def _call_back(job: Job, field: str, *args: Any) -> None:
         if inspect.iscoroutinefunction(callback):
             raise TypeError(f"{field}: coroutine functions are not supported as callbacks")
         callback(job, job.connection, *args)
-
-
-def called(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function, or run a coroutine function; return its result."""
-    value = function(*args, **kwargs)
-    return asyncio.run(value) if inspect.iscoroutine(value) else value

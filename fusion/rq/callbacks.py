@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,12 @@ class Callback(fusion.callbacks.Callback):
             raise ValueError("Callback `func` must be a string or function")
         self.func = func
         super().__init__(func, parse_timeout(timeout) if timeout else CALLBACK_TIMEOUT)
+
+
+def called(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function, or run a coroutine function; return its result."""
+    value = function(*args, **kwargs)
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 def __getattr__(name: str) -> Any:

@@ -21,8 +21,8 @@ from fusion.jobs.meta import to_json
 from fusion.kernel.importing import resolve
 from fusion.kernel.timeutil import now, to_iso
 from fusion.rq import defaults
-from fusion.rq.at_once import called
 from fusion.rq.callbacks import Callback as Callback
+from fusion.rq.callbacks import called
 from fusion.rq.connections import given
 from fusion.rq.dependency import Dependency as Dependency
 from fusion.rq.dependency import Parents

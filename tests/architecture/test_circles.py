@@ -10,6 +10,9 @@ from tests.architecture.source import imports, modules, parse
 NAMED = {
     ("fusion.context", "fusion.batch"),  # get_current_job().batch
     ("fusion.middleware", "fusion.enqueue.hooked"),  # what a hook is given
+    ("fusion.rq.results", "fusion.rq.job"),  # RQ's Result.all(job)
+    ("fusion.rq.webhook", "fusion.rq.job"),  # RQ's Webhook.get_payload(job)
+    ("fusion.rq.cron_scheduler_registry", "fusion.rq.cron"),  # RQ's register(cron_scheduler)
 }
 #: The package itself re-exports everything, on demand.
 FACADE = "fusion"

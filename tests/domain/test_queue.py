@@ -145,7 +145,7 @@ def test_a_wrong_option_is_named_and_nothing_is_written(conn: redis.Redis, optio
 WRONG_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     (lambda: None, (), {}, SerializationError, "a lambda has no name"),
     (_nested(), (), {}, SerializationError, "inner is defined inside a function"),
-    (Slotted().method, (), {}, SerializationError, "bound method"),
+    (Slotted().method, (), {}, SerializationError, "method of an object"),
     (functools.partial(basic.noop), (), {}, SerializationError, "partial"),
     (Slotted, (), {}, SerializationError, "is a type"),
     ("", (), {}, SerializationError, "name is empty"),
