@@ -1,4 +1,4 @@
-"""Applies each mutant to a copy of the project and has the tests that should notice it run there: `python -m tests.faults.teeth [letters]`."""
+"""Applies each mutant to a copy of the project and has the tests that should notice it run there: `python -m tests.faults.teeth [letters] [0/3]`."""
 
 from __future__ import annotations
 
@@ -147,11 +147,16 @@ def _one_line(text: str) -> str:
 
 
 def main(letters: Sequence[str]) -> int:
-    """0 if every test passes without a mutant and fails with its own. `--table`: print what docs/guarantees.md has."""
+    """0 if every test passes without a mutant and fails with its own. `0/3` among the letters: every third mutant, from the first one on.
+    `--table`: print what docs/guarantees.md has."""
     if letters == ["--table"]:
         print("\n".join(table()))
         return 0
-    chosen = [mutant for mutant in MUTANTS if not letters or mutant.letter in letters or mutant.letter[0] in letters]
+    first, parts = (int(number) for number in next((word for word in letters if "/" in word), "0/1").split("/"))
+    letters = [word for word in letters if "/" not in word]
+    chosen = [mutant for mutant in MUTANTS if not letters or mutant.letter in letters or mutant.letter[0] in letters][
+        first::parts
+    ]
     if not chosen:
         print(f"no mutant {' '.join(letters)}; there are {', '.join(mutant.letter for mutant in MUTANTS)}")
         return 2
