@@ -7,12 +7,11 @@ import json
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from fusion.context import get_current_job, set_current_job
 from fusion.exceptions import SerializationError
 from fusion.kernel.importing import resolve
 from fusion.kernel.serializers import JSONSerializer
 from fusion.kernel.timeutil import now, to_iso
-from fusion.rq.callbacks import called
+from fusion.rq.callbacks import as_current, called
 from fusion.rq.defaults import DEFAULT_FAILURE_TTL, DEFAULT_RESULT_TTL, UNSERIALIZABLE_RETURN_VALUE_PAYLOAD
 from fusion.settings import get_settings
 from fusion.store.write.plain_records import PlainRecords
@@ -29,9 +28,7 @@ def run_at_once(job: Job, queue: str) -> Job:
     fields |= {"origin": queue, "status": "started", "enqueued_at": at, "started_at": at, "worker_name": "sync"}
     job._new = None
     records.write(job.id, fields, -1)
-    before = get_current_job()
-    set_current_job(job, among_others=True)  # type: ignore[arg-type]
-    try:
+    with as_current(job):
         try:
             value = called(job.func, *job.args, **job.kwargs)
         except Exception as error:
@@ -40,17 +37,22 @@ def run_at_once(job: Job, queue: str) -> Job:
                 job,
                 records,
                 "failed",
-                job.failure_ttl,
+                job._seconds("failure_ttl"),
                 DEFAULT_FAILURE_TTL,
                 exc_info=text,
                 reason=text.rstrip().rpartition("\n")[2],
             )
             _call_back(job, "on_failure", type(error), error, error.__traceback__)
         else:
-            _end(job, records, "finished", job.result_ttl, DEFAULT_RESULT_TTL, result=None if value is None else _encoded(value))
+            _end(
+                job,
+                records,
+                "finished",
+                job._seconds("result_ttl"),
+                DEFAULT_RESULT_TTL,
+                result=None if value is None else _encoded(value),
+            )
             _call_back(job, "on_success", value)
-    finally:
-        set_current_job(before, among_others=True)
     return job
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import fusion.callbacks
+from fusion.context import get_current_job, set_current_job
 from fusion.rq.defaults import CALLBACK_TIMEOUT
 from fusion.rq.hints import missing
 from fusion.rq.utils import parse_timeout
@@ -32,6 +34,17 @@ def called(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function, or run a coroutine function; return its result."""
     value = function(*args, **kwargs)
     return asyncio.run(value) if inspect.iscoroutine(value) else value
+
+
+@contextmanager
+def as_current(job: Any) -> Iterator[None]:
+    """Have this be the current job while the block runs."""
+    before = get_current_job()
+    set_current_job(job, among_others=True)
+    try:
+        yield
+    finally:
+        set_current_job(before, among_others=True)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from redis import Redis
@@ -18,8 +19,12 @@ __all__ = ["NoRedisConnectionException", "RedisFull", "RedisUnavailable", "given
 
 def get_connection_kwargs(connection: Redis) -> dict[str, Any]:
     """Return the arguments by which another process makes the same client."""
-    options = connection.connection_pool.connection_kwargs
-    return {name: value for name, value in options.items() if isinstance(value, (str, int, float, bool, type(None)))}
+    options, known = dict(connection.connection_pool.connection_kwargs), signature(Redis).parameters
+    if "path" in options:
+        options["unix_socket_path"] = options["path"]
+    return {
+        name: value for name, value in options.items() if name in known and isinstance(value, (str, int, float, bool, type(None)))
+    }
 
 
 def parse_connection(connection: Redis) -> tuple[type[Redis], type[Any], dict[str, Any]]:

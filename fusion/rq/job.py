@@ -8,21 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from redis import Redis
 
 from fusion.enqueue.build import JobData, build, identity
 from fusion.enqueue.options import EnqueueOptions
-from fusion.exceptions import SerializationError
+from fusion.exceptions import DeserializationError, SerializationError
 from fusion.job import Job as CoreJob
 from fusion.jobs.meta import to_json
 from fusion.kernel.importing import resolve
 from fusion.kernel.timeutil import now, to_iso
 from fusion.rq import defaults
 from fusion.rq.callbacks import Callback as Callback
-from fusion.rq.callbacks import called
+from fusion.rq.callbacks import as_current, called
 from fusion.rq.connections import given
 from fusion.rq.dependency import Dependency as Dependency
 from fusion.rq.dependency import Parents
@@ -50,6 +50,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     #: Of a job that is not accepted yet: what it will be made of.
     _new: JobData | None = None
     _func: Any = None
+    #: Its arguments as they were given, until it is accepted or read again.
+    _given_call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     #: Its callbacks, where functions were given.
     _given_callbacks: Mapping[str, Any] = MappingProxyType({})
     enqueue_at_front = False
@@ -118,6 +120,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             success_task_handler=urls.get("finished"),
             failed_task_handler=urls.get("failed"),
         )
+        usual = [name for name in ("result_ttl", "failure_ttl") if getattr(options, name) is None]
         if defaults.of_rq():
             options.on_lost = "requeue" if retry is not None else "fail"
             options.job_timeout = defaults.DEFAULT_TIMEOUT if options.job_timeout is None else options.job_timeout
@@ -128,6 +131,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         fields = job._fields
         if defaults.of_rq():
             fields["retry"] = stored(retry)
+        if usual:
+            fields["usual"] = " ".join(usual)
         fields |= {"created_at": to_iso(now()), "status": (status or JobStatus.CREATED).value, "origin": origin}
         if group_id is not None:
             fields["group_id"] = group_id
@@ -151,6 +156,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             data = build(func, args, kwargs, options, settings, "pickle")
         self.id, self._new, self.serializer = data.new.id, data, serializer
         self._func = None if isinstance(func, str) else func
+        self._given_call = args, kwargs
         given = {"on_success": options.on_success, "on_failure": options.on_failure, "on_stopped": options.on_stopped}
         self._given_callbacks = {name: found for name, one in given.items() if callable(found := getattr(one, "func", one))}
         self._fields = dict(data.new.fields)
@@ -215,7 +221,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def _is_over(self) -> bool:
         """Return True for a job that RQ would have forgotten: its `result_ttl` is over, or its `ttl` while it waited."""
-        status, ended, kept = self._text("status"), self.ended_at, self.result_ttl
+        status, ended, kept = self._text("status"), self.ended_at, self._seconds("result_ttl")
         if status == "finished" and ended is not None and kept is not None and kept >= 0:
             return bool((now() - ended).total_seconds() > kept)
         waits_since = self.enqueued_at
@@ -324,7 +330,31 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     def _registry(self, name: str) -> Any:
         return getattr(import_module("fusion.rq.registry"), name)(self.origin, self.connection, type(self))
 
-    # -- its function
+    # -- its call
+
+    @property
+    def _call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        if "data" not in self._fields:
+            raise DeserializationError(f"job {self.id} has no function: make it with Job.create, or read it with Job.fetch")
+        return super()._call
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Its arguments: until it is accepted the objects that were given, then copies as a worker gets them."""
+        return self._given_call[0] if self._new is not None and self._given_call is not None else super().args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Its keyword arguments, as `args`."""
+        return self._given_call[1] if self._new is not None and self._given_call is not None else super().kwargs
+
+    @property
+    def instance(self) -> Any:
+        """The object whose method it calls, of a job that was made here; None for a job from Redis."""
+        owner = getattr(self._func, "__self__", None)
+        if owner is None and self.func_name:  # an error for a job that has no function
+            return None
+        return None if isinstance(owner, (type, ModuleType)) else owner
 
     @property
     def func(self) -> Any:
@@ -352,6 +382,10 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         """The ids of the jobs that it waits for, or waited for."""
         return super().dependency_ids
 
+    # Programs read these of RQ's.
+    _dependency_ids = property(lambda self: list(self.dependency_ids))
+    _dependency_id = property(lambda self: next(iter(self.dependency_ids), None))
+
     def fetch_dependencies(self, watch: bool = False, pipeline: Any = None) -> list[Job]:
         """Return the jobs that it waits for, or waited for, which are still there."""
         if watch or pipeline is not None:
@@ -363,6 +397,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     def save(self, pipeline: Any = None, include_meta: bool = True, include_result: bool = True) -> None:
         """Store a job that is not accepted yet as a draft, for a year. Of an accepted job, store `meta`: programs change nothing else of it."""
         _no_pipeline(pipeline)
+        if "data" not in self._fields:
+            raise ValueError(f"job {self.id} has no function: make it with Job.create")
         if self._is_draft:
             self._settle()
             fields = {name: value for name, value in self._fields.items() if name != "func"}
@@ -381,6 +417,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def cancel(self, pipeline: Any = None, enqueue_dependents: bool = False, remove_from_dependencies: bool = False) -> str:
         """Cancel it. InvalidJobOperation if it is canceled already, or has ended. Its children wait on."""
+        if pipeline is not None and self.has_rate_limit:
+            raise InvalidJobOperation(f"job {self.id} has a rate limit, so cancel() takes no pipeline")
         _no_pipeline(pipeline)
         if enqueue_dependents:
             raise refused("cancel(enqueue_dependents=True)", "enqueue the children with Dependency(jobs=..., allow_failure=True)")
@@ -395,6 +433,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         super().requeue()
         for field in ("started_at", "ended_at", "exc_info"):
             self._put(field, None)
+        if self.has_rate_limit:
+            self.get_status()  # whether it got a slot
         return self
 
     def delete(self, pipeline: Any = None, remove_from_queue: bool = True, delete_dependents: bool = False) -> None:
@@ -415,18 +455,15 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
                 child.delete(delete_dependents=True)
 
     def perform(self) -> Any:
-        """Call its function here, and return the result. Nothing is stored."""
-        return called(self.func, *self.args, **self.kwargs)
+        """Call its function here as the current job, and return the result. Nothing is stored."""
+        function, args, kwargs = self.func, self.args, self.kwargs
+        with as_current(self):
+            return called(function, *args, **kwargs)
 
     def dependencies_are_met(self, parent_job: Any = None, pipeline: Any = None, **options: Any) -> bool:
         """Return True if all jobs that it waits for have finished, may have failed, or are gone."""
         enough = ("finished", "failed", "stopped") if self.allow_dependency_failures else ("finished",)
         return all(job.get_status(refresh=False) in enough for job in self.fetch_dependencies())
-
-    @property
-    def instance(self) -> None:
-        """None: the object of a bound method is not shown."""
-        return None
 
     def to_dict(self, include_meta: bool = True, include_result: bool = True) -> dict[str, Any]:
         """Return the fields of its record."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from fusion.kernel.timeutil import to_iso
+from fusion.kernel.timeutil import from_iso, to_iso
 from fusion.retry import Retry, retries_done
 from fusion.rq.utils import get_call_string, parse_timeout
 
@@ -23,6 +23,20 @@ def _number(field: str, default: int | None) -> property:
         return int(float(raw)) if raw else default
 
     def write(job: Any, value: Any) -> None:
+        job._put(field, parse_timeout(value))
+
+    return attribute(read, write)
+
+
+def _kept(field: str) -> property:
+    """Return an attribute that is None for what the job was not given, as in RQ. Its record has the default then, and its name in `usual`."""
+
+    def read(job: Any) -> int | None:
+        return None if field in job._text("usual").split() else job._seconds(field)
+
+    def write(job: Any, value: Any) -> None:
+        usual = [one for one in job._text("usual").split() if one != field]
+        job._put("usual", " ".join(usual) or None)
         job._put(field, parse_timeout(value))
 
     return attribute(read, write)
@@ -68,17 +82,31 @@ class RQFields:
     _text: Callable[..., str]
 
     timeout = _number("timeout", None)
-    result_ttl = _number("result_ttl", None)
+    result_ttl = _kept("result_ttl")
     ttl = _number("ttl", None)
-    failure_ttl = _number("failure_ttl", None)
+    failure_ttl = _kept("failure_ttl")
     created_at = _time("created_at")
     enqueued_at = _time("enqueued_at")
-    started_at = _time("started_at")
     ended_at = _time("ended_at")
     last_heartbeat = _time("last_heartbeat")
     origin = _text("origin")
     worker_name = _words("worker_name")
     group_id = _words("group_id")
+
+    def _seconds(self, field: str) -> int | None:
+        raw = self._text(field)
+        return int(float(raw)) if raw else None
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its last try began; None while it waits for its first try, and after a requeue."""
+        if self._text("status") == "queued" and not self.number_of_retries_done:
+            return None
+        return from_iso(self._fields.get("started_at"))
+
+    @started_at.setter
+    def started_at(self, value: datetime | None) -> None:
+        self._put("started_at", None if value is None else to_iso(value))
 
     def _put(self, field: str, value: Any) -> None:
         if value is None:
@@ -90,6 +118,8 @@ class RQFields:
     def description(self) -> str | None:
         """The text that was given for lists, else the call as Python writes it."""
         found = self._text("description")
+        if "data" not in self._fields:
+            return found or None
         return found if found and found != self.func_name else self.get_call_string()  # type: ignore[attr-defined]
 
     @description.setter

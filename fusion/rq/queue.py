@@ -197,6 +197,8 @@ class Queue(fusion.queue.PriorityQueue):
         """Enqueue with the task's arguments apart. DuplicateJobError if a living job has this `job_id`, with `unique=` and without."""
         if unique and not job_id:
             raise ValueError("unique=True requires an explicit job_id")
+        if rate_limit is not None and pipeline is not None:
+            raise ValueError("a job with a rate limit takes no pipeline")
         job = self.create_job(
             *(func, args, kwargs, timeout, result_ttl, ttl, failure_ttl, description, depends_on, job_id, meta),
             retry=retry, repeat=repeat, on_success=on_success, on_failure=on_failure, on_stopped=on_stopped,

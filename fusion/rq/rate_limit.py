@@ -44,14 +44,22 @@ class RateLimitRegistry:
         return None if found is None else found.max_concurrent
 
     def get_allowed_job_count(self) -> int:
-        """Return how many have a slot."""
+        """Return how many have a slot: they are queued or run."""
         found = self._stats()
-        return 0 if found is None else found.active_count
+        return 0 if found is None else found.info.held
 
     def get_rate_limited_job_count(self) -> int:
         """Return how many wait for one."""
         found = self._stats()
-        return 0 if found is None else found.queue_length
+        return 0 if found is None else found.info.blocked
+
+    def get_allowed_job_ids(self) -> list[str]:
+        """Return the jobs that have a slot, those that run first."""
+        return limit_inspector_of(self.connection).members(self.key)[0]
+
+    def get_rate_limited_job_ids(self) -> list[str]:
+        """Return the jobs that wait for a slot, the next to get one first."""
+        return limit_inspector_of(self.connection).members(self.key)[1]
 
 
 def __getattr__(name: str) -> Any:

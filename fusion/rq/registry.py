@@ -117,7 +117,7 @@ class BaseRegistry:
         """Return when the job is forgotten."""
         found = self.job_class.fetch(job.id, self.connection)
         ended = found.ended_at or now()
-        return ended + timedelta(seconds=max(0, found.result_ttl or 0))
+        return ended + timedelta(seconds=max(0, found._seconds("result_ttl") or 0))
 
     def requeue(self, job_or_id: Job | str, at_front: bool = False) -> Job:
         """Requeue a job that is in it; return the job. InvalidJobOperation if it is not."""
@@ -193,7 +193,7 @@ class FailedJobRegistry(BaseRegistry):
         """Return when the job is forgotten."""
         found = self.job_class.fetch(job.id, self.connection)
         ended = found.ended_at or now()
-        return ended + timedelta(seconds=max(0, found.failure_ttl or 0))
+        return ended + timedelta(seconds=max(0, found._seconds("failure_ttl") or 0))
 
 
 class DeferredJobRegistry(BaseRegistry):

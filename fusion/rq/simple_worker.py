@@ -1,4 +1,4 @@
-"""RQ's SimpleWorker: it runs jobs in the process and thread that call `work(burst=True)`, one after the other."""
+"""RQ's SimpleWorker: it runs jobs in the process and thread that call `work`, one after the other."""
 
 from __future__ import annotations
 
@@ -32,17 +32,23 @@ from fusion.worker.reports import report_of
 log = logging.getLogger("fusion.worker")
 
 
-class InProcessBurst:
-    """Claims jobs and runs them here until the queues are empty.
+#: Seconds between turns that found nothing, of a worker that waits for jobs.
+_PAUSE = 0.2
+
+
+class InProcess:
+    """Claims jobs and runs them here until the queues are empty; with `waits` until it ran `max_jobs`, or found none for `max_idle_time`.
 
     There is no process between a task and its worker: one that ends this process, or hangs in C, takes the worker with it. Its jobs run again,
     or fail, once the lease is over. A thread renews the lease meanwhile.
     """
 
-    def __init__(self, settings: Settings, queues: list[str], connection: Redis, *, job_lines: bool = True) -> None:
+    def __init__(
+        self, settings: Settings, queues: list[str], connection: Redis, *, waits: bool = False, job_lines: bool = True
+    ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("SimpleWorker.work() runs in the main thread alone: timeouts are raised by a signal")
-        self._settings, self._queues, self._given = settings, queues, connection
+        self._settings, self._queues, self._given, self._waits = settings, queues, connection, waits
         self._broker = Broker.of(connect(settings), settings)
         self._performer = Performer(settings.tasks, settings.max_result, settings.allow_pickle, settings.middleware or ())
         self._envelopes = EnvelopeCheck(settings, log)
@@ -77,20 +83,23 @@ class InProcessBurst:
 
     def _work(self) -> None:
         ended: tuple[Claimed, Decision, float] | None = None
-        most = self._settings.max_jobs
+        most, idle = self._settings.max_jobs, 0.0
         while True:
             slots = [] if most is not None and self.done >= most else [0]
             turn = self._turn(ended, slots)
             ended = None
             for claimed in turn.jobs:
                 ended = self._run(claimed)
-                self.done += 1
+                self.done, idle = self.done + 1, 0.0
             if not ended and not slots:
                 while self._broker.release()[0]:  # children of the last job
                     pass
                 return
             if not ended and not self._more(turn):
-                return
+                if not self._waits or idle >= (self._settings.max_idle_time or float("inf")):
+                    return
+                time.sleep(_PAUSE)
+                idle += _PAUSE
 
     def _turn(self, ended: tuple[Claimed, Decision, float] | None, slots: list[int]) -> Turn:
         """Commit what has ended, and claim a job. A worker that Redis has forgotten registers again."""
@@ -206,7 +215,7 @@ class _Line:
         return True
 
     def asked_to_end(self) -> bool:
-        """False: a burst ends when the queues are empty."""
+        """False: nothing asks it to."""
         return False
 
     def wait_for(self, key: bytes, value: bytes) -> bool:
@@ -214,8 +223,8 @@ class _Line:
         return True
 
 
-def run_burst(settings: Settings, queues: list[str], connection: Redis, **options: Any) -> int:
+def run_here(settings: Settings, queues: list[str], connection: Redis, **options: Any) -> int:
     """Run what waits in the queues, here; return the number of jobs."""
-    burst = InProcessBurst(settings, queues, connection, **options)
-    burst.run()
-    return burst.done
+    worker = InProcess(settings, queues, connection, **options)
+    worker.run()
+    return worker.done

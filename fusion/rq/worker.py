@@ -26,7 +26,7 @@ from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
 from fusion.rq.serializers import resolve_serializer
-from fusion.rq.simple_worker import run_burst
+from fusion.rq.simple_worker import run_here
 from fusion.rq.suspension import is_suspended
 from fusion.rq.timeouts import UnixSignalDeathPenalty
 from fusion.settings import Settings, get_settings, use_settings
@@ -362,8 +362,9 @@ class RoundRobinWorker(Worker):
 
 
 class SimpleWorker(Worker):
-    """Runs jobs in the process and thread that call `work(burst=True)`, one after the other, until the queues are empty. For tests, and for
-    what must stay warm in one process; `Worker` is safer, and `fusion worker --executor thread` serves for ever."""
+    """Runs jobs in the process and thread that call `work`, one after the other: with `burst` until the queues are empty, with `max_jobs` until
+    it ran that many. For tests, and for what must stay warm in one process; `Worker` is safer, and `fusion worker --executor thread` serves
+    for ever."""
 
     def work(
         self,
@@ -376,15 +377,18 @@ class SimpleWorker(Worker):
         with_scheduler: bool = False,
         dequeue_strategy: DequeueStrategy | str = DequeueStrategy.DEFAULT,
     ) -> bool:
-        """Run what waits. NotImplementedError without `burst`."""
-        if not burst:
-            raise refused("SimpleWorker.work() without burst=True", "use Worker, or `fusion worker --executor thread`")
+        """Run what waits; without `burst` wait for more until `max_jobs` were run. NotImplementedError without both."""
+        if not burst and not max_jobs:
+            raise refused(
+                "SimpleWorker.work() without burst=True or max_jobs=", "use Worker, or `fusion worker --executor thread`"
+            )
         setup_loghandlers(logging_level, date_format, log_format)
         settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
         with self._handed_on(settings):
             before = use_settings(settings)  # tasks that enqueue use the same Redis
             try:
-                return run_burst(settings, self.queue_names(), self.connection, job_lines=self.log_job_description) > 0
+                names, lines = self.queue_names(), self.log_job_description
+                return run_here(settings, names, self.connection, waits=not burst, job_lines=lines) > 0
             finally:
                 use_settings(before)
 

@@ -35,6 +35,11 @@ def by_connection(key: str) -> str:
     return type(job.meta).__name__
 
 
+async def append_itself(found: list[object]) -> int:
+    found.append(get_current_job())
+    return 42
+
+
 def odd() -> object:
     return object()
 

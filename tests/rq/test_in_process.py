@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +40,23 @@ def test_a_simple_worker_runs_jobs_here(queue: Queue, client: redis.Redis) -> No
 def test_a_simple_worker_that_would_serve_for_ever_is_refused(queue: Queue) -> None:
     with pytest.raises(NotImplementedError, match="use Worker, or `fusion worker --executor thread`"):
         SimpleWorker([queue]).work()
+
+
+def test_a_simple_worker_without_burst_waits_for_its_jobs(queue: Queue) -> None:
+    first = queue.enqueue(tasks.add, 1)
+    later = threading.Timer(0.5, lambda: queue.enqueue(tasks.add, 2))
+    later.start()
+    assert SimpleWorker([queue]).work(max_jobs=2)
+    later.join()
+    assert first.is_finished and len(queue.finished_job_registry) == 2
+    assert not SimpleWorker([queue]).work(max_jobs=1, max_idle_time=1)
+
+
+def test_a_job_that_is_performed_here_is_the_current_job_and_gets_what_was_given(client: redis.Redis) -> None:
+    found: list[object] = []
+    job = Job.create(tasks.append_itself, (found,), connection=client)
+    assert job.perform() == 42
+    assert found == [job] and found[0] is job and get_current_job() is None
 
 
 def test_max_jobs_of_a_simple_worker(queue: Queue) -> None:

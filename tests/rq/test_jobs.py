@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 import redis
 
-from fusion.exceptions import SerializationError
+from fusion.exceptions import DeserializationError, SerializationError
 from fusion.rq import Queue, RateLimit, Retry, cancel_job, requeue_job
+from fusion.rq.connections import get_connection_kwargs
 from fusion.rq.exceptions import DuplicateJobError, InvalidJobOperation, NoSuchJobError
 from fusion.rq.job import Dependency, Job, JobStatus
-from fusion.rq.registry import FailedJobRegistry, ScheduledJobRegistry
+from fusion.rq.registry import FailedJobRegistry, RateLimitRegistry, ScheduledJobRegistry
 from fusion.rq.results import Result
 from tests.rq import tasks_of_rq as tasks
 
@@ -204,3 +205,58 @@ def test_a_missing_name_names_its_counterpart() -> None:
 
     with pytest.raises(AttributeError, match=r"fusion start -n N.*docs/from-rq\.md"):
         rq.WorkerPool  # noqa: B018
+
+
+def test_times_that_were_not_given_are_none_and_the_usual_ones_hold(queue: Queue, burst: Burst, client: redis.Redis) -> None:
+    job = queue.enqueue(tasks.add, 1)
+    found = Job.fetch(job.id, client)
+    assert (found.result_ttl, found.failure_ttl, found.get_result_ttl(9)) == (None, None, 9)
+    given = Job.create(tasks.add, (1,), connection=client)
+    given.result_ttl = 500
+    queue.enqueue_job(given)
+    assert Job.fetch(given.id, client).result_ttl == 500
+    burst()
+    assert job.is_finished
+    left = queue.finished_job_registry.get_expiration_time(job) - datetime.now(timezone.utc)
+    assert 490 < left.total_seconds() <= 500
+
+
+def test_a_requeued_job_has_no_start(queue: Queue, burst: Burst, client: redis.Redis) -> None:
+    job = queue.enqueue(tasks.fail)
+    burst()
+    job.refresh()
+    assert job.started_at is not None
+    queue.failed_job_registry.requeue(job.id)
+    job.refresh()
+    assert (job.started_at, job.ended_at) == (None, None)
+
+
+def test_a_job_without_a_function(client: redis.Redis) -> None:
+    job = Job("empty", client)
+    job.description = "nothing"
+    assert str(job) == "<Job empty: nothing>"
+    for name in ("func", "args", "kwargs", "instance"):
+        with pytest.raises(DeserializationError, match=r"make it with Job\.create"):
+            getattr(job, name)
+    with pytest.raises(ValueError, match=r"make it with Job\.create"):
+        job.save()
+
+
+def test_the_jobs_of_a_rate_limit(queue: Queue, client: redis.Redis) -> None:
+    first, second, third = (queue.enqueue(tasks.add, n, rate_limit=RateLimit("key", 1)) for n in range(3))
+    registry = RateLimitRegistry("key", client)
+    assert (registry.get_allowed_job_ids(), registry.get_rate_limited_job_ids()) == ([first.id], [second.id, third.id])
+    assert (registry.get_allowed_job_count(), registry.get_rate_limited_job_count()) == (1, 2)
+    with pytest.raises(InvalidJobOperation), client.pipeline() as pipe:
+        first.cancel(pipeline=pipe)
+    with pytest.raises(ValueError, match="takes no pipeline"), client.pipeline() as pipe:
+        queue.enqueue_call(tasks.add, (1,), rate_limit=RateLimit("key", 1), pipeline=pipe)
+    second.cancel()
+    first.cancel()
+    assert registry.get_allowed_job_ids() == [third.id]
+
+
+def test_the_arguments_of_a_client_make_the_same_client(client: redis.Redis) -> None:
+    again = redis.Redis(**get_connection_kwargs(client))
+    client.set("a", "b")
+    assert again.get("a") == b"b"

@@ -117,6 +117,12 @@ class LimitInspector(InspectorBase):
         """Read one key with its lifetime counters; None if it is unknown. O(1), and two round trips."""
         return self._read([key])[0]
 
+    def members(self, key: str) -> tuple[list[str], list[str]]:
+        """Return the jobs that have a slot of a key, and those that wait for one; the next of each first. One round trip."""
+        names = self.keys.limit_held(key), self.keys.limit_waiting(key)
+        held, waiting = self._batch(lambda pipe: [pipe.zrevrange(name, 0, -1) for name in names])
+        return [codec.text(one) for one in held], [codec.text(one) for one in waiting]
+
     def _read(self, keys: Sequence[str]) -> list[KeyStats | None]:
         def ask(pipe: Any) -> None:
             pipe.time()
