@@ -14,12 +14,20 @@ class Dependency:
 
     def __init__(self, jobs: Any, allow_failure: bool = False, enqueue_at_front: bool = False) -> None:
         listed = _listed(jobs)
-        if not all(isinstance(one, str) or hasattr(one, "id") for one in listed if one):
-            raise ValueError("jobs: must contain objects of type Job and/or strings representing Job ids")
+        for one in listed:
+            if one:
+                _id_of(one)
         if not listed:
             raise ValueError("jobs: cannot be empty.")
         self.dependencies = listed
         self.allow_failure, self.enqueue_at_front = allow_failure, enqueue_at_front
+
+
+def _id_of(job: Any) -> str:
+    found = job if isinstance(job, str) else getattr(job, "id", None)
+    if not isinstance(found, str):
+        raise ValueError("jobs: must contain objects of type Job and/or strings representing Job ids")
+    return found
 
 
 def _listed(jobs: Any) -> list[Any]:
@@ -39,7 +47,7 @@ class Parents:
                 self.allow_failure |= one.allow_failure
                 self.at_front |= one.enqueue_at_front
             for job in one.dependencies if isinstance(one, Dependency) else [one]:
-                found = job if isinstance(job, str) else job.id
+                found = _id_of(job)
                 if found not in self.ids:
                     self.ids.append(found)
 

@@ -304,6 +304,10 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         return found  # type: ignore[no-any-return]
 
     @property
+    def _exc_info(self) -> str | None:
+        return super().exc_info
+
+    @property
     def exc_info(self) -> str | None:
         """The traceback of its last failed run. It is read again; NoSuchJobError if the job is gone."""
         if self._new is None:

@@ -242,6 +242,12 @@ def test_a_job_without_a_function(client: redis.Redis) -> None:
         job.save()
 
 
+@pytest.mark.parametrize("parents", [12345, [{"id": "no"}, "early"]])
+def test_what_is_no_job_can_not_be_waited_for(client: redis.Redis, parents: object) -> None:
+    with pytest.raises(ValueError, match="must contain objects of type Job"):
+        Job.create(tasks.add, (1,), depends_on=parents, connection=client)
+
+
 def test_the_jobs_of_a_rate_limit(queue: Queue, client: redis.Redis) -> None:
     first, second, third = (queue.enqueue(tasks.add, n, rate_limit=RateLimit("key", 1)) for n in range(3))
     registry = RateLimitRegistry("key", client)
