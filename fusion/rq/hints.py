@@ -15,7 +15,7 @@ _INSTEAD = {
     "RQScheduler": "every worker enqueues jobs that are due; leave it out",
     "RandomWorker": "use RoundRobinWorker",
     "Repeat": "use fusion.Scheduler or fusion.rq.cron, or have the task enqueue itself with enqueue_in",
-    "WorkerPool": "run `fusion start -n N`, which replaces workers that die",
+    "WorkerPool": "import it from fusion.rq.worker_pool, as in RQ, or run `fusion start -n N`",
     "send_stop_execution_command": "use send_stop_job_command: a job has one run at a time",
     "push_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",
     "pop_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.pop_connection",

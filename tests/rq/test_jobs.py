@@ -203,7 +203,7 @@ def test_a_missing_name_names_its_counterpart() -> None:
         from fusion.rq import NoSuchThing  # noqa: F401
     import fusion.rq as rq
 
-    with pytest.raises(AttributeError, match=r"fusion start -n N.*docs/from-rq\.md"):
+    with pytest.raises(AttributeError, match=r"fusion\.rq\.worker_pool.*docs/from-rq\.md"):
         rq.WorkerPool  # noqa: B018
 
 

@@ -151,7 +151,7 @@ def worker_pool(
 ) -> None:
     """Run several workers of these queues."""
     level = _level(verbose, quiet, logging_level)
-    pool = _part("worker_pool", "WorkerPool", "start them by `fusion start -n 4 --order listed QUEUES`")
+    pool = importlib.import_module("fusion.rq.worker_pool").WorkerPool
     _refuse_suspended()
     _log(setup, level, date_format, log_format)
     pool(
