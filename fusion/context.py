@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from time import monotonic
 
+from fusion.absent import absent
 from fusion.kernel import defaults
 
 TYPE_CHECKING = False
@@ -65,12 +66,8 @@ class CurrentJob:
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one of it
-
-        def __getattr__(self, name):
-            from fusion.hints import missing_in
-
-            return missing_in("current", self, name)
+    if not TYPE_CHECKING:  # a type checker would take them for members
+        locals().update(absent("current", "save refresh connection get_status get_meta"))
 
     def _text(self, key: bytes) -> str | None:
         raw = self._fields.get(key)

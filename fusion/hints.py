@@ -98,11 +98,10 @@ def is_import(frame: Any) -> bool:
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
-def missing_in(kind: str, found: Any, name: str) -> Any:
-    """Raise the error for an attribute that an object does not have. One that its class has raised AttributeError itself: read it again."""
-    instead = _KINDS[kind].get(name)
-    if instead is None or any(name in vars(base) or base.__module__.startswith("fusion.rq") for base in type(found).__mro__):
-        return object.__getattribute__(found, name)
-    raise AttributeError(
-        f"{type(found).__name__!r} object has no attribute {name!r}: {instead}. {PAGE} has RQ's names", name=name, obj=found
-    )
+def missing_in(kind: str, found: Any, owner: type, name: str) -> AttributeError:
+    """Return the error for an attribute that an object does not have. `found`: None if it was read from the class `owner`."""
+    text = f"type object {owner.__name__!r}" if found is None else f"{owner.__name__!r} object"
+    text = f"{text} has no attribute {name!r}"
+    if not any(base.__module__.startswith("fusion.rq") for base in owner.__mro__):
+        text = f"{text}: {_KINDS[kind][name]}. {PAGE} has RQ's names"
+    return AttributeError(text, name=name, obj=owner if found is None else found)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
+from fusion.absent import absent
 from fusion.exceptions import (
     BadSignature,
     DependencyCycle,
@@ -79,12 +80,14 @@ class Job(JobFields):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one of it
-
-        def __getattr__(self, name):
-            from fusion.hints import missing_in
-
-            return missing_in("job", self, name)
+    if not TYPE_CHECKING:  # a type checker would take them for members
+        locals().update(
+            absent(
+                "job",
+                "is_deferred get_meta get_id save create set_status dependency fetch_dependencies to_dict perform func "
+                "retries_left last_heartbeat failure_ttl ttl",
+            )
+        )
 
     # -- finding
 

@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fusion import middleware
+from fusion.absent import absent
 from fusion.enqueue.build import JobData, sealed
 from fusion.enqueue.call import (
     PLAIN,
@@ -186,12 +187,15 @@ class QueueSteps:
     #: `text` of the defaults.
     _own: str
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one of it
-
-        def __getattr__(self, name):
-            from fusion.hints import missing_in
-
-            return missing_in("queue", self, name)
+    if not TYPE_CHECKING:  # a type checker would take them for members
+        locals().update(
+            absent(
+                "queue",
+                "jobs job_ids failed_job_registry scheduled_job_registry started_job_registry finished_job_registry "
+                "deferred_job_registry canceled_job_registry enqueue_job create_job schedule_job get_job_position remove "
+                "delete is_async key",
+            )
+        )
 
     @property
     def connection(self) -> Any:

@@ -14,7 +14,9 @@ import redis
 
 import fusion
 from fusion import AsyncQueue, Job, Queue, hints
+from fusion.absent import Absent
 from fusion.context import CurrentJob
+from fusion.enqueue.sending import QueueSteps
 
 
 def test_an_import_of_an_rq_name_says_what_to_use() -> None:
@@ -95,3 +97,23 @@ def test_what_a_hint_names_of_fusion_is_there() -> None:
     assert named >= {"FailedQueue", "Batch"}
     for word in named:
         assert hasattr(importlib.import_module("fusion"), word), word
+
+
+def test_each_absent_name_has_a_hint() -> None:
+    kinds = {"queue": QueueSteps, "job": Job, "current": CurrentJob}
+    for kind, owner in kinds.items():
+        assert {name for name, member in vars(owner).items() if isinstance(member, Absent)} == set(hints._KINDS[kind])
+        assert not any(hasattr(owner, name) for name in hints._KINDS[kind])
+
+
+def test_a_name_of_another_base_or_of_the_instance_is_there(conn: redis.Redis) -> None:
+    class Keyed:
+        key = "of a base"
+
+    class Own(Queue, Keyed):
+        pass
+
+    own = Own("q", conn)
+    assert own.key == "of a base" and Own.key == "of a base"
+    own.job_ids = ["a"]  # type: ignore[attr-defined]
+    assert own.job_ids == ["a"]  # type: ignore[attr-defined]

@@ -48,6 +48,7 @@ class EnqueueCommand:
         "_script",
         "_size",
         "_start",
+        "_without",
         "_words",
     )
 
@@ -65,6 +66,7 @@ class EnqueueCommand:
         self._between = b"\r\n" + self._size
         self._before = b"\r\n%b$" % _encoded(middle)
         self._after = b"\r\n" + _encoded(last)
+        self._without = b"%b%d\r\n%b%b" % (self._before, len(NO_ARGUMENTS), NO_ARGUMENTS, self._after)
 
     def call_of(self, data: bytes) -> bytes:
         """Return the whole call of these arguments, as a record has it in full."""
@@ -85,11 +87,14 @@ class EnqueueCommand:
         """Enqueue a job; returns the server's reply. Its id is the nonce, unless it has one of its `own`. Raises what redis-py raises."""
         try:
             if self._is_ours:
-                size = b"%d\r\n" % len(stored)
-                if own is None:
+                if own is None and stored is NO_ARGUMENTS:
+                    parts = [self._start, minutes.encoded(), self._size, nonce, self._between, nonce, self._without]
+                elif own is None:
+                    size = b"%d\r\n" % len(stored)
                     parts = [self._start, minutes.encoded(), self._size, nonce, self._between, nonce, self._before, size, stored]
                     parts.append(self._after)
                 else:
+                    size = b"%d\r\n" % len(stored)
                     job_id = nonce if own.job_id is None else own.job_id.encode()
                     parts = [self._start, minutes.encoded(), b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce]
                     parts += (
