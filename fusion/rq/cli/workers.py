@@ -13,7 +13,6 @@ import click
 
 from fusion.rq.cli.setup import Setup, check, imported, with_setup
 from fusion.rq.defaults import DEFAULT_LOGGING_DATE_FORMAT, DEFAULT_LOGGING_FORMAT
-from fusion.rq.hints import PAGE
 from fusion.rq.logutils import setup_loghandlers
 from fusion.store.client.connections import get_current_connection
 
@@ -175,19 +174,10 @@ def worker_pool(
 @with_setup
 def cron(setup: Setup, logging_level: str, config_path: str) -> None:
     """Run the cron jobs that a file or module registers."""
-    made = _part(
-        "cron", "CronScheduler", "declare its jobs by @recurring or Scheduler.cron(), which any worker runs (docs/cron.md)"
-    )
+    from fusion.rq.cron import CronScheduler  # frq needs it here alone
+
     if setup.module.get("DICT_CONFIG"):
         logging.config.dictConfig(setup.module["DICT_CONFIG"])
-    scheduler = made(connection=get_current_connection(), logging_level=logging_level)
+    scheduler = CronScheduler(connection=get_current_connection(), logging_level=logging_level)
     scheduler.load_config_from_file(config_path)
     scheduler.start()
-
-
-def _part(module: str, name: str, instead: str) -> Any:
-    """Return a class of `fusion.rq`. An error says what to use while it has none."""
-    try:
-        return getattr(importlib.import_module(f"fusion.rq.{module}"), name)
-    except (ImportError, AttributeError):
-        raise click.ClickException(f"fusion.rq has no {name} yet: {instead} ({PAGE})") from None
