@@ -4,23 +4,31 @@ another minute by the server's: that takes a server longer than any command."""
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
-_number = -1.0
-_texts, _encoded = ("", ""), b""
+
+class Minute(NamedTuple):
+    """A minute: its number, from 1970 on; that and its text; and both as words of a command."""
+
+    number: float
+    texts: tuple[str, str]
+    encoded: bytes
+
+
+#: The one that was wanted last.
+kept = Minute(-1.0, ("", ""), b"")
+
+
+def present() -> Minute:
+    """Return the present minute, and keep it."""
+    global kept
+    number = time.time() // 60
+    if number != kept.number:
+        texts = str(int(number)), time.strftime("%Y-%m-%dT%H:%M:", time.gmtime(60 * number))
+        kept = Minute(number, texts, "".join(f"${len(text)}\r\n{text}\r\n" for text in texts).encode())
+    return kept
 
 
 def minute() -> tuple[str, str]:
-    """Return the minute's number, from 1970 on, and its text."""
-    encoded()
-    return _texts
-
-
-def encoded() -> bytes:
-    """Return both as words of a command."""
-    global _number, _texts, _encoded
-    number = time.time() // 60
-    if number != _number:
-        _texts = str(int(number)), time.strftime("%Y-%m-%dT%H:%M:", time.gmtime(60 * number))
-        _encoded = "".join(f"${len(text)}\r\n{text}\r\n" for text in _texts).encode()
-        _number = number
-    return _encoded
+    """Return the present minute's number and its text."""
+    return present().texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import Any
 
 from redis import Redis
@@ -87,16 +88,19 @@ class EnqueueCommand:
         """Enqueue a job; returns the server's reply. Its id is the nonce, unless it has one of its `own`. Raises what redis-py raises."""
         try:
             if self._is_ours:
+                minute = minutes.kept
+                if minute.number != time() // 60:
+                    minute = minutes.present()
                 if own is None and stored is NO_ARGUMENTS:
-                    parts = [self._start, minutes.encoded(), self._size, nonce, self._between, nonce, self._without]
+                    parts = [self._start, minute.encoded, self._size, nonce, self._between, nonce, self._without]
                 elif own is None:
                     size = b"%d\r\n" % len(stored)
-                    parts = [self._start, minutes.encoded(), self._size, nonce, self._between, nonce, self._before, size, stored]
+                    parts = [self._start, minute.encoded, self._size, nonce, self._between, nonce, self._before, size, stored]
                     parts.append(self._after)
                 else:
                     size = b"%d\r\n" % len(stored)
                     job_id = nonce if own.job_id is None else own.job_id.encode()
-                    parts = [self._start, minutes.encoded(), b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce]
+                    parts = [self._start, minute.encoded, b"$%d\r\n%b" % (len(job_id), job_id), self._between, nonce]
                     parts += (
                         self._before,
                         size,
@@ -119,7 +123,10 @@ class EnqueueCommand:
 
     def _of_job(self, nonce: bytes, stored: bytes, own: Own | None) -> tuple[Any, ...]:
         first, middle, last = self._words
-        first = (*first, *minutes.minute())
+        minute = minutes.kept
+        if minute.number != time() // 60:
+            minute = minutes.present()
+        first = (*first, *minute.texts)
         if own is None:
             return (*first, nonce, nonce, *middle, stored, *last)
         return (*first, own.job_id or nonce, nonce, *middle, stored, *last, *own.words)
