@@ -11,10 +11,11 @@ from fusion.exceptions import NoRedisError as NoRedisConnectionException
 from fusion.rq.hints import missing
 from fusion.store.client.given import RedisFull as RedisFull
 from fusion.store.client.given import RedisUnavailable as RedisUnavailable
+from fusion.store.client.given import client_like as client_like
 from fusion.store.client.given import given as given
 from fusion.store.client.given import url_for as url_for
 
-__all__ = ["NoRedisConnectionException", "RedisFull", "RedisUnavailable", "given", "url_for"]
+__all__ = ["NoRedisConnectionException", "RedisFull", "RedisUnavailable", "client_like", "given", "url_for"]
 
 
 def get_connection_kwargs(connection: Redis) -> dict[str, Any]:

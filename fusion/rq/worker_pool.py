@@ -16,10 +16,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 from uuid import uuid4
 
-from redis import ConnectionPool, Redis
+from redis import Redis
 
 from fusion.kernel.linux import become_subreaper
-from fusion.rq.connections import given, url_for
+from fusion.rq.connections import client_like, given, url_for
 from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
@@ -305,7 +305,7 @@ def run_worker(
     _sleep: float = 0,
 ) -> None:
     """Run one worker in this process, from what `parse_connection` returns of a client."""
-    client = connection_class(connection_pool=ConnectionPool(connection_class=connection_pool_class, **connection_pool_kwargs))
+    client = client_like(connection_class, connection_pool_class, connection_pool_kwargs)
     pool = WorkerPool(queue_names, client, 1, worker_class, serializer, job_class, queue_class, exception_handlers)
     time.sleep(_sleep)
     pool._worker(worker_name).work(burst=burst, logging_level=logging_level)

@@ -15,7 +15,7 @@ CONNECTION = "connection"
 
 
 def _public(kind: type) -> list[str]:
-    return sorted(name for name in dir(kind) if not name.startswith("_"))
+    return sorted(name for name in dir(kind) if not name.startswith("_") and hasattr(kind, name))
 
 
 def _parameters(kind: type, name: str) -> list[tuple[object, ...]]:

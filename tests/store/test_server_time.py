@@ -60,7 +60,7 @@ def test_how_times_begin_is_what_a_script_writes(conn: redis.Redis, monkeypatch:
     number, text = minutes.minute()
     assert int(number) == seconds // 60
     assert conn.eval(f"{piece}\nreturn iso({seconds}, 7)", 0).startswith(text.encode())
-    assert minutes.encoded() == b"$%d\r\n%b\r\n$17\r\n%b\r\n" % (len(number), number.encode(), text.encode())
+    assert minutes.present().encoded == b"$%d\r\n%b\r\n$17\r\n%b\r\n" % (len(number), number.encode(), text.encode())
 
 
 @pytest.mark.parametrize(

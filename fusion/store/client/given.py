@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import redis
-from redis import Redis
+from redis import ConnectionPool, Redis
 from redis.connection import SSLConnection, UnixDomainSocketConnection
 
 from fusion.exceptions import ConfigurationError, StoreFull, StoreUnavailable
@@ -26,6 +27,11 @@ def given(connection: Redis | None) -> Redis:
     found = get_current_connection() if connection is None else connection
     raise_as(found, RedisUnavailable, RedisFull)
     return found
+
+
+def client_like(kind: type[Redis], connections: type[Any], options: dict[str, Any]) -> Redis:
+    """Return a client of this class. `connections`: the class of its connections; `options`: what they are made with."""
+    return kind(connection_pool=ConnectionPool(connection_class=connections, **options))
 
 
 def url_for(connection: Redis) -> str:
