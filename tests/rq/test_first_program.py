@@ -107,7 +107,8 @@ def test_meta_that_was_saved_is_not_read_back_too_soon(queue: Queue, burst: Burs
 
 def test_the_meaning_of_rq_is_stored_with_the_job(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     job = queue.enqueue(tasks.add, 1)
-    assert (job._text("on_lost"), job.failure_ttl, job._policy) == ("fail", 31536000, None)
+    assert (job._text("on_lost"), job._seconds("failure_ttl"), job._policy) == ("fail", 31536000, None)
+    assert job.failure_ttl is None, "RQ has None where the program gave none"
     assert '"as": "rq"' in job._text("retry")
     monkeypatch.setenv("FUSION_RQ_DEFAULTS", "0")
     fusions = queue.enqueue(tasks.add, 1)
