@@ -1,7 +1,7 @@
 """Ends all that a measurement started, however the measurement ends: also when it is killed while its workers are stopped.
 
 Every process of a measurement inherits `HOME`. A guard in a session of its own waits for the end of the process that made it.
-It then kills each process whose environment names the same home, and removes the home.
+It then kills each process whose environment names the same home, or whose directory is in it, and removes the home.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ def guarded_home() -> Path:
 
 
 def started(made: Path) -> list[int]:
-    """Return the processes of this user that the measurement with that home started."""
+    """Return the processes of this user that the measurement with that home started.
+
+    A Redis server is found by its directory, which is below that home: its title stands where its environment was.
+    """
     wanted = f"{HOME}={made}".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
+            directory = (process / "cwd").readlink()
         except OSError:  # it has ended, or belongs to another user
             continue
-        if wanted in environment:
+        if wanted in environment or directory.is_relative_to(made):
             found.append(int(process.name))
     return found
 

@@ -38,6 +38,9 @@ def test_a_killed_measurement_leaves_nothing_behind(number: int) -> None:
     stopped = [pid for pid in left if psutil.Process(pid).status() == psutil.STATUS_STOPPED]
     assert stopped, "a held worker is what a kill leaves behind without a guard"
     assert len(left) >= 4, "a server, a producer, a worker, its fork server"
+    servers = [process for pid in left if "redis" in (process := psutil.Process(pid)).name() or "valkey" in process.name()]
+    assert servers, "a server, whose title hides its environment"
     os.kill(run.pid, number)
     run.wait(10)
     eventually(lambda: not guard.started(home) and not home.exists())
+    assert not any(server.is_running() and server.status() != psutil.STATUS_ZOMBIE for server in servers)
