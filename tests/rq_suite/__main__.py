@@ -272,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
         fallen := {name for name in chosen if name not in results or results[name].outcome != "passed"}
     ):
         # RQ's tests give a worker a second or less for what takes a busy machine longer.
-        print(f"once more, one at a time: {len(fallen)} of the floor")
+        print("failed, and run once more, alone:", *("\n  " + "::".join(name) for name in sorted(fallen)))
         options.jobs = 1
         results |= run(options.version, sorted({name[0] for name in fallen}), fallen, options)[0]
 
