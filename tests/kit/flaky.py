@@ -73,6 +73,18 @@ def log_path() -> Path:
     return Path(state) / "fusion-ci" / "flaky.log"
 
 
+def log_forgiven(name: str, text: str) -> str:
+    """Append a failure that was forgiven to the log. The reason if that can't be done, else empty."""
+    at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    try:
+        log_path().parent.mkdir(parents=True, exist_ok=True)
+        with log_path().open("a") as log:
+            log.write(json.dumps({"at": at, "name": name, "text": text[-4000:]}) + "\n")
+    except OSError as error:
+        return f"the log of flaky tests can't be written: {error}"
+    return ""
+
+
 def toml_entry(name: str, text: str, today: date) -> str:
     """The entry of a flaky test, ready for tests/flaky.toml."""
     lines = text.strip().splitlines() or ["no text"]
@@ -157,15 +169,11 @@ class Flaky:
         return ""
 
     def _forgive(self, name: str, text: str) -> None:
-        today = datetime.now(timezone.utc)
+        today = datetime.now(timezone.utc).date()
         self._say(f"FLAKY {name}: it failed, and passed {RERUNS} times alone. Its first failure:\n{text}")
-        self._say(f"For {LIST.relative_to(ROOT)}:\n\n{toml_entry(name, text, today.date())}")
-        try:
-            log_path().parent.mkdir(parents=True, exist_ok=True)
-            with log_path().open("a") as log:
-                log.write(json.dumps({"at": today.isoformat(timespec="seconds"), "name": name, "text": text[-4000:]}) + "\n")
-        except OSError as error:
-            self._say(f"the log of flaky tests can't be written: {error}")
+        self._say(f"For {LIST.relative_to(ROOT)}:\n\n{toml_entry(name, text, today)}")
+        if trouble := log_forgiven(name, text):
+            self._say(trouble)
 
     def _say(self, text: str) -> None:
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")

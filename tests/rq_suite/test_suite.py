@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import flaky
 from tests.rq_suite.__main__ import argued, floor, kinds
+from tests.rq_suite.reruns import Name, forgiven
 from tests.rq_suite.rewriting import rewritten
 
 SITE = Path(__file__).parent / "site"
@@ -68,3 +70,30 @@ def test_the_lists_fit_each_other() -> None:
     assert floor().keys() <= known.keys() and argued().keys() <= known.keys()
     assert not floor().keys() & argued().keys()
     assert len(argued()) <= 18
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return flaky.log_path()
+
+
+def test_a_test_that_fails_once_and_passes_five_times_alone_is_flaky(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, name = list[Name](), ("test_job.py", "TestJob", "test_it")
+    assert forgiven({name: "AssertionError: 1"}, lambda one: runs.append(one) is None) == {name}
+    assert runs == [name] * flaky.RERUNS
+    assert "FLAKY tests/rq_suite:test_job.py::TestJob::test_it: it failed" in capsys.readouterr().out
+    assert "AssertionError: 1" in log.read_text()
+
+
+def test_a_test_that_fails_again_in_any_of_five_runs_has_fallen(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name, passes = ("test_job.py", "", "test_it"), iter((True, True, True, True, False))
+    assert forgiven({name: "AssertionError: 1"}, lambda one: next(passes)) == set()
+    assert "failed again alone (run 5 of 5)" in capsys.readouterr().out
+    assert not log.exists()
+
+
+def test_more_than_five_failures_are_not_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = {("test_job.py", "", f"test_{n}"): "why" for n in range(flaky.MAX_FAILURES + 1)}
+    assert forgiven(failed, lambda one: pytest.fail("it is run again")) == set()
+    assert "6 tests of the floor failed: 5 at most" in capsys.readouterr().out
