@@ -17,7 +17,12 @@ class DefaultSerializer:
         """Return the value as a pickle."""
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
-    loads = staticmethod(pickle.loads)
+    @staticmethod
+    def loads(text: bytes) -> Any:
+        """Load a pickle, which runs code. DeserializationError if it is not one."""
+        from fusion.kernel.serializers import PickleSerializer
+
+        return PickleSerializer().loads(text)
 
 
 class JSONSerializer:

@@ -102,11 +102,15 @@ def test_round_trips_of_a_busy_worker(
 @process_per_job("all do the same")
 def test_idle_workers_share_what_is_done_for_the_fleet(workers: Workers, conn: redis.Redis, monitor: Monitor) -> None:
     count, window = 8, 12.0
-    for _ in range(count):
-        workers.start("sms", ready=False)
+    started = [workers.start("sms", ready=False) for _ in range(count)]
     eventually(lambda: conn.scard("rq:workers") == count, timeout=120)
     channel = Broker(conn).duties
-    eventually(lambda: conn.pubsub_numsub(channel)[0][1] == count, timeout=60, why="all listen")
+    try:
+        eventually(lambda: conn.pubsub_numsub(channel)[0][1] == count, timeout=60, why="all subscribe")
+    except AssertionError as error:
+        raise AssertionError(
+            f"{error}; {conn.pubsub_numsub(channel)} {conn.client_list()}\n" + "\n".join(one.output for one in started)
+        ) from None
     eventually(lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) == count, 60, why="all wait")
     for _ in range(5):  # on a busy machine, the work at their start may take several windows
         monitor.commands()
