@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -99,6 +99,9 @@ soak-walks: venv-dev ## the second half: every long walk in full (SHARE=0/3: the
 
 soak-executors: venv-dev bytecode ## a short chaos for each executor, and seed of SEEDS, in some minutes each
 	@FUSION_TEST_SOAK=1 FUSION_TEST_SOAK_EXECUTORS="process pool thread asyncio" SEEDS="$(SEEDS)" SOAK_JOBS=1000 $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py $(ARGS)
+
+soak-rq: venv-dev ## stock RQ beside a fleet that is killed, ten minutes (SECONDS=600) for each of two versions (VERSION=3.0.0), ended by TERM and killed
+	@FUSION_TEST_SOAK=1 SECONDS="$(SECONDS)" VERSION="$(VERSION)" $(BIN)/python -m pytest -q -s tests/faults/beside $(ARGS)
 
 nightly: ## all that .ci/run leaves out, in 100 minutes; goes on where it was; results in .nightly/summary.md (STEPS= chooses)
 	@bash .ci/nightly

@@ -34,7 +34,6 @@ from fusion.settings import get_settings
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import NewJob
-from fusion.store.write.plain_records import DRAFT
 from fusion.trash import Trash
 
 Func = str | Callable[..., Any]
@@ -319,8 +318,6 @@ class Queue(fusion.queue.PriorityQueue):
                     "enqueue its parents to this queue",
                 )
             return run_at_once(job, self.name)
-        if DRAFT in job._fields:
-            job._records.drop_draft(job.id)
         while True:
             data = _as_data(job, self._new_of(job, at_front, due))
             try:

@@ -145,10 +145,11 @@ local alone = A_n_jobs == '1' -- there is no other job to compare it with
 for _ = 1, A_n_jobs + 0 do
   local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
   look_for_remains(id)
-  local status, nonce, origin, created_at, func, tied_before, graph_before
+  local status, nonce, origin, created_at, func, tied_before, graph_before, draft
   if remains > 0 then
-    status, nonce, origin, created_at, func, tied_before, graph_before = unpack(redis.call('HMGET', job_key(id),
-        'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph'))
+    status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpack(redis.call('HMGET', job_key(id),
+        'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph', 'draft'))
+    if draft then status, tied_before = nil, nil end -- a program's own record, which the job replaces
   end
   local resent = status and (nonce or func and id) == sent
   local unique = met and not resent and unique_of(at + 6, at + 5 + n)
@@ -181,7 +182,8 @@ for _ = 1, A_n_jobs + 0 do
       in_fifo(A_queue)
       if redis.call('EXISTS', children_key(id), parents_key(id)) > 0 then of_before = of_before or 'p' end
       -- HEXISTS is not a producer's
-      if redis.call('EXISTS', job_key(id)) == 1 and not redis.call('HGET', job_key(id), 'seq') then why = 'foreign' end
+      local is_foreign = not draft and redis.call('EXISTS', job_key(id)) == 1
+      if is_foreign and not redis.call('HGET', job_key(id), 'seq') then why = 'foreign' end
     end
     if of_before and redis.call('EXISTS', parents_key(id)) == 1
         and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
@@ -207,7 +209,11 @@ for _ = 1, A_n_jobs + 0 do
     if due or front then job.due, job.front = due, front end
     if ARGV[at + 4] ~= '' then job.ttl = ARGV[at + 4] + 0 end
     if of_before then job.of_before = of_before end
-    if status then job.ended = set_of(status, origin or A_queue) end
+    if draft then
+      job.ended = ''
+    elseif status then
+      job.ended = set_of(status, origin or A_queue)
+    end
     if deferred or parents or ties then
       job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
     end

@@ -303,7 +303,7 @@ end
 if ttl then
 rare(6, id, more[#more])
 end
-if ended then redis.call('ZREM', ended, id) end
+if ended and ended ~= '' then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
 for j = first, last, 2 do
 if ARGV[j] == 'log_tag' then

@@ -16,6 +16,8 @@ local function ready_key(queue)
 if fifos[queue] ~= false and rare(3, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
+--@include/lib/keys.lua:108
+local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not rare(2, status) end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -242,7 +244,7 @@ if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id
 end
 --@include/job/accept.lua:78
 end
-if ended then redis.call('ZREM', ended, id) end
+if ended and ended ~= '' then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
 for j = first, last, 2 do
 if ARGV[j] == 'log_tag' then
@@ -1539,10 +1541,11 @@ end
 if remains == 0 and fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
 end
 --@enqueue.lua:148
-local status, nonce, origin, created_at, func, tied_before, graph_before
+local status, nonce, origin, created_at, func, tied_before, graph_before, draft
 if remains > 0 then
-status, nonce, origin, created_at, func, tied_before, graph_before = unpack(redis.call('HMGET', (P .. 'job:' .. id),
-'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph'))
+status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpack(redis.call('HMGET', (P .. 'job:' .. id),
+'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph', 'draft'))
+if draft then status, tied_before = nil, nil end
 end
 local resent = status and (nonce or func and id) == sent
 local unique = met and not resent and rare(93, at + 6, at + 5 + n)
@@ -1574,8 +1577,9 @@ local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
 rare(3, ARGV[1])
 if redis.call('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
---@enqueue.lua:184
-if redis.call('EXISTS', (P .. 'job:' .. id)) == 1 and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
+--@enqueue.lua:185
+local is_foreign = not draft and redis.call('EXISTS', (P .. 'job:' .. id)) == 1
+if is_foreign and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
 end
 if of_before and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
 and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
@@ -1601,7 +1605,11 @@ turn = target == 'back' and (fair_key or '') }
 if due or front then job.due, job.front = due, front end
 if ARGV[at + 4] ~= '' then job.ttl = ARGV[at + 4] + 0 end
 if of_before then job.of_before = of_before end
-if status then job.ended = rare(4, status, origin or ARGV[1]) end
+if draft then
+job.ended = ''
+elseif status then
+job.ended = rare(4, status, origin or ARGV[1])
+end
 if deferred or parents or ties then
 job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
 end
@@ -1618,7 +1626,7 @@ redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then redis.call('PERSIST', again) end
 end
 if #fresh == 0 then return rare(110, first_answer, outbox_batch) end
---@enqueue.lua:228
+--@enqueue.lua:234
 if gate_texts[ARGV[1]] == nil then
 local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
@@ -1632,7 +1640,7 @@ end
 local length = most and more > 0 and rare(32, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:242
+--@enqueue.lua:248
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
 for _, job in ipairs(fresh) do
@@ -1654,7 +1662,7 @@ version = rare(22) and rare(23, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
---@enqueue.lua:264
+--@enqueue.lua:270
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
 redis.call('ZCARD', ready_key(ARGV[1]))
@@ -1678,7 +1686,7 @@ if graph then
 redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
 redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:288
+--@enqueue.lua:294
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
 place = rare(36, ARGV[1], job.priority, place, job.turn)
 end

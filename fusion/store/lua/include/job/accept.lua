@@ -23,8 +23,8 @@ local function field_of(name, first, last)
   end
 end
 
--- There is no record of this id, unless from a former life. `seq`: a number kept for it; `ended`: the
--- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
+-- There is no record of this id, unless from a former life, or a draft. `seq`: a number kept for it; `ended`: the
+-- terminal set it stands in from that life, empty for a draft; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits, for a time or for others, or was discarded; what is due already is queued. `deferred`: it
 -- waits for others than those of its key, until it is released; its time and its ttl are looked at then. What `tied`
 -- says of it already is added to its own ties.
@@ -76,7 +76,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if ttl then
     expect_expiry(id, more[#more])
   end
-  if ended then redis.call('ZREM', ended, id) end
+  if ended and ended ~= '' then redis.call('ZREM', ended, id) end
   local log_tag, known = nil, tied[key]
   for j = first, last, 2 do
     if ARGV[j] == 'log_tag' then
