@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 def run_at_once(job: Job, queue: str) -> Job:
-    """Run a job here, with no limit of time. An error of its task makes it fail; one of a callback is raised."""
+    """Run a job here, with no limit of time. An error of its task makes it fail; one of a callback is raised. DuplicateJob: an accepted
+    job that has not ended has its id."""
     records = PlainRecords(job.connection, get_settings().prefix)
     job._settle()
     fields, at = job._fields, to_iso(now())
     fields |= {"origin": queue, "status": "started", "enqueued_at": at, "started_at": at, "worker_name": "sync"}
     job._new = None
-    records.write(job.id, fields, -1)
+    records.write(job.id, fields, DEFAULT_FAILURE_TTL)  # so that it goes one day should this process be killed
     with as_current(job):
         try:
             value = called(job.func, *job.args, **job.kwargs)

@@ -29,8 +29,8 @@ def get_registry_key() -> str:
 
 
 def register(cron_scheduler: CronScheduler, pipeline: Any = None) -> None:
-    """Enter a CronScheduler. DuplicateSchedulerError if its name is there."""
-    if not store(cron_scheduler.connection).enter(cron_scheduler.name):
+    """Enter a CronScheduler. DuplicateSchedulerError if one of its name showed in the last two minutes that it runs."""
+    if not store(cron_scheduler.connection).enter(cron_scheduler.name, DEFAULT_CRON_SCHEDULER_TTL):
         raise DuplicateSchedulerError(f"CronScheduler '{cron_scheduler.name}' is already registered")
 
 

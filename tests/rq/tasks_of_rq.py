@@ -67,6 +67,17 @@ def nap(seconds: float) -> str:
     return "slept"
 
 
+def nap_once(path: str, seconds: float) -> str:
+    """Sleep so long in the first run alone."""
+    import time
+    from pathlib import Path
+
+    first = not Path(path).exists()
+    Path(path).touch()
+    time.sleep(seconds if first else 0)
+    return "slept"
+
+
 def swallow(seconds: float) -> str:
     import time
 

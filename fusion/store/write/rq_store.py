@@ -24,9 +24,13 @@ class RQStore:
         """Return the key of a CronScheduler's entry."""
         return self._keys.rq_cron_scheduler(name)
 
-    def enter(self, name: str) -> bool:
-        """Enter a CronScheduler into the list; False if its name is there."""
-        return bool(self._connection.zadd(self._keys.rq_cron_schedulers, {name: time.time()}, nx=True))
+    def enter(self, name: str, seconds: float) -> bool:
+        """Enter a CronScheduler into the list; False if its name is there. Those that were silent for so long, as killed ones are, leave it."""
+        now = time.time()
+        pipe = self._connection.pipeline()
+        pipe.zremrangebyscore(self._keys.rq_cron_schedulers, 0, now - seconds)
+        pipe.zadd(self._keys.rq_cron_schedulers, {name: now}, nx=True)
+        return bool(pipe.execute()[1])
 
     def leave(self, name: str) -> bool:
         """Remove it from the list; False if it was not there."""
