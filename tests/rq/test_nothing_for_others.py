@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import redis
 
 import fusion
 from fusion.settings import use_settings
+from tests.kit.waiting import unhurried
+from tests.kit.workers import Workers
 from tests.rq import plain_tasks
 
 
@@ -22,6 +25,18 @@ def _loaded(program: str) -> set[str]:
 def test_fusion_imports_nothing_of_it() -> None:
     program = "import fusion\nfor name in fusion.__all__: getattr(fusion, name)\nimport fusion.worker.worker, fusion.cli.main"
     assert not [name for name in _loaded(program) if name.startswith("fusion.rq")]
+
+
+def test_no_process_of_a_plain_fleet_imports_any_of_it(workers: Workers, conn: redis.Redis) -> None:
+    """Producer, worker, fork server and job, each with its list of imports."""
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    program = "from fusion import Job, Queue\nprint(Job.fetch(Queue('q').enqueue('tests.jobs.basic.noop').id).get_status().value)"
+    producer = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert producer.stdout == "queued\n"
+    imported = producer.stderr + workers.burst("q", env={"PYTHONPROFILEIMPORTTIME": "1"}, timeout=unhurried(30.0)).output
+    for name in ("fusion.queue", "fusion.worker.worker", "fusion.forkserver.server", "fusion.execution.perform"):
+        assert f" {name}\n" in imported, f"it lists what each imports: {name}"
+    assert not [line for line in imported.splitlines() if "fusion.rq" in line]
 
 
 @pytest.mark.parametrize("name", ["get_current_job", "Retry"])

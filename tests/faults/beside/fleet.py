@@ -93,6 +93,7 @@ class BesideFleet(Fleet):
         self.types: dict[bytes, bytes] = {}
         self.complaints: list[str] = []
         self.samples, self._sampled = 0, 0.0
+        self._seen = set[int]()
 
     def _ours(self, name: str, *program: str) -> Post:
         return Post(name, lambda log: WorkerProcess(self.redis.url, log, env=self._env, program=program), self.home)
@@ -161,9 +162,10 @@ class BesideFleet(Fleet):
                     self.types[key] = kind
             if cursor == b"0":
                 break
-        old = [post for post in self.stock_workers if post.alive and self._age(post) > 3 * _YOUNG and post.pid not in self.struck]
-        if missing := {post.pid for post in old} - self.listed():
-            self.complaints += [f"RQ's worker {pid} lives, and is not in the list of workers" for pid in missing]
+        alive = {post.pid for post in self.stock_workers if post.alive and post.pid not in self.struck}
+        listed = self.listed()
+        self.complaints += [f"RQ's worker {pid} lives, and left the list of workers" for pid in alive & self._seen - listed]
+        self._seen = alive & listed
 
     def _age(self, post: Post) -> float:
         return time.time() - psutil.Process(post.pid).create_time()
