@@ -25,7 +25,7 @@ class RQStore:
         return self._keys.rq_cron_scheduler(name)
 
     def enter(self, name: str, seconds: float) -> bool:
-        """Enter a CronScheduler into the list; False if its name is there. Those that were silent for so long, as killed ones are, leave it."""
+        """Enter a CronScheduler into the list; False if its name is there. Those that were silent for this time, as killed ones are, leave it."""
         now = time.time()
         pipe = self._connection.pipeline()
         pipe.zremrangebyscore(self._keys.rq_cron_schedulers, 0, now - seconds)
