@@ -10,7 +10,10 @@ import os
 from importlib import import_module
 
 if "RQ_KEY_PREFIX" in os.environ:  # read when this is imported, as RQ does; processes that are started from here use it, too
-    os.environ.setdefault("FUSION_PREFIX", f"{os.environ['RQ_KEY_PREFIX']}:")
+    _prefix = os.environ["RQ_KEY_PREFIX"]
+    if not _prefix or not all(one.isascii() and (one.isalnum() or one in "_.:{}-") for one in _prefix):
+        raise ValueError(f"Invalid RQ_KEY_PREFIX {_prefix!r}: only letters, digits, and _ . : - {{ }} are allowed")
+    os.environ.setdefault("FUSION_PREFIX", f"{_prefix}:")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing costs every job's process 0.6 MB

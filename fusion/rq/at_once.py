@@ -34,6 +34,8 @@ def run_at_once(job: Job, queue: str) -> Job:
             value = called(job.func, *job.args, **job.kwargs)
         except Exception as error:
             text = traceback.format_exc()
+            line = text.rstrip().rpartition("\n")[2]
+            run = {"start": at, "end": to_iso(now()), "worker": "sync", "outcome": "failed", "error": line}
             _end(
                 job,
                 records,
@@ -41,7 +43,8 @@ def run_at_once(job: Job, queue: str) -> Job:
                 job._seconds("failure_ttl"),
                 DEFAULT_FAILURE_TTL,
                 exc_info=text,
-                reason=text.rstrip().rpartition("\n")[2],
+                reason=line,
+                history=json.dumps(run),
             )
             _call_back(job, "on_failure", type(error), error, error.__traceback__)
         else:

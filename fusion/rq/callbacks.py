@@ -12,6 +12,7 @@ import fusion.callbacks
 from fusion.context import get_current_job, set_current_job
 from fusion.rq.defaults import CALLBACK_TIMEOUT
 from fusion.rq.hints import missing
+from fusion.rq.timeouts import JobTimeoutException
 from fusion.rq.utils import parse_timeout
 
 
@@ -28,6 +29,30 @@ class Callback(fusion.callbacks.Callback):
             raise ValueError("Callback `func` must be a string or function")
         self.func = func
         super().__init__(func, parse_timeout(timeout) if timeout else CALLBACK_TIMEOUT)
+
+
+def execute_success_callback(job: Any, death_penalty_class: Any, result: Any) -> None:
+    """Call the job's `on_success` here, within its time. Workers call callbacks by themselves."""
+    _execute(job, death_penalty_class, job.success_callback, job.success_callback_timeout, result)
+
+
+def execute_failure_callback(job: Any, death_penalty_class: Any, *exc_info: Any) -> None:
+    """Call the job's `on_failure` here, within its time."""
+    _execute(job, death_penalty_class, job.failure_callback, job.failure_callback_timeout, *exc_info)
+
+
+def execute_stopped_callback(job: Any, death_penalty_class: Any) -> None:
+    """Call the job's `on_stopped` here, within its time."""
+    _execute(job, death_penalty_class, job.stopped_callback, job.stopped_callback_timeout)
+
+
+def _execute(job: Any, death_penalty_class: Any, callback: Any, seconds: int, *args: Any) -> None:
+    if callback is None:
+        return
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{callback!r}: coroutine functions are not supported as callbacks")
+    with death_penalty_class(seconds, JobTimeoutException, job_id=job.id):
+        callback(job, job.connection, *args)
 
 
 def called(function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -55,12 +55,15 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     #: Its callbacks, where functions were given.
     _given_callbacks: Mapping[str, Any] = MappingProxyType({})
     enqueue_at_front = False
+    #: False if its id was made here, and not given.
+    _has_own_id = True
     #: Those that were given; not kept in Redis.
     webhooks: Sequence[Webhook] = ()
     serializer: Any = None
 
     def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
         super().__init__(id or identity(), {"created_at": to_iso(now())}, given(connection))
+        self._has_own_id = id is not None
         self.serializer = serializer
 
     @classmethod
@@ -120,7 +123,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
             success_task_handler=urls.get("finished"),
             failed_task_handler=urls.get("failed"),
         )
-        usual = [name for name in ("result_ttl", "failure_ttl") if getattr(options, name) is None]
+        given_times = {"result_ttl": options.result_ttl, "failure_ttl": options.failure_ttl, "timeout": options.job_timeout}
+        usual = [name for name, value in given_times.items() if value is None]
         if defaults.of_rq():
             options.on_lost = "requeue" if retry is not None else "fail"
             options.job_timeout = defaults.DEFAULT_TIMEOUT if options.job_timeout is None else options.job_timeout
@@ -139,6 +143,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         job.connection, job._outdated, job._meta = given(connection), False, None
         if meta:
             job._meta = dict(meta)
+        job._has_own_id = id is not None
         job.enqueue_at_front, job.webhooks = parents.at_front, list(webhooks or ())
         return job
 
@@ -333,6 +338,16 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     def _registry(self, name: str) -> Any:
         return getattr(import_module("fusion.rq.registry"), name)(self.origin, self.connection, type(self))
+
+    @property
+    def execution_registry(self) -> Any:
+        """Its runs that are under way."""
+        return import_module("fusion.rq.executions").ExecutionRegistry(self.id, self.connection)
+
+    def get_executions(self) -> list[Any]:
+        """Return its runs that are under way: one, or none."""
+        found: list[Any] = self.execution_registry.get_executions()
+        return found
 
     # -- its call
 

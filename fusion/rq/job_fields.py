@@ -81,7 +81,7 @@ class RQFields:
     _fields: dict[str, Any]
     _text: Callable[..., str]
 
-    timeout = _number("timeout", None)
+    timeout = _kept("timeout")
     result_ttl = _kept("result_ttl")
     ttl = _number("ttl", None)
     failure_ttl = _kept("failure_ttl")
@@ -173,6 +173,11 @@ class RQFields:
         policy = self._policy
         return None if policy is None else max(0, policy.max - self.number_of_retries_done)
 
+    @retries_left.setter
+    def retries_left(self, value: int | None) -> None:
+        self._change_policy(max=(value or 0) + self.number_of_retries_done)
+        self._put("on_lost", "requeue" if value else "fail")
+
     @property
     def number_of_retries_done(self) -> int:
         """How many retries it has had."""
@@ -189,11 +194,22 @@ class RQFields:
         policy = self._policy
         return None if policy is None else list(policy.intervals)
 
+    @retry_intervals.setter
+    def retry_intervals(self, value: list[float] | None) -> None:
+        self._change_policy(interval=value or [0], keep_slot=not any(value or ()))
+
     @property
     def enqueue_at_front_on_retry(self) -> bool:
         """True if a retried job goes to its old place."""
         policy = self._policy
         return policy is not None and policy.place == "keep"
+
+    @enqueue_at_front_on_retry.setter
+    def enqueue_at_front_on_retry(self, value: bool) -> None:
+        self._change_policy(place="keep" if value else "back")
+
+    def _change_policy(self, **changed: Any) -> None:
+        self._put("retry", json.dumps({**json.loads(self._text("retry") or '{"max": 0}'), **changed, "as": "rq"}))
 
     @property
     def should_retry(self) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -29,7 +30,7 @@ from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job
 from fusion.rq.serializers import resolve_serializer
 from fusion.rq.status import JobStatus
-from fusion.rq.utils import parse_timeout
+from fusion.rq.utils import backend_class, parse_timeout
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import Keys
@@ -137,8 +138,7 @@ class Queue(fusion.queue.PriorityQueue):
             warnings.warn("The `async` keyword is deprecated. Use `is_async` instead", DeprecationWarning, stacklevel=2)
             is_async = kwargs["async"]
         self._is_async, self.serializer = is_async, resolve_serializer(serializer)
-        if isinstance(job_class, type):
-            self.job_class = job_class
+        self.job_class = backend_class(self, "job_class", override=job_class)
 
     @property
     def connection(self) -> Redis:
@@ -194,8 +194,6 @@ class Queue(fusion.queue.PriorityQueue):
         webhooks: Any = None,
     ) -> Job:
         """Enqueue with the task's arguments apart. DuplicateJobError if a living job has this `job_id`, with `unique=` and without."""
-        if unique and not job_id:
-            raise ValueError("unique=True requires an explicit job_id")
         if rate_limit is not None and pipeline is not None:
             raise ValueError("a job with a rate limit takes no pipeline")
         job = self.create_job(
@@ -231,6 +229,9 @@ class Queue(fusion.queue.PriorityQueue):
     ) -> Job:
         """Return a job of this queue which is not accepted yet."""
         _not_yet(repeat=repeat)
+        timeout = parse_timeout(timeout)
+        if timeout == 0:
+            raise ValueError("0 timeout is not allowed. Use -1 for infinite timeout")
         if rate_limit is not None and not self._is_async:
             raise ValueError("rate_limit is not supported by a queue that runs its jobs at once")
         return self.job_class.create(
@@ -242,11 +243,15 @@ class Queue(fusion.queue.PriorityQueue):
     def enqueue_job(self, job: Job, pipeline: Any = None, at_front: bool = False, unique: bool = False) -> Job:
         """Enqueue a Job object, a new one or one that has ended. It waits for its parents first."""
         _not_yet(pipeline=pipeline)
+        if unique:
+            _check_unique(job)
         return self._send(job, at_front=at_front)
 
     def schedule_job(self, job: Job, datetime: datetime, pipeline: Any = None, unique: bool = False) -> Job:
         """Enqueue a Job object for a time. A naive time is one of this machine's zone."""
         _not_yet(pipeline=pipeline)
+        if unique and not job._has_own_id:
+            raise ValueError(_NEEDS_ID)
         return self._send(job, due=max(0.0, datetime.timestamp()))
 
     def enqueue_at(self, datetime: datetime, f: Func, *args: Any, **kwargs: Any) -> Job:
@@ -307,10 +312,13 @@ class Queue(fusion.queue.PriorityQueue):
         ttl = job.ttl
         front = at_front or job.enqueue_at_front
         nonce = new.nonce if new is not None else ""
-        return NewJob(job.id, 1, fields, front, ttl, due, None, nonce or new_nonce())
+        past = due is not None and due <= time.time()  # as in RQ such a job is scheduled, and enqueued by whoever looks next
+        return NewJob(job.id, 1, fields, front, ttl, None if past else due, 0.001 if past else None, nonce or new_nonce())
 
     def _send(self, job: Job, at_front: bool = False, due: float | None = None) -> Job:
         job.origin = self.name
+        if job.timeout is None:
+            job.timeout = self._default_timeout
         if not self._is_async and due is None:
             if parents := [one for one in job.fetch_dependencies() if not one.is_finished]:
                 raise refused(
@@ -462,6 +470,19 @@ def _accepted(job: Job, accepted: Any) -> Job:
     job._fields, job._new = dict(accepted._fields), None
     job._meta = meta
     return job
+
+
+_NEEDS_ID = "unique=True requires an explicit job_id"
+
+
+def _check_unique(job: Job) -> None:
+    """ValueError for a job that can't be `unique`. RQ's rules: with these it checks and writes in one step."""
+    if not job._has_own_id:
+        raise ValueError(_NEEDS_ID)
+    if "parents" in job._fields:
+        raise ValueError("unique=True is not supported with job dependencies")
+    if job.has_rate_limit:
+        raise ValueError("unique=True is not supported with rate-limited jobs")
 
 
 def _not_yet(**given: Any) -> None:

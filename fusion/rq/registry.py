@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from redis import Redis
@@ -16,6 +16,7 @@ from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job, parse_job_id
 from fusion.rq.queue import Queue
 from fusion.rq.rate_limit import RateLimitRegistry as RateLimitRegistry
+from fusion.rq.utils import backend_class
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
 from fusion.store.layout.codec import text
@@ -49,8 +50,7 @@ class BaseRegistry:
         self.name = name if queue is None else queue.name
         self.connection = given(connection) if queue is None else queue.connection
         self.serializer = serializer if queue is None else queue.serializer
-        if isinstance(job_class, type):
-            self.job_class = job_class
+        self.job_class = backend_class(self, "job_class", override=job_class)
 
     @property
     def key(self) -> str:
@@ -208,6 +208,17 @@ class ScheduledJobRegistry(BaseRegistry):
     status = "scheduled"
     _shared = True
 
+    def schedule(self, job: Job, scheduled_datetime: datetime, pipeline: Any = None) -> int:
+        """Have a job wait for this time: one that is not accepted yet, or another time for one that waits for a time. A naive time is one of
+        this machine's zone. Returns 1 if the job was not scheduled before, else 0. InvalidJobOperation for a job that is in another state."""
+        if pipeline is not None:
+            raise refused("pipeline=", "leave it out")
+        if job._is_draft:
+            Queue(self.name, self.connection, serializer=self.serializer).schedule_job(job, scheduled_datetime)
+            return 1
+        job.reschedule(scheduled_datetime.astimezone(timezone.utc))
+        return 0
+
     def get_scheduled_time(self, job_or_id: Job | str) -> datetime:
         """Return when a job is due. NoSuchJobError if it is not scheduled."""
         job_id = job_or_id if isinstance(job_or_id, str) else job_or_id.id
@@ -217,8 +228,8 @@ class ScheduledJobRegistry(BaseRegistry):
         return due
 
     def get_expiration_time(self, job: Job) -> datetime:
-        """Return when a job is due."""
-        return self.get_scheduled_time(job)
+        """Return when a job is due, in whole seconds as in RQ."""
+        return self.get_scheduled_time(job).replace(microsecond=0)
 
     def get_jobs_to_schedule(self, timestamp: float | None = None, chunk_size: int = 1000) -> list[str]:
         """Return the ids of jobs that are due by then."""

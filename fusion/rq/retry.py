@@ -13,7 +13,8 @@ MARK = b'"as": "rq"'
 
 class Retry(fusion.retry.Retry):
     """RQ's policy: `max` retries of any error, each after its `interval` in seconds: one figure or several. If they are fewer than the retries,
-    the first one repeats, as in RQ. A retried job goes to the end of its queue, or with `enqueue_at_front` to its old place."""
+    the first one repeats, as in RQ. A retried job goes to the end of its queue, or with `enqueue_at_front` to its old place. With no interval it
+    keeps the slot of its `RateLimit` meanwhile."""
 
     __slots__ = ("enqueue_at_front",)
 
@@ -30,7 +31,7 @@ class Retry(fusion.retry.Retry):
                 if one < 0:
                     raise ValueError("interval: negative numbers are not allowed")
                 intervals.append(one)
-        super().__init__(max, intervals or [0], place="keep" if enqueue_at_front else "back")
+        super().__init__(max, intervals or [0], place="keep" if enqueue_at_front else "back", keep_slot=not any(intervals))
         self.enqueue_at_front = enqueue_at_front
 
     def __repr__(self) -> str:

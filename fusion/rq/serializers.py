@@ -9,7 +9,7 @@ from typing import Any
 from fusion.rq.hints import PAGE, missing
 
 
-class DefaultSerializer:
+class PickleSerializer:
     """RQ's default: here JSON where that carries a call exactly, and pickle only where the settings allow it."""
 
     @staticmethod
@@ -23,6 +23,9 @@ class DefaultSerializer:
         from fusion.kernel.serializers import PickleSerializer
 
         return PickleSerializer().loads(text)
+
+
+DefaultSerializer = PickleSerializer
 
 
 class JSONSerializer:
@@ -39,11 +42,13 @@ class JSONSerializer:
         return json.loads(text.decode(), *args, **kwargs)
 
 
-_ALIASES = {"json": "json", "pickle": "", "DefaultSerializer": "", "JSONSerializer": "json"}
+_ALIASES = {"json": "json", "pickle": "", "DefaultSerializer": "", "PickleSerializer": "", "JSONSerializer": "json"}
 
 
 def resolve_serializer(serializer: Any = None) -> Any:
-    """Return the class that `serializer=` means."""
+    """Return the class that `serializer=` means; Python's own modules stand for themselves."""
+    if serializer is json or serializer is pickle:
+        return serializer
     return JSONSerializer if name_of(serializer) == "json" else DefaultSerializer
 
 

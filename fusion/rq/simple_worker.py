@@ -20,6 +20,7 @@ from fusion.execution.frames import unpack
 from fusion.execution.perform import Performer
 from fusion.executors import readings
 from fusion.runtime.job_log import JobLog
+from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.client.connections import check_server, connect
 from fusion.store.client.errors import fusion_errors
@@ -48,7 +49,7 @@ class InProcess:
     ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("SimpleWorker.work() runs in the main thread alone: timeouts are raised by a signal")
-        self._settings, self._queues, self._given, self._waits = settings, queues, connection, waits
+        self._settings, self._served, self._given, self._waits = settings, ServedQueues(queues, settings.order), connection, waits
         self._broker = Broker.of(connect(settings), settings)
         self._performer = Performer(settings.tasks, settings.max_result, settings.allow_pickle, settings.middleware or ())
         self._envelopes = EnvelopeCheck(settings, log)
@@ -72,7 +73,7 @@ class InProcess:
     def _register(self) -> None:
         base, number = self.name, 0
         fields = {
-            "queues": ",".join(self._queues),
+            "queues": ",".join(self._served.queues),
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
             "version": __version__,
@@ -89,6 +90,7 @@ class InProcess:
             turn = self._turn(ended, slots)
             ended = None
             for claimed in turn.jobs:
+                self._served.served(claimed.queue)
                 ended = self._run(claimed)
                 self.done, idle = self.done + 1, 0.0
             if not ended and not slots:
@@ -111,7 +113,7 @@ class InProcess:
             self._token += 1
             turn = self._broker.turn(
                 TurnRequest(
-                    self.name, self._incarnation, self._token, commits, self._queues, slots, self._settings.lease,
+                    self.name, self._incarnation, self._token, commits, self._served.turn, slots, self._settings.lease,
                     self._settings.worker_ttl, listed=self._settings.order == "listed",
                 )
             )  # fmt: skip

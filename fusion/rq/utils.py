@@ -6,6 +6,7 @@ import json
 import numbers
 from collections.abc import Callable
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from fusion.kernel import timeutil
@@ -53,6 +54,16 @@ def safe_json_dumps(value: Any) -> str:
 def import_attribute(name: str) -> Callable[..., Any]:
     """Return the function at a dotted path. Only those of the allow-list (FUSION_TASKS) are imported."""
     return resolve(name, get_settings().tasks)
+
+
+def backend_class(holder: Any, default_name: str, override: Any = None) -> Any:
+    """Return the class that a program chose, by itself or by its dotted path, else that of the holder."""
+    if override is None:
+        return getattr(holder, default_name)
+    if not isinstance(override, str):
+        return override
+    module, _, name = override.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def as_text(value: bytes | str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -16,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from fusion import __version__
 from fusion.exceptions import ConfigurationError
+from fusion.kernel.timeutil import now
 from fusion.rq import defaults
 from fusion.rq.connections import given, url_for
 from fusion.rq.exception_handlers import VARIABLE, paths_of
 from fusion.rq.hints import PAGE, missing, refused
-from fusion.rq.job import Job
 from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
+from fusion.rq.scheduler import RQScheduler
 from fusion.rq.serializers import resolve_serializer
 from fusion.rq.simple_worker import run_here
 from fusion.rq.suspension import is_suspended
 from fusion.rq.timeouts import UnixSignalDeathPenalty
+from fusion.rq.utils import backend_class
+from fusion.rq.worker_record import WorkerRecord
+from fusion.rq.worker_record import WorkerStatus as WorkerStatus
 from fusion.settings import Settings, get_settings, use_settings
 from fusion.sidecar import SWITCH
-from fusion.store.access import broker_of, inspector_of
-from fusion.store.layout.keys import Keys
 
 if TYPE_CHECKING:
-    from fusion.store.read.inspector import WorkerInfo
-    from fusion.worker.worker import Worker as CoreWorker
+    from fusion.rq.core_worker import CoreWorker
 
 
 log = logging.getLogger("fusion.worker")
@@ -50,27 +49,16 @@ class DequeueStrategy(str, Enum):
     RANDOM = "random"
 
 
-class WorkerStatus(str, Enum):
-    """The state of a worker."""
-
-    STARTED = "started"
-    SUSPENDED = "suspended"
-    BUSY = "busy"
-    IDLE = "idle"
+_ORDERS = {DequeueStrategy.DEFAULT: "listed", DequeueStrategy.ROUND_ROBIN: "round-robin", DequeueStrategy.RANDOM: "random"}
 
 
-_ORDERS = {DequeueStrategy.DEFAULT: "listed", DequeueStrategy.ROUND_ROBIN: "round-robin"}
-
-
-class Worker:
+class Worker(WorkerRecord):
     """Runs the jobs of these queues (names or Queue objects), those of the first queue first, each in a process of its own.
 
     It runs functions of the allow-list alone: FUSION_TASKS, or `tasks` of the settings module. `work()` is called in the main thread, as it
     handles signals. As every worker of Fusion it enqueues scheduled jobs that are due, with `with_scheduler` and without.
     """
 
-    queue_class: type[Queue] = Queue
-    job_class: type[Job] = Job
     #: The order of its queues, if `work` is given none.
     _strategy = DequeueStrategy.DEFAULT
     log_result_lifespan = log_job_description = True
@@ -106,10 +94,8 @@ class Worker:
         if connection is None:
             connection = next((one.connection for one in listed if isinstance(one, Queue)), None)
         self.connection = given(connection)
-        if isinstance(job_class, type):
-            self.job_class = job_class
-        if isinstance(queue_class, type):
-            self.queue_class = queue_class
+        self.job_class = backend_class(self, "job_class", override=job_class)
+        self.queue_class = backend_class(self, "queue_class", override=queue_class)
         self.serializer = resolve_serializer(serializer)
         made = self.queue_class
         self.queues = [
@@ -125,8 +111,10 @@ class Worker:
         self.hostname: str | None = socket.gethostname() if prepare_for_work else None
         self.pid: int | None = os.getpid() if prepare_for_work else None
         self._core: CoreWorker | None = None
-        self._incarnation = ""
-        self._info: WorkerInfo | None = None
+        #: With `with_scheduler`, what enqueues jobs that are due; the worker does so in any case.
+        self.scheduler: RQScheduler | None = None
+        #: When it was asked to end while a job ran; None if it was not.
+        self.shutdown_requested_date: datetime | None = None
 
     # -- work
 
@@ -141,25 +129,46 @@ class Worker:
         with_scheduler: bool = False,
         dequeue_strategy: DequeueStrategy | str = DequeueStrategy.DEFAULT,
     ) -> bool:
-        """Run jobs until a signal ends it, or with `burst` until the queues are empty. Return True if it ran one.
+        """Run jobs until a signal ends it, or with `burst` until the queues are empty. Return True if it ran one. SystemExit if it was ended
+        cold, by a second signal.
 
         ConfigurationError if no allow-list is set: the error has the line to add.
         """
-        from fusion.worker.parts import SideProcesses
-        from fusion.worker.worker import Worker as CoreWorker
-
         setup_loghandlers(logging_level, date_format, log_format)
         settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
+        if with_scheduler:
+            self.scheduler = RQScheduler(self.queues, self.connection, serializer=self.serializer)
         if burst and is_suspended(self.connection):
             log.info("the workers are suspended: the burst ends")
             return False
-        names = self.queue_names()
         with self._handed_on(settings):
-            self._core = core = CoreWorker(
-                settings, names, burst=burst, job_lines=self.log_job_description, side_processes=SideProcesses(*_beside(names))
-            )
-            core.run()
-        return core.parts.recycling.jobs > 0
+            try:
+                return self._run(settings, burst) > 0
+            finally:
+                self.death_date, self._info = now(), None
+
+    def _run(self, settings: Settings, burst: bool) -> int:
+        """Run jobs; return their number."""
+        from fusion.rq.core_worker import CoreWorker
+        from fusion.worker.parts import SideProcesses
+
+        names = self.queue_names()
+        self._core = core = CoreWorker(
+            settings, names, burst=burst, job_lines=self.log_job_description, side_processes=SideProcesses(*_beside(names))
+        )
+        core.membership.note("python_version", self.python_version)
+        try:
+            code = core.run()
+        finally:
+            self.shutdown_requested_date = core.asked_at
+        if core.cold:
+            raise SystemExit(code)
+        return core.parts.recycling.jobs
+
+    @property
+    def _stop_requested(self) -> bool:
+        """True if it was asked to end while a job ran."""
+        return self.shutdown_requested_date is not None
 
     def _settings(self, max_jobs: int | None, max_idle_time: int | None, strategy: DequeueStrategy | str) -> Settings:
         settings = get_settings()
@@ -170,13 +179,10 @@ class Worker:
                 code="FUS-227",
             )
         wanted = DequeueStrategy(strategy)
-        order = _ORDERS.get(self._strategy if wanted is DequeueStrategy.DEFAULT else wanted)
-        if order is None:
-            raise refused("dequeue_strategy='random'", "use 'round_robin'")
         changed: dict[str, Any] = {
             "redis_url": url_for(self.connection),
             "name": self.name,
-            "order": order,
+            "order": _ORDERS[self._strategy if wanted is DequeueStrategy.DEFAULT else wanted],
             "worker_ttl": self.worker_ttl,
             "max_jobs": max_jobs,
             "max_idle_time": max_idle_time,
@@ -205,146 +211,10 @@ class Worker:
                 else:
                     os.environ[name] = value
 
-    def register_birth(self) -> None:
-        """Enter the list of workers, for half a minute: `work` enters it, and stays in it, by itself."""
-        settings = get_settings()
-        fields = {
-            "queues": ",".join(self.queue_names()),
-            "pid": os.getpid(),
-            "hostname": socket.gethostname(),
-            "version": __version__,
-        }
-        self._incarnation = secrets.token_hex(8)
-        if not broker_of(self.connection).register(self.name, self._incarnation, settings.lease, self.worker_ttl, fields):
-            raise ValueError(f"There exists an active worker named {self.name!r} already")
-
-    def register_death(self) -> None:
-        """Leave the list of workers, after `register_birth`."""
-        broker_of(self.connection).deregister(self.name, self._incarnation)
-
     def request_stop(self, signum: int = 0, frame: Any = None) -> None:
         """End when the running job is done."""
         if self._core is not None:
             self._core.drain("request_stop()")
-
-    # -- looking
-
-    @classmethod
-    def all(
-        cls,
-        connection: Redis | None = None,
-        job_class: Any = None,
-        queue_class: Any = None,
-        queue: Queue | None = None,
-        serializer: Any = None,
-    ) -> list[Worker]:
-        """Return the living workers, all of them or those of a queue."""
-        client = queue.connection if connection is None and queue is not None else given(connection)
-        return [cls._of(info, client) for info in _living(client, queue)]
-
-    @classmethod
-    def all_keys(cls, connection: Redis | None = None, queue: Queue | None = None) -> list[str]:
-        """Return the keys of the living workers."""
-        return [worker.key for worker in cls.all(connection, queue=queue)]
-
-    @classmethod
-    def count(cls, connection: Redis | None = None, queue: Queue | None = None) -> int:
-        """Return the number of living workers."""
-        client = queue.connection if connection is None and queue is not None else given(connection)
-        return len(_living(client, queue))
-
-    @classmethod
-    def find_by_key(
-        cls, worker_key: str, connection: Redis, job_class: Any = None, queue_class: Any = None, serializer: Any = None
-    ) -> Worker | None:
-        """Return the living worker of this key; None if there is none. ValueError for what is no worker's key."""
-        prefix = _keys().worker("")
-        if not worker_key.startswith(prefix):
-            raise ValueError(f"Not a valid RQ worker key: {worker_key}")
-        found = inspector_of(given(connection)).workers([worker_key.removeprefix(prefix)])
-        return cls._of(found[0], connection) if found and found[0].alive else None
-
-    @classmethod
-    def _of(cls, info: WorkerInfo, connection: Redis) -> Worker:
-        queues = [cls.queue_class(name, connection) for name in info.queues]
-        worker = cls(queues, info.name, connection=connection, prepare_for_work=False)
-        worker._info, worker.hostname, worker.pid = info, info.hostname, info.pid
-        return worker
-
-    @property
-    def key(self) -> str:
-        """Its key in Redis."""
-        return _keys().worker(self.name)
-
-    @property
-    def _now(self) -> WorkerInfo | None:
-        """What Redis has of it."""
-        if self._info is None:
-            self.refresh()
-        return self._info
-
-    def refresh(self) -> None:
-        """Read again what Redis has of it."""
-        found = inspector_of(self.connection).workers([self.name])
-        self._info = found[0] if found else None
-
-    def get_state(self) -> str:
-        """Return its state: `idle`, `busy`, `suspended`, or `?` if it is not registered."""
-        info = self._now
-        return "?" if info is None else info.state
-
-    state = property(get_state, doc="Its state.")
-
-    def get_current_job_id(self) -> str | None:
-        """Return the id of the job that it runs; None if it runs none."""
-        info = self._now
-        return (info.current_job or None) if info is not None else None
-
-    def get_current_job(self) -> Job | None:
-        """Return the job that it runs; None if it runs none."""
-        job_id = self.get_current_job_id()
-        return self.job_class.fetch_many([job_id], self.connection)[0] if job_id else None
-
-    @property
-    def last_heartbeat(self) -> datetime | None:
-        """When it last gave a sign of life."""
-        return self._now.last_heartbeat if self._now else None
-
-    @property
-    def birth_date(self) -> datetime | None:
-        """When it registered."""
-        return self._now.birth if self._now else None
-
-    @property
-    def successful_job_count(self) -> int:
-        """How many of its jobs finished."""
-        return self._now.successful_jobs if self._now else 0
-
-    @property
-    def failed_job_count(self) -> int:
-        """How many of its jobs failed."""
-        return self._now.failed_jobs if self._now else 0
-
-    @property
-    def total_working_time(self) -> float:
-        """Seconds for which it ran jobs."""
-        return self._now.working_seconds if self._now else 0.0
-
-    def queue_names(self) -> list[str]:
-        """Return the names of its queues."""
-        return [queue.name for queue in self.queues]
-
-    def queue_keys(self) -> list[str]:
-        """Return the keys of its queues."""
-        return [_keys().queue(queue.name) for queue in self.queues]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Worker):
-            raise TypeError("Cannot compare workers to other types (of workers)")
-        return self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
 
 class SpawnWorker(Worker):
@@ -361,45 +231,28 @@ class RoundRobinWorker(Worker):
     _strategy = DequeueStrategy.ROUND_ROBIN
 
 
+class RandomWorker(Worker):
+    """Takes its next job from any of its queues."""
+
+    _strategy = DequeueStrategy.RANDOM
+
+
 class SimpleWorker(Worker):
     """Runs jobs in the process and thread that call `work`, one after the other: with `burst` until the queues are empty, with `max_jobs` until
     it ran that many. For tests, and for what must stay warm in one process; `Worker` is safer, and `fusion worker --executor thread` serves
     for ever."""
 
-    def work(
-        self,
-        burst: bool = False,
-        logging_level: str | int | None = None,
-        date_format: str = defaults.DEFAULT_LOGGING_DATE_FORMAT,
-        log_format: str = defaults.DEFAULT_LOGGING_FORMAT,
-        max_jobs: int | None = None,
-        max_idle_time: int | None = None,
-        with_scheduler: bool = False,
-        dequeue_strategy: DequeueStrategy | str = DequeueStrategy.DEFAULT,
-    ) -> bool:
+    def _run(self, settings: Settings, burst: bool) -> int:
         """Run what waits; without `burst` wait for more until `max_jobs` were run. NotImplementedError without both."""
-        if not burst and not max_jobs:
+        if not burst and not settings.max_jobs:
             raise refused(
                 "SimpleWorker.work() without burst=True or max_jobs=", "use Worker, or `fusion worker --executor thread`"
             )
-        setup_loghandlers(logging_level, date_format, log_format)
-        settings = self._settings(max_jobs, max_idle_time, dequeue_strategy)
-        with self._handed_on(settings):
-            before = use_settings(settings)  # tasks that enqueue use the same Redis
-            try:
-                names, lines = self.queue_names(), self.log_job_description
-                return run_here(settings, names, self.connection, waits=not burst, job_lines=lines) > 0
-            finally:
-                use_settings(before)
-
-
-def _keys() -> Keys:
-    return Keys(get_settings().prefix)
-
-
-def _living(connection: Redis, queue: Queue | None) -> list[WorkerInfo]:
-    found = inspector_of(connection).workers()
-    return [one for one in found if one.alive and not one.is_courier and (queue is None or queue.name in one.queues)]
+        before = use_settings(settings)  # tasks that enqueue use the same Redis
+        try:
+            return run_here(settings, self.queue_names(), self.connection, waits=not burst, job_lines=self.log_job_description)
+        finally:
+            use_settings(before)
 
 
 def _beside(queues: Iterable[str]) -> tuple[list[str], list[str]]:

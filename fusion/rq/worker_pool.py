@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from multiprocessing import connection as processes
@@ -214,7 +215,8 @@ class WorkerPool:
         os.environ[VARIABLE] = f"{os.dup(line.fileno())}:{get_settings().shutdown_timeout:g}"
         line.close()
         time.sleep(pause)
-        made.work(burst=burst, with_scheduler=True, logging_level=level)
+        with suppress(SystemExit):  # after a cold end its jobs are back in their places
+            made.work(burst=burst, with_scheduler=True, logging_level=level)
 
     # -- watching
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,22 +26,25 @@ class ServedQueues:
     Redis resolves wildcards, with an index of the queues that have work. However many queues exist, a turn reads only a few names and this
     process reads none.
 
-    `listed`: serve each name before the next one. Otherwise queues with jobs of equal class take turns.
+    `order`: `listed` serves each name before the next one, with `random` chance says after each job which one is next, and with `round-robin`
+    queues with jobs of equal class take turns.
     """
 
-    def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
+    def __init__(self, names: Iterable[str], order: str = "round-robin") -> None:
         unique = list(dict.fromkeys(names))
         self.patterns = [name for name in unique if is_pattern(name)]
         #: Names and wildcards at whose doorbells to wait, the next one to serve first.
         self.bells = [name if is_pattern(name) else check_queue_name(name) for name in unique]
         self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
-        self._listed = listed
+        self._order = order
+        if order == "random":
+            self.bells = random.sample(self.bells, len(self.bells))
         #: Wildcard -> the queue that it served last. Where queues take turns, only for the first wildcard in line.
         self._lasts: dict[str, str] = {}
         self._surveyed = False
 
     def __str__(self) -> str:
-        order = "in the order listed" if self._listed else "in turns"
+        order = {"listed": "in the order listed", "random": "in random order"}.get(self._order, "in turns")
         return f"{', '.join([*self.queues, *self.patterns])}; the highest class first, inside a class {order}"
 
     @property
@@ -74,12 +78,14 @@ class ServedQueues:
         return True
 
     def served(self, queue: str) -> None:
-        """Note that a queue was served: the others of its class now go first. With `listed`, only the others of its wildcard do."""
+        """Note that a queue was served: the others of its class now go first. If they are `listed`, only the others of its wildcard do."""
         named = queue in self.bells
         wildcard = "" if named else next((name for name in self.bells if name in self._compiled and fnmatchcase(queue, name)), "")
-        if self._listed:
+        if self._order != "round-robin":
             if wildcard:
                 self._lasts[wildcard] = queue
+            if self._order == "random":
+                self.bells = random.sample(self.bells, len(self.bells))
             return
         self._lasts = {wildcard: queue} if wildcard else {}
         at = self.bells.index(queue) + 1 if named else self.bells.index(wildcard) if wildcard else 0

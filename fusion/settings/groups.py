@@ -155,13 +155,14 @@ class WorkerSettings:
         readers.names,
         flags=Flag("Run what stock RQ's producers enqueue to QUEUE, too. Repeatable.", "QUEUE", repeated=True),
     )
-    #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns.
+    #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns, `random` leaves it to
+    #: chance.
     order: str = _setting(
         "round-robin",
-        readers.choice("listed", "round-robin"),
+        readers.choice("listed", "round-robin", "random"),
         flags=Flag(
-            "Order of queues with jobs of one class: the first named first, or in turns.",
-            choices=("listed", "round-robin"),
+            "Order of queues with jobs of one class: the first named first, in turns, or by chance.",
+            choices=("listed", "round-robin", "random"),
             default="listed, if QUEUES names them",
         ),
     )

@@ -97,7 +97,7 @@ class Rig:
         self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
         self.outbox = Outbox(self.broker, link, self.settings)
         probation = Probation(ProcessContext(self.settings, self.broker, link, Loop(), LOG), (), False)
-        self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False), probation)
+        self.blocked_work = BlockedWork(ServedQueues(["q"]), probation)
         keyless = MissingKeyWarnings(History(self.broker, link, self.membership, 10.0, LOG), LOG)
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)

@@ -23,6 +23,8 @@ def rewritten(source: str) -> str:
     source = _DOTTED.sub(r"fusion.rq.\1", source)
     source = re.sub(r"(?m)^(\s*)from rq import", r"\1from fusion.rq import", source)
     source = re.sub(r"(?m)^(\s*)import rq$", r"\1import fusion.rq as rq", source)
+    source = source.replace("'-c', 'import rq'", "'-c', 'import fusion.rq'")
+    source = source.replace("['rqworker', ", "[sys.executable, '-m', 'fusion.rq', 'worker', ")
     return _tolerant(source)
 
 

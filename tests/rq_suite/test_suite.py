@@ -27,6 +27,8 @@ ROOT = Path(__file__).parent.parent.parent
         ("key = 'rq:queue:default'", "key = 'rq:queue:default'"),
         ("'other.rq.worker'", "'other.rq.worker'"),
         ("path = '/tmp/rq.job'", "path = '/tmp/rq.job'"),
+        ("run([sys.executable, '-c', 'import rq'])", "run([sys.executable, '-c', 'import fusion.rq'])"),
+        ("run(['rqworker', '-b'])", "run([sys.executable, '-m', 'fusion.rq', 'worker', '-b'])"),
     ],
 )
 def test_names_of_rq_become_those_of_fusion(before: str, after: str) -> None:

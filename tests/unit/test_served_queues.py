@@ -66,7 +66,7 @@ def test_served_by_a_name() -> None:
 
 
 def test_a_list_keeps_its_order_and_a_wildcard_in_it_takes_turns() -> None:
-    served_queues = ServedQueues(["a", "x*", "y*", "b"], listed=True)
+    served_queues = ServedQueues(["a", "x*", "y*", "b"], "listed")
     for queue in ("b", "a", "x1", "b"):
         served_queues.served(queue)
     assert served_queues.turn == ["a", "x* x1", "y*", "b"]

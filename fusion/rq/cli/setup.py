@@ -31,7 +31,7 @@ REFUSED = {
     "disable_default_exception_handler": "a job that failed is always kept as failed: give its jobs on_failure=, or delete it there",
     "connection_class": "the settings say how Redis is reached: --url, or FUSION_REDIS_URL, FUSION_SENTINEL (docs/settings.md)",
 }
-_SERIALIZERS = {"json", "pickle", "JSONSerializer", "DefaultSerializer"}
+_SERIALIZERS = {"json", "pickle", "JSONSerializer", "DefaultSerializer", "PickleSerializer"}
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -65,7 +65,7 @@ def _refuse_suspended() -> None:
 @click.option("--max-jobs", type=int, help="End after this many jobs.")
 @click.option("--max-idle-time", type=int, help="End after this many seconds without a job.")
 @click.option("--with-scheduler", "-s", is_flag=True, help="Not needed: every worker enqueues what is due.")
-@click.option("--dequeue-strategy", "-ds", default="default", help="default (as listed) or round_robin.")
+@click.option("--dequeue-strategy", "-ds", default="default", help="default (as listed), round_robin or random.")
 @_of_workers
 @with_setup
 def worker(
@@ -95,9 +95,6 @@ def worker(
     if dequeue_strategy not in _ORDERS:
         click.secho("ERROR: Dequeue Strategy can only be one of `default`, `random` or `round_robin`.", err=True, fg="red")
         raise SystemExit(1)
-    if dequeue_strategy == "random":
-        click.echo("--dequeue-strategy random: the queues take turns instead, as with round_robin", err=True)
-        dequeue_strategy = "round_robin"
     check("results_ttl", results_ttl not in (None, 500))
     check("disable_default_exception_handler", disable_default_exception_handler)
     check("maintenance_interval", maintenance_interval)

@@ -50,6 +50,8 @@ class WorkerInfo:
     jobs: tuple[str, ...] = ()
     #: Version of Fusion; empty if it does not report one.
     version: str = ""
+    #: Version of its Python, as Python gives it; only `fusion.rq.Worker` reports one.
+    python_version: str = ""
     #: Resident bytes of its process and its fork server, without those of jobs; None if it does not report them.
     memory: int | None = None
 
@@ -109,5 +111,6 @@ def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms
         unloaded=row.get("unloaded", ""),
         probation=row.get("probation") == "1",
         version=row.get("version", ""),
+        python_version=row.get("python_version", ""),
         memory=codec.number(row.get("memory")) or None,
     )
