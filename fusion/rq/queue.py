@@ -312,7 +312,7 @@ class Queue(fusion.queue.PriorityQueue):
         ttl = job.ttl
         front = at_front or job.enqueue_at_front
         nonce = new.nonce if new is not None else ""
-        past = due is not None and due <= time.time()  # as in RQ such a job is scheduled, and enqueued by whoever looks next
+        past = due is not None and due <= time.time()  # as in RQ such a job is scheduled, and enqueued at the next look
         return NewJob(job.id, 1, fields, front, ttl, None if past else due, 0.001 if past else None, nonce or new_nonce())
 
     def _send(self, job: Job, at_front: bool = False, due: float | None = None) -> Job:

@@ -48,6 +48,19 @@ class Retry(fusion.retry.Retry):
         return intervals[count] if count < len(intervals) else intervals[-1]
 
 
+class _NoRetries(fusion.retry.Retry):
+    """The policy of RQ's jobs without `retry=`, where a policy has to be an object."""
+
+    __slots__ = ()
+
+    def to_json(self) -> str:
+        """Return the stored form."""
+        return stored(None)
+
+
+NO_RETRIES = _NoRetries(0)
+
+
 def stored(policy: fusion.retry.Retry | None) -> str:
     """Return the stored form of a job's policy, with the mark; None: no retry at all."""
     if policy is None:

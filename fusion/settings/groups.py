@@ -155,8 +155,8 @@ class WorkerSettings:
         readers.names,
         flags=Flag("Run what stock RQ's producers enqueue to QUEUE, too. Repeatable.", "QUEUE", repeated=True),
     )
-    #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns, `random` leaves it to
-    #: chance.
+    #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns, `random`
+    #: leaves it to chance.
     order: str = _setting(
         "round-robin",
         readers.choice("listed", "round-robin", "random"),

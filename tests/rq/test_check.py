@@ -48,6 +48,21 @@ BESIDE = {
     "broken.py": "import rq\nprint 'old'\n",
     "node_modules/x.py": "import rq\n",
 }
+SCHEDULED = {
+    "plan.py": """
+from datetime import datetime
+from redis import Redis
+from rq_scheduler import Scheduler
+from shop import reports
+
+scheduler = Scheduler("low", connection=Redis())
+scheduler.cron("0 9 * * *", reports.daily, repeat=3)
+job = scheduler.schedule(datetime.utcnow(), "shop.mail.send", interval=60)
+scheduler.cancel(job)
+scheduler.acquire_lock()
+print(job in scheduler, job.meta)
+"""
+}
 EMPTY = {"main.py": "print('rq')\n"}
 
 
@@ -110,11 +125,17 @@ def test_packages_on_top_of_rq_tools_and_files_that_are_no_python(tmp_path: Path
         "run.sh:4",
     ]
     assert "can't be read" in lines[0] and "use fusion.contrib.django" in lines[1]
-    assert lines[3].endswith("change to nothing: every worker enqueues what is due")
+    assert "change to fusion scheduler, for recurring jobs" in lines[3]
     assert lines[4].endswith("missing frq has no command 'frobnicate'") and lines[5].endswith(
         "missing frq worker has no --frobnicate"
     )
     assert lines[-1] == "FUSION_TASKS=jobs"
+
+
+def test_a_project_with_rq_scheduler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = _check(SCHEDULED, tmp_path, capsys)
+    assert lines[:2] == ["plan.py:11: Scheduler.acquire_lock: missing fusion.rq's Scheduler has no acquire_lock", ""]
+    assert lines[-1] == "FUSION_TASKS=shop.mail,shop.reports" and code == 1
 
 
 def test_a_project_without_rq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_worker_runs_what_waits_and_tells_what_is_not_needed(frq: Any, queue: 
     assert done.exit_code == 0, (done.output, done.exception)
     assert job.is_finished and pid.read_text() == str(os.getpid())
     assert "--with-scheduler is not needed: every worker enqueues what is due" in done.output
-    assert "--maintenance-interval is not needed" in done.output and "the queues take turns instead" in done.output
+    assert "--maintenance-interval is not needed" in done.output
 
 
 @pytest.mark.parametrize(

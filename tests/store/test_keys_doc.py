@@ -275,7 +275,7 @@ def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis
     documented = {row[0].strip("`") for row in _section("Fields of a worker")}
     found = {name.decode() for name in used.hkeys("rq:worker:host.1")}
     assert found <= documented
-    assert documented - found <= {"pid", "hostname", "version", *NOTES}, "the worker process adds these"
+    assert documented - found <= {"pid", "hostname", "version", "python_version", *NOTES}, "the worker process adds these"
     (row,) = [row for row in _section("Events") if row[0] == "`rq:events`"]
     assert {name for event in events_of(used) for name in event} == set(re.findall(r"`(\w+)`", row[3]))
     (reap,) = [row for row in _section("Workers") if row[0] == "`rq:reap`"]

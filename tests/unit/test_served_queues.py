@@ -76,6 +76,16 @@ def test_a_list_keeps_its_order_and_a_wildcard_in_it_takes_turns() -> None:
     assert served_queues.bells == ["a", "x*", "y*", "b"]
 
 
+def test_chance_says_which_one_is_next() -> None:
+    served_queues = ServedQueues(["a", "b", "x*", "c"], "random")
+    seen = set()
+    for _ in range(400):
+        seen.add(tuple(served_queues.bells))
+        served_queues.served("b")
+        assert sorted(served_queues.turn) == ["a", "b", "c", "x*"]
+    assert len(seen) == 24
+
+
 def test_served_by_a_wildcard() -> None:
     served_queues = ServedQueues(["a", "x*", "b"])
     assert served_queues.turn == ["a", "x*", "b"]

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
                     f"{relative}:{found.line}: {found.what}: {found.verdict.kind}{' ' if found.verdict.text else ''}{found.verdict.text}"
                 )
     print(
-        "\nReplace rq by fusion.rq in imports: what works is imported from there."
+        "\nReplace rq by fusion.rq in imports, and rq_scheduler by fusion.rq_scheduler: what works is imported from there."
         if counts
         else "\nThis project does not use RQ."
     )

@@ -17,7 +17,7 @@ _LIST = re.compile(r"\[\s*(\"[^\]]*\")\s*\]")
 _INSTEAD = {
     "rqworker": "frq worker",
     "rqinfo": "frq info",
-    "rqscheduler": "nothing: every worker enqueues what is due",
+    "rqscheduler": "fusion scheduler, for recurring jobs; every worker enqueues single ones that are due",
     "rq-dashboard": "fusion server (docs/dashboard.md)",
     "rqgenload": "nothing: it is a tool of RQ's own tests",
 }

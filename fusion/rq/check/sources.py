@@ -18,12 +18,14 @@ _ENQUEUES = {
     "create_job": 0,
     "create": 0,
     "schedule": 1,
+    "cron": 1,
 }
 #: What methods return, as far as it is a class of RQ's.
 _RETURNS = {
     ("Queue", "enqueue"): "Job", ("Queue", "enqueue_call"): "Job", ("Queue", "enqueue_at"): "Job", ("Queue", "enqueue_in"): "Job",
     ("Queue", "enqueue_job"): "Job", ("Queue", "create_job"): "Job", ("Queue", "fetch_job"): "Job", ("Job", "fetch"): "Job",
     ("Job", "create"): "Job", ("Worker", "get_current_job"): "Job",
+    ("Scheduler", "enqueue_at"): "Job", ("Scheduler", "enqueue_in"): "Job", ("Scheduler", "schedule"): "Job", ("Scheduler", "cron"): "Job",
 }  # fmt: skip
 _FUNCTIONS = {"get_current_job": "Job", "get_queue": "Queue"}
 

@@ -89,7 +89,7 @@ def of_keywords(kind: str, name: str, keywords: list[str]) -> Verdict:
 @lru_cache
 def class_of(kind: str) -> Any:
     """Return the class of `fusion.rq` of that name; None if there is none."""
-    for module in ("rq", "rq.job", "rq.registry", "rq.worker"):
+    for module in ("rq", "rq.job", "rq.registry", "rq.worker", "rq.scheduler", "rq_scheduler"):
         if (found := _module(module)) is not None and isinstance(cls := _read(found, kind), type):
             return cls
     return None
