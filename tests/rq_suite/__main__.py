@@ -6,6 +6,7 @@ Each file of tests runs with a Redis server of its own, and each test in a proce
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import subprocess
@@ -85,6 +86,19 @@ def sources(version: str) -> Path:
     return folder
 
 
+def names_of(version: str) -> set[Name]:
+    """Return the tests that a version of RQ has, as its files define them."""
+    found: set[Name] = set()
+    for path in (sources(version) / "tests").glob("test_*.py"):
+        for owner in ast.parse(path.read_text()).body:
+            inside = owner.body if isinstance(owner, ast.ClassDef) else [owner]
+            name = owner.name if isinstance(owner, ast.ClassDef) else ""
+            found |= {
+                (path.name, name, one.name) for one in inside if isinstance(one, ast.FunctionDef) and one.name[:5] == "test_"
+            }
+    return found
+
+
 @contextmanager
 def server() -> Iterator[int]:
     """Run a Redis server with nothing in it; yield its port. The port is never 6379."""
@@ -136,6 +150,7 @@ def _run_files(scratch: Path, files: list[str], wanted: set[Name] | None, option
             "FUSION_REDIS_URL": f"redis://127.0.0.1:{port}/0",
             "FUSION_TASKS": "*",  # RQ's tests run functions of Python's own, too
             "FUSION_ALLOW_PICKLE": "1",
+            "FUSION_CALLBACK_ALLOW_HTTP": "1",  # RQ's webhooks go to http://example.com
             "RUN_SLOW_TESTS_TOO": "1",
             "PYTHONPATH": os.pathsep.join((str(_HERE / "site"), str(scratch), str(_ROOT))),
         }
@@ -272,6 +287,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (subprocess.CalledProcessError, OSError) as error:
         print(f"skipped: the package index gives no source distribution of RQ {options.version}: {error}")
         return 0
+    if options.version != TARGET:  # its tests are those of 3.0.0 as far as their names are the same
+        there = names_of(options.version)
+        known = {name: kind for name, kind in known.items() if name in there}
+        wanted = {*known} if wanted is None else wanted & there
+        files = [file for file in files if any(name[0] == file for name in wanted)]
     results, broken = run(options.version, files, wanted, options)
     chosen = {name for name in low if name[0] in files and (wanted is None or name in wanted) and not options.k}
     if options.version == TARGET and (
