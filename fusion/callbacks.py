@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from fusion.exceptions import OptionError
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.timeutil import FURTHEST, parse_seconds
+from fusion.kernel.webhook_request import MARK, split_request
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
@@ -74,6 +75,7 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
             f"use a URL like https://host[:port]/path, without user and password, of at most {_LONGEST} characters of "
             "printable ASCII; percent-encode what else is in it",
         )
+    _check_request(name, match[0])
     try:
         host = read_host(match[2])
     except ValueError as error:
@@ -98,6 +100,17 @@ def check_url(name: str, url: object, settings: Settings) -> str | None:
             "also for relays",
         )
     return match[0]
+
+
+def _check_request(name: str, url: str) -> None:
+    """Check what `fusion.rq.Webhook` writes behind the URL. A `callback_url` may come from a payload, and its sender chooses no headers."""
+    if MARK in url:
+        try:
+            split_request(url)
+        except ValueError as error:
+            raise OptionError(name, str(error)) from None
+        if name == "callback_url":
+            raise OptionError(name, "leave out what begins with `#webhook=`: only a Webhook of fusion.rq has it")
 
 
 def named(host: str, allowed: Iterable[str]) -> bool:

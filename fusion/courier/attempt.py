@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusion.courier.delivery import ClaimedDelivery
 from fusion.courier.secrets import Secrets
@@ -44,7 +44,10 @@ def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: 
     try:
         signature = _signature(delivery, target, secrets)
         signed = "webhook-signature" in signature
-        result = post(target, delivery.body, {}, policy, signature=signature)
+        request = delivery.request
+        if request.timeout is not None:
+            policy = replace(policy, total_timeout=min(policy.total_timeout, request.timeout))
+        result = post(target, delivery.content, request.headers, policy, signature=signature, method=request.method)
     except (DeliveryFailed, DeliveryRefused) as error:
         result = error
     except Exception as error:
@@ -58,7 +61,7 @@ def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> d
     """Return the headers that sign a delivery. Without a secret only the id and the time: the receiver can still detect duplicates."""
     found = secrets.of(target.host)
     if found:
-        return sign(delivery.id, delivery.body, found)
+        return sign(delivery.id, delivery.content, found)
     return {"webhook-id": delivery.id, "webhook-timestamp": str(int(time.time()))}
 
 

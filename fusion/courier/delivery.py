@@ -12,6 +12,7 @@ from typing import Any
 
 from fusion.delivery.message import message
 from fusion.kernel.timeutil import from_iso
+from fusion.kernel.webhook_request import WebhookRequest, split_request
 from fusion.retry import retries_done
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
@@ -68,6 +69,7 @@ class ClaimedDelivery:
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     tries: int
+    request: WebhookRequest = field(repr=False)
     #: The stored fields, see `Broker.agree`.
     sent: Mapping[str, Any] = field(repr=False)
 
@@ -86,7 +88,13 @@ class ClaimedDelivery:
         url = texts.pop("url")
         attempts = sent.get("attempts")
         body = message(**texts, ended_at=ended_at, attempts=attempts if isinstance(attempts, int) else None)
-        return cls(claimed, url, body, retries_done(claimed.fields.get(b"retryCount")) + 1, sent)
+        tries = retries_done(claimed.fields.get(b"retryCount")) + 1
+        return cls(claimed, url, body, tries, split_request(url)[1], sent)
+
+    @property
+    def content(self) -> bytes:
+        """What is sent: the body, or nothing with a GET."""
+        return self.body if self.request.method == "POST" else b""
 
 
 def _stored(data: bytes) -> dict[str, Any]:

@@ -51,8 +51,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
         raise DeliveryRefused(f"the {HEADERS.format(n=MAX_HEADERS)}; send less")
 
 
-def head(target: Target, length: int, headers: Mapping[str, str], signature: Mapping[str, str]) -> bytes:
-    """Return request line and headers of a POST of `length` bytes. DeliveryRefused if a header may not be sent."""
+def head(target: Target, length: int, headers: Mapping[str, str], signature: Mapping[str, str], method: str = "POST") -> bytes:
+    """Return request line and headers of a request with `length` bytes. DeliveryRefused if a header may not be sent."""
     check_headers(headers)
     for name, value in signature.items():
         _check(name, value)
@@ -61,15 +61,14 @@ def head(target: Target, length: int, headers: Mapping[str, str], signature: Map
     fields = {
         "Host": target.authority,
         "Connection": "close",
-        "Content-Type": "application/json",
-        "Content-Length": str(length),
+        **({"Content-Type": "application/json", "Content-Length": str(length)} if method != "GET" else {}),
         "Accept-Encoding": "identity",
         **signature,
         **headers,
     }
     if not any(name.lower() == "user-agent" for name in headers):
         fields["User-Agent"] = f"fusion-queue/{__version__}"
-    lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    lines = [f"{method} {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
@@ -134,17 +133,19 @@ def post(
     policy: Policy,
     *,
     signature: Mapping[str, str] | None = None,
+    method: str = "POST",
     resolve: Resolver = system_resolver,
     connect: Dial = dial,
 ) -> Answer:
-    """Send `body` as JSON once and return the answer, whatever its status. A redirect is an ordinary answer and is never followed.
+    """Send `body` as JSON once, with `GET` without type and length, and return the answer, whatever its status. A redirect is an ordinary answer
+    and is never followed.
 
     `headers`: the callback's own. `signature`: the result of `sign()`. Once the answer's headers are complete, its status counts; its text
     is read only up to the deadline and `policy.max_read`. DeliveryRefused if it may not be sent, DeliveryFailed if no answer came in time.
     """
     if len(body) > policy.max_body:
         raise DeliveryRefused(BODY.format(n=len(body), n_most=policy.max_body))
-    request = head(target, len(body), headers, signature or {}) + body
+    request = head(target, len(body), headers, signature or {}, method) + body
     deadline = Deadline(policy.total_timeout)
     found = addresses(target, deadline.left(), resolve)
     with _connection(target, found, policy, deadline, connect) as channel:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -37,7 +37,7 @@ from fusion.rq.running import get_current_job as get_current_job
 from fusion.rq.serializers import name_of
 from fusion.rq.status import JobStatus as JobStatus
 from fusion.rq.utils import parse_timeout
-from fusion.rq.webhook import Webhook, urls_of
+from fusion.rq.webhook import Webhook, urls_of, webhooks_of
 from fusion.settings import get_settings
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import Keys
@@ -57,8 +57,6 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     enqueue_at_front = False
     #: False if its id was made here, and not given.
     _has_own_id = True
-    #: Those that were given; not kept in Redis.
-    webhooks: Sequence[Webhook] = ()
     serializer: Any = None
 
     def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
@@ -144,7 +142,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         if meta:
             job._meta = dict(meta)
         job._has_own_id = id is not None
-        job.enqueue_at_front, job.webhooks = parents.at_front, list(webhooks or ())
+        job.enqueue_at_front = parents.at_front
         return job
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, serializer: Any) -> None:
@@ -387,6 +385,12 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     success_callback = property(lambda self: self._function("on_success"), doc="The function of `on_success`; None without one.")
     failure_callback = property(lambda self: self._function("on_failure"), doc="The function of `on_failure`; None without one.")
     stopped_callback = property(lambda self: self._function("on_stopped"), doc="The function of `on_stopped`; None without one.")
+
+    @property
+    def webhooks(self) -> list[Webhook]:
+        """What is called at its end."""
+        handlers = {"finished": "success_task_handler", "failed": "failed_task_handler"}
+        return webhooks_of({status: url for status, name in handlers.items() if (url := self._text(name))})
 
     # -- its parents
 

@@ -6,22 +6,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from fusion.delivery.errors import DeliveryRefused
+from fusion.delivery.post import check_headers
+from fusion.delivery.targets import MAX_URL
+from fusion.kernel.webhook_request import WebhookRequest, split_request, with_request
 from fusion.rq.hints import missing, refused
 
 if TYPE_CHECKING:
     from fusion.rq.job import Job
 
+#: Seconds for one try; RQ's default stands for the courier's own `callback_timeout`.
+_TIMEOUT = 10
 _STATUSES, _METHODS = ("finished", "failed"), ("GET", "POST")
 
 
 class Webhook:
     """A URL that is called when a job finished, or when it failed for good.
 
-    The courier POSTs its own document, see docs/callbacks.md. So an enqueue refuses `method="GET"`, which is RQ's default, `headers`, and two
-    for one status. The courier's own `callback_timeout` holds, not `timeout`.
+    The courier calls it after the outcome is stored, again if it fails, and only at allowed addresses (docs/callbacks.md). A POST sends its own
+    document. `headers` are stored with the URL, and are shown nowhere. An enqueue refuses two for one status.
     """
 
-    def __init__(self, url: Any, job_status: str, *, method: str = "GET", headers: Any = None, timeout: Any = 10) -> None:
+    def __init__(self, url: Any, job_status: str, *, method: str = "GET", headers: Any = None, timeout: Any = _TIMEOUT) -> None:
         parsed = urlsplit(url) if isinstance(url, str) else None
         if parsed is None or parsed.scheme not in ("http", "https") or not parsed.netloc:
             raise ValueError(f"url must be an http:// or https:// URL, got {url!r}")
@@ -54,6 +60,18 @@ class Webhook:
             "timeout": self.timeout,
         }
 
+    def _stored(self) -> str:
+        """Return the URL as a job's record has it. ValueError for headers that can't be sent, or are too long."""
+        headers = dict(self.headers or {})
+        try:
+            check_headers(headers)
+        except DeliveryRefused as error:
+            raise ValueError(f"headers: {error}") from None
+        text = with_request(self.url, WebhookRequest(self.method, headers, None if self.timeout == _TIMEOUT else self.timeout))
+        if len(text) > MAX_URL:
+            raise ValueError(f"url and headers: together they are over {MAX_URL} characters as they are stored; use shorter ones")
+        return text
+
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Webhook:
         """Return the webhook with these arguments."""
@@ -74,24 +92,31 @@ class Webhook:
         return payload
 
 
+def webhooks_of(urls: dict[str, str]) -> list[Webhook]:
+    """Return the webhooks from the stored URL of each status."""
+    found = []
+    for status, text in urls.items():
+        url, request = split_request(text)
+        found.append(
+            Webhook(
+                url, status, method=request.method, headers=dict(request.headers) or None, timeout=request.timeout or _TIMEOUT
+            )
+        )
+    return found
+
+
 def urls_of(webhooks: Any) -> dict[str, str]:
-    """Return the URL for each status. TypeError, or NotImplementedError for what the courier does not do."""
+    """Return the URL for each status, with its request. TypeError, or NotImplementedError for two of one status; ValueError for headers that
+    can't be sent."""
     found: dict[str, str] = {}
     if not webhooks:
         return found
     if not isinstance(webhooks, Sequence) or not all(isinstance(one, Webhook) for one in webhooks):
         raise TypeError("webhooks must be a sequence of Webhook instances")
     for one in webhooks:
-        if one.method != "POST":
-            raise refused("Webhook(method='GET')", "use method='POST': the courier sends a document")
-        if one.headers:
-            raise refused(
-                "Webhook(headers=)",
-                "check the courier's signature at the receiver (docs/callbacks.md), or put a token into the URL",
-            )
         if one.job_status in found:
             raise refused(f"a second Webhook for {one.job_status!r}", "have one URL call the others")
-        found[one.job_status] = one.url
+        found[one.job_status] = one._stored()
     return found
 
 

@@ -97,7 +97,8 @@ def _read(raw: bytes) -> Post | None:
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    if len(body) < int(headers.get("content-length", 1)):
+    whole = first.startswith("GET ") and raw.endswith(b"\r\n\r\n")
+    if len(body) < int(headers.get("content-length", 1)) and not whole:
         return None
     return Post(headers, body, first.split(" ")[1], time.monotonic())
 

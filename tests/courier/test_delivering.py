@@ -14,6 +14,7 @@ from fusion.cli.main import cli
 from fusion.courier import Courier
 from fusion.delivery.signing import verify
 from fusion.exceptions import ConfigurationError
+from fusion.kernel.webhook_request import WebhookRequest, with_request
 from fusion.store.layout.names import CALLBACKS
 from tests.courier.harness import OLD_SECRET, SECRET, Endpoint, World, allowing, answers, registered
 from tests.kit.hands import fields_of, status_of
@@ -51,6 +52,21 @@ def test_the_end_of_a_job_is_delivered_once_signed_and_small(world: World, recei
     assert b"S3CR3T" not in post.body
     assert post.path == "/hook?token=S3CR3T"
     assert world.fields()["result"] == "204"
+
+
+def test_a_webhook_of_rq_is_called_by_its_method_with_its_headers(world: World, receiver: Start) -> None:
+    endpoint = Endpoint()
+    server = receiver(endpoint)
+    for request in (WebhookRequest("GET", {"X-Token": "mine"}, 5), WebhookRequest("POST", {"X-Token": "mine"})):
+        world.end("", success_task_handler=with_request(url_of(server), request))
+    world.courier(allowing(server))
+    world.settled(finished=2)
+    by_method = {raw.partition(b" ")[0]: post for raw, post in zip(server.requests, endpoint.posts, strict=True)}
+    assert by_method.keys() == {b"GET", b"POST"}
+    for method, post in by_method.items():
+        assert (post.path, post.headers["x-token"]) == ("/hook?token=S3CR3T", "mine")
+        assert (post.body == b"", "content-length" not in post.headers) == ((method == b"GET"),) * 2
+        assert verify(post.headers, post.body, SECRET) == post.id
 
 
 def test_a_failure_names_the_class_of_the_error_alone(world: World, receiver: Start) -> None:

@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import redis
+from click.testing import CliRunner
 
+import fusion
+from fusion.cli.main import cli
 from fusion.exceptions import OptionError
+from fusion.kernel.webhook_request import WebhookRequest, split_request, with_request
 from fusion.rq import Queue, Webhook
+from fusion.rq.connections import url_for
 from fusion.rq.exceptions import InvalidJobOperation, NoSuchGroupError
 from fusion.rq.group import Group
 from fusion.rq.job import Job, JobStatus
@@ -75,11 +80,46 @@ def test_a_webhook_goes_through_the_courier(queue: Queue, monkeypatch: pytest.Mo
     assert job._text("failed_task_handler") == "https://hooks.example.com/b"
 
 
+def test_a_webhook_is_stored_with_its_request_and_shown_without(queue: Queue, client: redis.Redis) -> None:
+    hooks = [
+        Webhook("https://hooks.example.com/a?b=c#d", "finished", timeout=3),
+        Webhook("https://hooks.example.com/b", "failed", method="POST", headers={"X-Token": "secret-of-mine"}),
+    ]
+    job = Job.create(tasks.add, (1,), connection=client, webhooks=hooks)
+    job.save()
+    assert Job.fetch(job.id, client).webhooks == hooks
+    queue.enqueue_job(Job.fetch(job.id, client))
+    assert Job.fetch(job.id, client).webhooks == hooks and queue.enqueue(tasks.add).webhooks == []
+    shown = CliRunner().invoke(cli, ["job", "show", job.id, "--json"], env={"FUSION_REDIS_URL": url_for(client)})
+    assert shown.exit_code == 0 and "https://hooks.example.com/***" in shown.output
+    assert "secret" not in shown.output and "#webhook" not in shown.output
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "x"}, {"webhook-id": "1"}, {"X": "a\nb"}, {"X": "1", "x": "2"}, {"X": "v" * 2000}, {"X": 1}]
+)
+def test_headers_that_can_not_be_sent_are_refused(queue: Queue, headers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="headers") as raised:
+        queue.enqueue(tasks.add, 1, webhooks=[Webhook("https://hooks.example.com/a", "finished", headers=headers)])
+    assert queue.count == 0 and "vvv" not in str(raised.value)
+
+
+@pytest.mark.parametrize("rest", ["x", "bm90IGpzb24=", "WyJQVVQiLHt9LG51bGxd", "WyJHRVQiLDEsbnVsbF0=", "WyJHRVQiLHt9LCJ4Il0="])
+def test_what_stands_behind_a_url_is_checked(client: redis.Redis, rest: str) -> None:
+    with pytest.raises(OptionError, match="leave it out"):
+        fusion.Queue("work", client).enqueue(tasks.add, 1, success_task_handler=f"https://hooks.example.com/a#webhook={rest}")
+    assert split_request("https://hooks.example.com/a#webhook") == ("https://hooks.example.com/a#webhook", WebhookRequest())
+
+
+def test_the_sender_of_a_payload_chooses_no_headers(client: redis.Redis) -> None:
+    url = with_request("https://hooks.example.com/a", WebhookRequest("GET", {"X": "1"}))
+    with pytest.raises(OptionError, match="only a Webhook"):
+        fusion.Queue("work", client).enqueue(tasks.add, {"callback": 1, "callback_url": url})
+
+
 @pytest.mark.parametrize(
     "hooks",
     [
-        [Webhook("https://hooks.example.com/a", "finished")],
-        [Webhook("https://hooks.example.com/a", "finished", method="POST", headers={"X": "1"})],
         [
             Webhook("https://hooks.example.com/a", "failed", method="POST"),
             Webhook("https://hooks.example.com/b", "failed", method="POST"),
