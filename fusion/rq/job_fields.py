@@ -86,7 +86,6 @@ class RQFields:
     ttl = _number("ttl", None)
     failure_ttl = _kept("failure_ttl")
     created_at = _time("created_at")
-    enqueued_at = _time("enqueued_at")
     ended_at = _time("ended_at")
     last_heartbeat = _time("last_heartbeat")
     origin = _text("origin")
@@ -96,6 +95,17 @@ class RQFields:
     def _seconds(self, field: str) -> int | None:
         raw = self._text(field)
         return int(float(raw)) if raw else None
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        """When it came into its queue; None while it waits for others, or for its time."""
+        if self._text("status") in ("deferred", "scheduled") and not self.number_of_retries_done:
+            return None
+        return from_iso(self._fields.get("enqueued_at"))
+
+    @enqueued_at.setter
+    def enqueued_at(self, value: datetime | None) -> None:
+        self._put("enqueued_at", None if value is None else to_iso(value))
 
     @property
     def started_at(self) -> datetime | None:

@@ -415,8 +415,8 @@ class Queue(fusion.queue.PriorityQueue):
     # -- changing
 
     def empty(self) -> int:
-        """Delete its waiting jobs, for good; return their number."""
-        return Trash(self.connection).empty_queue(self.name, purge=True).deleted
+        """Delete the jobs that wait for their turn, for good; return their number. Those that wait for others or for a time stay, as in RQ."""
+        return list(Trash(self.connection).delete(self.get_job_ids(), purge=True).values()).count("deleted")
 
     def delete(self, delete_jobs: bool = True) -> None:
         """Delete its waiting jobs, for good. The queue itself is forgotten when it has been unused for a day."""

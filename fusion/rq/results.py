@@ -27,7 +27,7 @@ class Type(Enum):
 _TYPES = {
     ResultType.SUCCESSFUL: Type.SUCCESSFUL,
     ResultType.FAILED: Type.FAILED,
-    ResultType.STOPPED: Type.STOPPED,
+    ResultType.STOPPED: Type.FAILED,  # as RQ stores it
     ResultType.CANCELED: Type.STOPPED,
     ResultType.RETRIED: Type.RETRIED,
     ResultType.LOST: Type.FAILED,

@@ -266,3 +266,14 @@ def test_the_arguments_of_a_client_make_the_same_client(client: redis.Redis) -> 
     again = redis.Redis(**get_connection_kwargs(client))
     client.set("a", "b")
     assert again.get("a") == b"b"
+
+
+def test_emptying_a_queue_leaves_what_waits_for_others_or_for_a_time(queue: Queue, client: redis.Redis) -> None:
+    parent = queue.enqueue(tasks.add, 1)
+    child = queue.enqueue(tasks.add, 2, depends_on=parent)
+    later = queue.enqueue_in(timedelta(hours=1), tasks.add, 3)
+    assert parent.enqueued_at is not None and child.enqueued_at is None and later.enqueued_at is None
+    assert queue.empty() == 1
+    assert queue.job_ids == [] and not Job.exists(parent.id, client)
+    assert (child.get_status(), later.get_status()) == ("deferred", "scheduled")
+    assert queue.deferred_job_registry.get_job_ids() == [child.id]

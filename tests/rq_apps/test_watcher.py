@@ -35,10 +35,10 @@ def _watch(found: App) -> dict[str, Any]:
     found.run("shop.py", file)
     seen["filled"] = show()
     found.start("worker.py", "fast", "high")
-    seen["one worker"] = until("high", queued=0, finished=1, failed=1, busy=0)
+    seen["one worker"] = until("high", queued=0, started=0, finished=1, failed=1, busy=0)
     found.start("worker.py", "slow", "low", "high")
     seen["two workers"] = until("low", started=1, queued=5)
-    seen["requeued"] = show("requeue", "refused") and until("high", queued=0, failed=1, busy=1)
+    seen["requeued"] = show("requeue", "refused") and until("high", queued=0, started=0, failed=1, busy=1)
     seen["removed"] = show("remove", "refused")
     seen["canceled"] = show("cancel", "low-4")
     seen["stopped"] = show("stop", "waits") and until("low", queued=0, started=0, busy=0)
@@ -57,6 +57,10 @@ def test_the_same_is_shown_with_rq_and_with_fusion(redis_url: str, tmp_path: Pat
         with app("watcher", fusion, tmp_path / f"{fusion}", redis_url) as found:
             seen.append(json.loads(json.dumps(_watch(found)).replace(str(found.home), "HOME")))
     stock, ours = seen
+    for stage in ("stopped", "suspended", "resumed"):  # docs/from-rq.md has these two
+        for one in (stock, ours):
+            assert one[stage]["workers"]["slow"].pop("failed") == (1 if one is stock else 0)
+            assert one[stage]["jobs"]["waits"]["times"].pop() == (one is ours)
     for stage, before in stock.items():
         for what in before:
             assert ours[stage][what] == before[what], f"{stage}: {what}"

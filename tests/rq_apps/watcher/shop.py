@@ -17,7 +17,7 @@ high, low = Queue("high", connection=connection), Queue("low", connection=connec
 if __name__ == "__main__":
     high.enqueue(tasks.charge, 5, job_id="paid")
     high.enqueue(tasks.charge, -1, job_id="refused", description="charge of nobody")
-    low.enqueue(tasks.wait_for, sys.argv[1], job_id="waits", timeout=600)
+    low.enqueue(tasks.wait_for, sys.argv[1], job_id="waits", job_timeout=600)
     low.enqueue_many(Queue.prepare_data(tasks.charge, (amount,), job_id=f"low-{amount}") for amount in range(5))
     low.enqueue_call("tasks.charge", args=(7,), timeout=60, job_id="after", depends_on="waits")
     low.enqueue_in(timedelta(hours=1), tasks.charge, 9, job_id="tomorrow", retry=Retry(max=2))
