@@ -55,7 +55,7 @@ def test_the_same_comes_with_rq_scheduler_and_with_fusion(redis_url: str, tmp_pa
         pytest.skip(f"the package index gives no source distribution of RQ: {error}")
     seen = []
     for fusion in (False, True):
-        with app("clock", fusion, tmp_path / f"{fusion}", redis_url) as found:
+        with app("clock", fusion, tmp_path / f"app{int(fusion)}", redis_url) as found:
             seen.append(_day(found))
         with Redis.from_url(redis_url) as client:
             client.delete("app:notes")

@@ -86,7 +86,7 @@ def test_the_same_pages_with_rq_and_with_fusion(redis_url: str, tmp_path: Path) 
         pytest.skip(f"the package index gives no source distribution of RQ, or no Flask: {error}")
     seen = []
     for fusion in (False, True):
-        with app("progress", fusion, tmp_path / f"{fusion}", redis_url, flask()) as found:
+        with app("progress", fusion, tmp_path / f"app{int(fusion)}", redis_url, flask()) as found:
             seen.append(json.loads(json.dumps(_visit(found)).replace(str(found.home), "HOME")))
             with Redis.from_url(redis_url) as client:
                 client.delete("app:failed")

@@ -54,7 +54,7 @@ def test_the_same_is_shown_with_rq_and_with_fusion(redis_url: str, tmp_path: Pat
         pytest.skip(f"the package index gives no source distribution of RQ: {error}")
     seen = []
     for fusion in (False, True):
-        with app("watcher", fusion, tmp_path / f"{fusion}", redis_url) as found:
+        with app("watcher", fusion, tmp_path / f"app{int(fusion)}", redis_url) as found:
             seen.append(json.loads(json.dumps(_watch(found)).replace(str(found.home), "HOME")))
     stock, ours = seen
     for stage in ("stopped", "suspended", "resumed"):  # docs/from-rq.md has these two
