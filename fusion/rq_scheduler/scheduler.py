@@ -221,7 +221,8 @@ class Scheduler:
 
     def __contains__(self, item: Job | str) -> bool:
         job_id = item if isinstance(item, str) else item.id
-        return self._is_recurring(job_id) or inspector_of(self.connection).due_at(job_id) is not None
+        comes_again = any(shown.id == job_id for _, shown in recurring(self.connection))
+        return comes_again or inspector_of(self.connection).due_at(job_id) is not None
 
     def _is_recurring(self, job_id: str) -> bool:
         try:

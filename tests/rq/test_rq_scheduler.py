@@ -145,7 +145,9 @@ def test_it_runs(scheduler: Scheduler, queue: Queue, client: redis.Redis, burst:
         try:
             eventually(cron_inspector_of(client).schedulers, timeout=60)
             job = scheduler.schedule(in_(2), tasks.progress, interval=1, repeat=2, id="ticking", queue_name="work")
+            assert "ticking" in scheduler
             eventually(lambda: Entries(client).get("ticking").enqueued + Entries(client).get("ticking").missed == 2, timeout=60)
+            assert "ticking" not in scheduler and list(scheduler.get_jobs()) == []
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0

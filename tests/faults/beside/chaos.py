@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.faults.beside.fleet import BesideFleet, BesideMonkey
 from tests.faults.beside.producer import ADOPTED, SHARED, THEIRS, _kind
 from tests.faults.rig.conservation import check_ended
+from tests.faults.soak.fleet import told_of
 from tests.faults.soak.verdict import read_witness
 from tests.kit.waiting import eventually
 from tests.rq_suite.__main__ import TARGET, sources
@@ -66,7 +67,10 @@ class Beside:
         self.fleet.sample()
         self.codes = self.fleet.stop()
         self.complaints += [f"{name} ended with {code} when told to stop" for name, code in self.codes.items() if code != 0]
-        eventually(lambda: not self.fleet.left(), 30, why="no process is left")
+        try:
+            eventually(lambda: not self.fleet.left(), 30, why="no process is left")
+        except AssertionError as error:
+            self.complaints += [str(error), *map(told_of, self.fleet.left())]
 
     def _until(self, check: Callable[[], bool], why: str) -> None:
         def tended() -> bool:

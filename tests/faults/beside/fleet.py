@@ -177,9 +177,14 @@ class BesideFleet(Fleet):
         return workers == {int(self.conn.hget(key, "pid") or 0) for key in keys}
 
     def left(self) -> list[psutil.Process]:
+        """Processes of Fusion's that still run. The scheduler that a worker of RQ's has forked outlives it if it is killed."""
         self._collect()
         redis = self.redis.process.pid
-        return [child for child in psutil.Process().children(recursive=True) if child.pid != redis and _runs(child)]
+        return [
+            child
+            for child in psutil.Process().children(recursive=True)
+            if child.pid != redis and _runs(child) and not _is_stock(child)
+        ]
 
     def stop(self) -> dict[str, int | None]:
         everybody = self.posts
@@ -203,6 +208,13 @@ class BesideFleet(Fleet):
                 post.process.process.wait(10)
         self.redis.close()
         self._collect()
+
+
+def _is_stock(process: psutil.Process) -> bool:
+    try:
+        return "rq.cli" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return True
 
 
 class BesideMonkey(Monkey):
