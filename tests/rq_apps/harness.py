@@ -15,6 +15,7 @@ from socket import create_server
 from typing import Any
 
 from tests.kit.process import ROOT
+from tests.kit.waiting import unhurried
 from tests.rq_suite.__main__ import _KEPT, TARGET, sources
 
 APPS = Path(__file__).parent
@@ -82,6 +83,14 @@ class App:
             started = subprocess.Popen([sys.executable, *program], cwd=self.home, env=self._env, stdout=log, stderr=log)
         self._running.append(started)
         return started
+
+    def end(self, started: subprocess.Popen[bytes]) -> None:
+        """End a program of it, as a platform does: by TERM."""
+        started.terminate()
+        try:
+            started.wait(unhurried(30.0))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {unhurried(30.0)} s of TERM:\n{self.log}") from None
 
     def run(self, *program: str) -> str:
         """Run a program of it to its end; return what it printed."""

@@ -37,8 +37,7 @@ def _day(found: App) -> dict[str, Any]:
     eventually(lambda: show()["in"]["yearly"], 60, 0.2, why=f"all is registered\n{found.log}")
     found.start("worker.py")
     seen["thrice"] = noted(thrice=3)
-    clock.terminate()
-    clock.wait(30)
+    found.end(clock)
     found.start("clock.py")  # registers all of it anew
     noted(thrice=6)
     show("in", "soon")

@@ -116,7 +116,7 @@ class BesideFleet(Fleet):
             return len(self.all_workers()) == 2 + len(self.workers) and self.are_listed()
 
         self.posts = [post for post in self.posts if post not in self.producers]
-        eventually(complete, 120, why="all workers are in the list of workers")
+        eventually(complete, 300, why="all workers are in the list of workers")
         for post in self.producers:
             post.fill()
         self.posts += self.producers
