@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.rq_apps.harness import App, app
 from tests.rq_suite.__main__ import TARGET, sources
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def _day(found: App) -> dict[str, Any]:
@@ -29,12 +29,12 @@ def _day(found: App) -> dict[str, Any]:
             came = all(latest["notes"].get(name) == count for name, count in counts.items())
             return came and not any(latest["in"][name] for name in counts)
 
-        eventually(so, 90, 0.2, why=f"{counts} are noted, and come no more\n{found.log}")
+        eventually(so, unhurried(90.0), 0.2, why=f"{counts} are noted, and come no more\n{found.log}")
         return latest
 
     seen["asked"] = show("at", "party", "in", "never", "cancel", "never")
     clock = found.start("clock.py")
-    eventually(lambda: show()["in"]["yearly"], 60, 0.2, why=f"all is registered\n{found.log}")
+    eventually(lambda: show()["in"]["yearly"], unhurried(60.0), 0.2, why=f"all is registered\n{found.log}")
     found.start("worker.py")
     seen["thrice"] = noted(thrice=3)
     found.end(clock)

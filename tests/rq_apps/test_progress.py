@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.rq_apps.harness import App, app, flask, free_port
 from tests.rq_suite.__main__ import TARGET, sources
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 Call = Callable[..., tuple[int, Any]]
 
 
@@ -43,7 +43,9 @@ def _visit(found: App) -> list[Any]:
     call, seen, upload = _calls(port), list[Any](), str(found.home / "upload")
 
     def status(task: str, wanted: str) -> Any:
-        eventually(lambda: call("GET", f"/task/{task}")[1]["status"] == wanted, 60, why=f"{task} is {wanted}\n{found.log}")
+        eventually(
+            lambda: call("GET", f"/task/{task}")[1]["status"] == wanted, unhurried(60.0), why=f"{task} is {wanted}\n{found.log}"
+        )
         return call("GET", f"/task/{task}")
 
     found.start("-m", "flask", "--app", "web", "run", "--port", str(port))
@@ -54,7 +56,7 @@ def _visit(found: App) -> list[Any]:
         except OSError:
             return False
 
-    eventually(is_up, 60, why=f"the site is up\n{found.log}")
+    eventually(is_up, unhurried(60.0), why=f"the site is up\n{found.log}")
     seen.append(call("POST", "/export", id="one", user="ann", posts=4, upload=upload))
     seen.append(call("POST", "/export", id="two", user="bob", posts=2, upload=upload))
     seen.append(call("POST", "/mail", id="unwanted", to="c@example.com", retries=0))
@@ -63,7 +65,7 @@ def _visit(found: App) -> list[Any]:
     seen.append(call("POST", "/task/unwanted/cancel"))
     seen.append(call("GET", "/tasks"))
     found.start("worker.py")
-    eventually(lambda: call("GET", "/task/one")[1]["progress"] == 50, 60, why=f"half of it is done\n{found.log}")
+    eventually(lambda: call("GET", "/task/one")[1]["progress"] == 50, unhurried(60.0), why=f"half of it is done\n{found.log}")
     seen.append(status("one", "started"))
     seen.append(call("GET", "/tasks"))
     Path(upload).touch()

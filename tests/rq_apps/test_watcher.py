@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.rq_apps.harness import App, app
 from tests.rq_suite.__main__ import TARGET, sources
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def _watch(found: App) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _watch(found: App) -> dict[str, Any]:
             busy = [one["state"] for one in latest["workers"].values()].count("busy")
             return all((busy if name == "busy" else there[name]) == count for name, count in counts.items())
 
-        eventually(so, 90, 0.2, why=f"{queue} has {counts}\n{found.log}")
+        eventually(so, unhurried(90.0), 0.2, why=f"{queue} has {counts}\n{found.log}")
         return latest
 
     found.run("shop.py", file)
