@@ -26,6 +26,7 @@ from fusion.decorators import job as decorator  # noqa: E402
 from fusion.enqueue.options import CALL, ENTRY, JOB, OPTIONS, Option  # noqa: E402
 from fusion.kernel.codes import KINDS  # noqa: E402
 from fusion.kernel.codes import table as code_table  # noqa: E402
+from fusion.metrics import catalogue as metric_catalogue  # noqa: E402
 from fusion.settings import Settings  # noqa: E402
 from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  # noqa: E402
 from fusion.settings.reporting import ReportingSettings  # noqa: E402
@@ -111,6 +112,50 @@ def fields() -> str:
     return table(("field", "takes", "meaning"), rows)
 
 
+# -- metrics
+
+_SOURCES = {
+    metric_catalogue.FLEET: "Of the fleet: `/metrics` of the server, and `fusion metrics`",
+    metric_catalogue.ANY: "Of every process, at its probe port",
+    metric_catalogue.WORKER: "Of a worker",
+    metric_catalogue.SCHEDULER: "Of a scheduler",
+    metric_catalogue.RELAY: "Of a relay",
+    metric_catalogue.SUPERVISOR: "Of the supervisor of `fusion start`",
+}
+
+
+def metrics() -> str:
+    """Every metric, by the process that exports it."""
+    parts = []
+    for source, title in _SOURCES.items():
+        rows = []
+        for one in metric_catalogue.METRICS:
+            if one.source == source:
+                labels = ", ".join(f"`{label}`" for label in one.labels)
+                full = {"": "", "labels": " Without `full` the label `queue` is empty.", "metric": " Only with `full`."}[one.full]
+                rows.append((f"`{one.name}`", one.kind, labels, one.about + full))
+        parts.append(f"**{title}**\n\n" + table(("metric", "type", "labels", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    return "N" if found[1] == "value" else found[1].upper()
+
+
+def alerts() -> str:
+    """The alerts of deploy/prometheus."""
+    text = (ROOT / "deploy/prometheus/fusion.rules.yml").read_text()
+    rows = []
+    for block in text.split("- alert: ")[1:]:
+        summary = re.search(r'summary: "?(.*?)"?$', block, re.MULTILINE)
+        description = re.search(r'description: "(.*)"$', block, re.MULTILINE)
+        severity, wait = re.search(r"severity: (\w+)", block), re.search(r"for: (\w+)", block)
+        assert summary and description and severity
+        told = re.sub(r"\{\{ \$(?:labels\.)?(\w+).*?\}\}", _placeholder, f"{summary[1]}. {description[1]}")
+        rows.append((f"`{block.split()[0]}`", severity[1], wait[1] if wait else "at once", told))
+    return table(("alert", "severity", "after", "meaning, and what to do"), rows)
+
+
 # -- settings
 
 #: Reader -> the unit of what it reads.
@@ -130,6 +175,7 @@ _RENAMED = {
     "tokens": "server_tokens_file",
     "allowed_host": "server_allowed_hosts",
     "cors_origin": "server_cors_origins",
+    "compat": "metrics_compat",
 }
 _RENAMED |= {f"{name}": f"server_{name}" for name in ("host", "port", "threads")}
 _SETTING_COMMANDS = ("worker", "start", "scheduler", "relay", "server", "redis")
@@ -352,15 +398,18 @@ def _lines(value: Any, depth: int) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {_lines(one, depth - 1)}" for name, one in sorted(value.items())) + "\n}"
 
 
-def marked(path: str, name: str, content: str) -> tuple[Path, str]:
-    """The document with new content between its markers of that name."""
+def marked(path: str, **contents: str) -> tuple[Path, str]:
+    """The document with new content between its markers of each name."""
     file = ROOT / path
-    start, end = f"<!-- {name}: made by `make reference` -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = file.read_text().partition(start)
-    _, found, after = rest.partition(end)
-    if not found:
-        raise SystemExit(f"{path} has no lines {start.strip()} and {end.strip()}")
-    return file, f"{before}{start}{content}{end}{after}"
+    text = file.read_text()
+    for name, content in contents.items():
+        start, end = f"<!-- {name}: made by `make reference` -->\n", f"<!-- end of {name} -->\n"
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"{path} has no lines {start.strip()} and {end.strip()}")
+        text = f"{before}{start}{content}{end}{after}"
+    return file, text
 
 
 # -- codes
@@ -388,8 +437,9 @@ def codes() -> str:
 def documents() -> Iterator[tuple[Path, str]]:
     """All that is made: file and content."""
     yield ROOT / "fusion/enqueue/typed.py", typed()
-    yield marked("docs/producers.md", "options", options())
-    yield marked("docs/http.md", "fields", fields())
+    yield marked("docs/producers.md", options=options())
+    yield marked("docs/http.md", fields=fields())
+    yield marked("docs/metrics.md", metrics=metrics(), alerts=alerts())
     yield ROOT / "docs/settings.md", settings()
     yield ROOT / "docs/cli.md", commands()
     yield ROOT / "docs/api.md", names()

@@ -58,6 +58,7 @@ COMMANDS = {
     "config": ("fusion.cli.config:config_group", "Show the effective settings, and where each comes from."),
     "doctor": ("fusion.cli.doctor:doctor", "Show what is wrong and how to fix it."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive and has loaded its tasks."),
+    "metrics": ("fusion.cli.metrics:metrics", "Print metrics of the fleet for Prometheus, or serve them."),
     "schema": ("fusion.cli.schema:schema", "Show the layout of the data in Redis, or raise it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
     "events": ("fusion.cli.events:events_group", "Show sinks and events; deliver parked events again."),

@@ -24,7 +24,7 @@ from fusion.cli.worker import level_of, pid_file
 from fusion.exceptions import ConfigurationError, OptionError
 from fusion.kernel import titles
 from fusion.kernel.timeutil import now, parse_moment, parse_seconds, to_delay
-from fusion.settings.flags import DASHBOARD, SERVER
+from fusion.settings.flags import DASHBOARD, METRICS, SERVER
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -71,14 +71,16 @@ def serve(
     dashboard: bool,
     api: bool = True,
     read_only: bool = False,
+    listen: tuple[str, int] | None = None,
     **given: Any,
 ) -> int:
-    """Serve the API, the dashboard or both until INT or TERM; return the exit code. `read_only` applies to the dashboard."""
+    """Serve the API, the dashboard or both until INT or TERM; return the exit code. `read_only` applies to the dashboard. `listen`: serve
+    only metrics, at this host and port."""
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
-    settings = cli.load(**given_settings(SERVER if api else DASHBOARD, given))
+    settings = cli.load(**given_settings(METRICS if listen else SERVER if api else DASHBOARD, given))
     set_up_logging(settings, level, log_format, date_format)
-    host = settings.server_host
-    family, address = _resolve(host, settings.server_port)
+    host, port = listen or (settings.server_host, settings.server_port)
+    family, address = _resolve(host, port)
     authenticate = _authenticator(host, address[0], settings.server_tokens_file, no_auth)
     from fusion.web.cors import Cors
 
@@ -94,18 +96,23 @@ def serve(
         raise click.UsageError(f"--cors-origin: {error}") from None
     from fusion.kernel.linux import close_to_others
     from fusion.store.client.connections import connect
+    from fusion.web.hosts import Hosts
 
     if not settings.debuggable:
         close_to_others()
-    titles.show("HTTP server at", host, settings.server_port)
+    titles.show("HTTP server at", host, port)
     listener = _listen(family, address, host)
     connection = connect(settings, role="worker")  # one attempt with a timeout: a request during an outage gets an error at once
     try:
         with pid_file(pid):
-            hosts = _hosts(host, settings.server_allowed_hosts or ())
+            # A page cannot send a token of the service's, so metrics need no check of the name by which they are asked for.
+            named = not (listen and settings.server_tokens_file)
+            hosts = _hosts(host, settings.server_allowed_hosts or ()) if named else Hosts("*")
             pages = _dashboard(connection, settings.tasks, authenticate, hosts, read_only) if dashboard else None
+            compat = settings.metrics_compat if api else None
+            threads = settings.server_threads
             return _make(
-                connection, settings.tasks, authenticate, listener, settings.server_threads, hosts, cors, pages, api
+                connection, settings.tasks, authenticate, listener, threads, hosts, cors, pages, api, compat, bool(listen)
             ).run()
     finally:
         connection.close()
@@ -140,6 +147,8 @@ def _make(
     cors: Cors,
     pages: DashboardApp | None,
     api: bool,
+    compat: str | None,
+    only_metrics: bool,
 ) -> WebServer:
     import logging
 
@@ -149,7 +158,9 @@ def _make(
     from fusion.web.waitress_server import WebServer
 
     shown, port = listener.getsockname()[:2]
-    app = App(Api(connection, tasks, lambda: made.stopping()).routes(), authenticate, hosts=hosts, cors=cors)
+    of_api = Api(connection, tasks, lambda: made.stopping(), compat=compat)
+    routes = of_api.probes() if only_metrics else of_api.routes()
+    app = App([*routes, *of_api.metrics()], authenticate, hosts=hosts, cors=cors)
     if pages:
         from fusion.dashboard.mount import PROBES, Together
 
@@ -161,7 +172,7 @@ def _make(
     logging.getLogger("fusion.web").info(
         "serving http://%s%s (pid %d); Redis: %s",
         where,
-        " with the dashboard" if pages and api else "",
+        "/metrics" if only_metrics else " with the dashboard" if pages and api else "",
         os.getpid(),
         url_of(connection),
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fusion.courier.attempt import DeliveryAttempt, attempt, failure
 from fusion.courier.delivery import UNVOUCHED, ClaimedDelivery, Vouching
@@ -37,6 +37,9 @@ from fusion.store.client.connections import connect
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 log = logging.getLogger("fusion.courier")
 
@@ -123,6 +126,10 @@ class Courier:
         named = replace(settings, name=f"{socket.gethostname()}.{os.getpid()}.courier")
         process = ProcessContext(named, self._broker, self._link, self._loop, log)
         self._consumer = Consumer(process, _CallbackQueue(), JobLog(log, True), SupervisorLine(), self, kind="courier")
+        if settings.probe_port is not None:
+            from fusion.metrics.tally import JobTally
+
+            self._consumer.history.tally = JobTally(full=False)
         self._timers = Timers(self._link)
         self._deadline = self._timers.at(inf, self._expire)
         self._timers.at(0.0, self._enter, redis=True)
@@ -152,6 +159,11 @@ class Courier:
     def is_alive(self) -> bool:
         """False once its thread has ended."""
         return self._thread.is_alive()
+
+    def measure(self, figures: Figures) -> None:
+        """Add the outcomes of callbacks, for `/metrics`."""
+        if self._consumer.history.tally:
+            self._consumer.history.tally.put_callbacks(figures)
 
     def start(self) -> None:
         """Start the thread."""

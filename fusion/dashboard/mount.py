@@ -54,7 +54,7 @@ class Dashboard:
 
 
 #: Paths that the API answers; the dashboard answers all others.
-OF_THE_API = ("/api/", "/healthz", "/readyz", "/retryTask")
+OF_THE_API = ("/api/", "/healthz", "/readyz", "/retryTask", "/metrics")
 PROBES = ("/healthz", "/readyz")
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from fusion.metrics.catalogue import (
+    CALLBACKS_FAILED,
+    CALLBACKS_RETRIED,
+    DELIVERED,
     ERRORS,
     FAILED_TOTAL,
     FINISHED_TOTAL,
@@ -22,7 +25,6 @@ from fusion.metrics.catalogue import (
     TASK_RETRIED,
     TASK_RUN,
     WAIT,
-    Metric,
 )
 from fusion.metrics.figures import Figures
 from fusion.store.layout.history import BOUNDS, CLASSES
@@ -54,7 +56,7 @@ class JobTally:
 
     def __init__(self, *, full: bool, queues: Iterable[str] = ()) -> None:
         """`queues`: those that are known from the start, so that their counters begin at 0 and Prometheus sees the first increase."""
-        self._full = full
+        self.full = full
         self._rows: dict[tuple[str, int], _Row] = {}
         self._queues: set[str] = set()
         self._tasks: dict[str, _Row] = {}
@@ -63,25 +65,36 @@ class JobTally:
             for of in range(CLASSES):
                 self._row(queue, of)
 
-    def note(
-        self, kind: str, queue: str, of: int, task: bytes, seconds: float, ran: int, waited: float, wait: int, error: str
-    ) -> None:
-        """Count an outcome that Redis has accepted. `of`: the class of its priority. `ran`, `wait`: buckets of `seconds` and `waited`, -1 for
-        none."""
-        place = _PLACES.get(kind, _RETURNED)
-        row = self._rows.get((queue if self._full else "", of)) or self._row(queue, of)
-        row.counts[place] += 1
-        if ran >= 0:
-            row.counts[_RUNS + ran] += 1
-            row.ran += seconds
-            if wait >= 0:
-                row.counts[_WAITS + wait] += 1
-                row.waited += waited
-        if self._full:
-            self._note_names(place, task, seconds, ran, error)
+    def note(self, kind: str, queue: str, of: int) -> None:
+        """Count an outcome that Redis has accepted. `of`: the class of its priority."""
+        row = self._rows.get((queue if self.full else "", of)) or self._row(queue, of)
+        row.counts[_PLACES.get(kind, _RETURNED)] += 1
+
+    def note_run(self, queue: str, of: int, seconds: float, ran: int, wait: float, waited: int) -> None:
+        """Count the times of a run that finished or failed. `ran`, `waited`: the buckets of `seconds` and `wait`; -1: it is no first run."""
+        row = self._rows.get((queue if self.full else "", of)) or self._row(queue, of)
+        row.counts[_RUNS + ran] += 1
+        row.ran += seconds
+        if waited >= 0:
+            row.counts[_WAITS + waited] += 1
+            row.waited += wait
+
+    def note_names(self, kind: str, task: str, seconds: float, ran: int, error: str) -> None:
+        """Count the same run by its task, and by the class of its error."""
+        row = self._tasks.get(task)
+        if row is None:
+            row = self._tasks.setdefault(task if len(self._tasks) < MOST_NAMES else OTHER, _Row())
+        row.counts[_PLACES[kind]] += 1
+        row.counts[_RUNS + ran] += 1
+        row.ran += seconds
+        if error:
+            name = _DIGITS.sub("#", error[:_LONGEST])
+            if name not in self._errors and len(self._errors) >= MOST_NAMES:
+                name = OTHER
+            self._errors[name] = self._errors.get(name, 0) + 1
 
     def _row(self, queue: str, of: int) -> _Row:
-        if not self._full:
+        if not self.full:
             queue = ""
         elif queue not in self._queues:
             if len(self._queues) < MOST_NAMES:
@@ -90,33 +103,21 @@ class JobTally:
                 queue = OTHER
         return self._rows.setdefault((queue, of), _Row())
 
-    def _note_names(self, place: int, task: bytes, seconds: float, ran: int, error: str) -> None:
-        if ran >= 0:
-            name = task.decode("utf-8", "replace")[:_LONGEST] or OTHER
-            row = self._tasks.get(name)
-            if row is None:
-                row = self._tasks.setdefault(name if len(self._tasks) < MOST_NAMES else OTHER, _Row())
-            row.counts[place] += 1
-            row.counts[_RUNS + ran] += 1
-            row.ran += seconds
-        if error:
-            name = _DIGITS.sub("#", error[:_LONGEST])
-            if name not in self._errors and len(self._errors) >= MOST_NAMES:
-                name = OTHER
-            self._errors[name] = self._errors.get(name, 0) + 1
+    def put_callbacks(self, figures: Figures) -> None:
+        """Add the counts of a courier, whose jobs are deliveries."""
+        for metric, place in ((DELIVERED, 0), (CALLBACKS_FAILED, 1), (CALLBACKS_RETRIED, 2)):
+            figures.put(metric, sum(row.counts[place] for row in list(self._rows.values())))
 
-    def put(self, figures: Figures, metrics: Mapping[int, Metric] | None = None) -> None:
-        """Add the counts to figures. `metrics`: the metrics without labels for some outcomes by place, in place of those of jobs."""
-        if metrics is not None:
-            for place, metric in metrics.items():
-                figures.put(metric, sum(row.counts[place] for row in list(self._rows.values())))
-            return
+    def put(self, figures: Figures) -> None:
+        """Add the counts."""
         for (queue, of), row in list(self._rows.items()):
             labels = queue, PRIORITIES[of]
             for place, metric in enumerate(_OUTCOMES):
                 figures.put(metric, row.counts[place], *labels)
-            figures.put_spread(RUN, row.counts[_RUNS:_WAITS], row.ran, *labels)
-            figures.put_spread(WAIT, row.counts[_WAITS:], row.waited, *labels)
+            # A page takes long by its histograms: those of hundreds of queues, if nothing ran there, are left out.
+            for metric, counts, seconds in ((RUN, row.counts[_RUNS:_WAITS], row.ran), (WAIT, row.counts[_WAITS:], row.waited)):
+                if not self.full or any(counts):
+                    figures.put_spread(metric, counts, seconds, *labels)
         for task, row in list(self._tasks.items()):
             for place, metric in enumerate((TASK_FINISHED, TASK_FAILED, TASK_RETRIED)):
                 figures.put(metric, row.counts[place], task)

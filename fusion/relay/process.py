@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from redis import Redis
 
@@ -21,6 +21,9 @@ from fusion.settings import Settings
 from fusion.store.client.connections import describe
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.event_broker import EventBroker
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 log = logging.getLogger("fusion.relay")
 
@@ -83,6 +86,10 @@ class Service(Protocol):
         """False once its thread has ended."""
         ...
 
+    def measure(self, figures: Figures) -> None:
+        """Add what it counted, for `/metrics`."""
+        ...
+
 
 class RelayProcess(Process):
     """One relay, with a thread for each sink, and the courier of callbacks beside them.
@@ -91,6 +98,8 @@ class RelayProcess(Process):
     - INT or TERM: it finishes writing and delivers the events that are there, for at most ten seconds; twice, or QUIT: it ends at once;
     - if the courier ends by itself, the relay ends too: its parent process starts another one.
     """
+
+    kind = "relay"
 
     def __init__(self, settings: Settings, sinks: Sequence[Sink], courier: Service | None = None) -> None:
         super().__init__(settings, log, "events wait in it")
@@ -178,6 +187,18 @@ class RelayProcess(Process):
         """`away`, `busy` while a sink does not answer, or `idle`; ready unless it is too old for the data."""
         state = "away" if self.link.away_since else "busy" if self._busy(time.monotonic()) else "idle"
         return state, not self.link.outdated
+
+    def measure(self, figures: Figures) -> Callable[[Figures], object] | None:
+        """Add events by sink, and callbacks."""
+        from fusion.metrics import catalogue
+
+        for runner in self._runners:
+            figures.put(catalogue.RELAYED, runner.delivered, runner.sink.name)
+            figures.put(catalogue.RELAY_PARKED, runner.parked, runner.sink.name)
+            figures.put(catalogue.RELAY_FAILURES, runner.failures, runner.sink.name)
+        if self._courier:
+            self._courier.measure(figures)
+        return None
 
     def live(self) -> HealthReport:
         """Report that the loop turns: otherwise nothing would answer."""

@@ -108,6 +108,8 @@ class SinkRunner(threading.Thread):
         self._told_to_stop = threading.Event()
         self._stop_by = float("inf")
         self._said = ""
+        #: Events that the sink took, or refused for good; of these the refused ones; and writes that failed.
+        self.delivered = self.parked = self.failures = 0
         #: Monotonic times since when Redis, and the sink, have not answered.
         self.away_since: float | None = None
         self.writing_since: float | None = None
@@ -164,6 +166,8 @@ class SinkRunner(threading.Thread):
                 failpoint("relay.after_write")
                 if self._ask(lambda some=some, refused=refused: self._reader.ack(some, refused)) is None:  # type: ignore[misc]
                     return
+                self.delivered += len(some)
+                self.parked += len(refused)
                 deliveries = deliveries[len(some) :]
             elif self._told_to_stop.wait(pause):
                 return
@@ -200,6 +204,7 @@ class SinkRunner(threading.Thread):
         return refused, 0.0
 
     def _failed(self, sent: int, why: str, retry_after: float | None, *, outage: bool) -> float:
+        self.failures += 1
         was_open = self._pace.open
         pause = self._pace.failed(sent, retry_after, outage=outage)
         if why != self._said or (self._pace.open and not was_open):

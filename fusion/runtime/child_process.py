@@ -56,6 +56,8 @@ class Child:
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
+        #: The address of its probe port; empty without one.
+        self.probe = ""
         #: Its warnings, for the supervisor's probe; empty if it has none.
         self.warning = ""
         self.ready_at: float | None = None
@@ -125,6 +127,8 @@ class Child:
             self.ready_at = self.heard
         elif word == "BEAT":
             self.state = value
+        elif word == "PROBE":
+            self.probe = value
         elif word == "WARN":
             self.warning = value
         elif word == "DONE":

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from redis.exceptions import ResponseError
 
@@ -18,6 +19,9 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
 from fusion.store.layout.history import CLASSES, OTHER, bucket
 from fusion.store.write.broker import Broker
+
+if TYPE_CHECKING:
+    from fusion.metrics.tally import JobTally
 
 #: What an outcome counts as. Other outcomes do not count: their run time does not show how long a job takes.
 _KINDS = {"finished": "completed", "failed": "failed", "retry": "retried"}
@@ -46,6 +50,8 @@ class History:
         self._calls: list[tuple[int, _Rows]] = []
         self._number = 0
         self._refused = ""
+        #: Counts the same for `/metrics` of the probe port; None without one.
+        self.tally: JobTally | None = None
         #: When the sums are sent; `inf` while there are none.
         self.next_at = inf
 
@@ -53,11 +59,15 @@ class History:
         """Count an outcome that Redis has accepted."""
         what = _KINDS.get(outcome.decision.kind)
         if what is None:
+            if self.tally is not None:
+                of = _class_of(outcome.claimed.fields.get(b"priority", b""))
+                self.tally.note(outcome.decision.kind, outcome.claimed.queue, of)
             return
         fields, at = outcome.claimed.fields, outcome.at
-        waited = -1
+        waited, wait = -1, 0.0
         if b"attempts" not in fields and (came := self._unix(fields.get(b"enqueued_at", b""))):
-            waited = bucket(self._offset + at - outcome.elapsed - came)
+            wait = self._offset + at - outcome.elapsed - came
+            waited = bucket(wait)
         seen = (
             outcome.claimed.queue,
             fields.get(b"func") or _function(fields),
@@ -66,11 +76,23 @@ class History:
             bucket(outcome.elapsed),
             waited,
         )
+        if self.tally is not None:
+            self._count(outcome, seen, max(0.0, wait))
         sums = self._sums.setdefault(int(at // 60), {})
         if len(sums) >= _FIELDS and seen not in sums:
             seen = (OTHER, OTHER.encode(), *seen[2:])
         sums[seen] = sums.get(seen, 0) + 1
         self.next_at = min(self.next_at, time.monotonic() + self._every)
+
+    def _count(self, outcome: PendingOutcome, seen: _Seen, wait: float) -> None:
+        """Add an outcome to the tally."""
+        assert self.tally is not None
+        queue, function, of, _, ran, waited = seen
+        error = str(outcome.decision.fields.get("error_class", ""))
+        self.tally.note(outcome.decision.kind, queue, of)
+        self.tally.note_run(queue, of, outcome.elapsed, ran, wait, waited)
+        if self.tally.full:
+            self.tally.note_names(outcome.decision.kind, _named(function), outcome.elapsed, ran, error)
 
     def note_keyless(self, function: str) -> None:
         """Count a job that ran without the concurrency key that its function declares."""

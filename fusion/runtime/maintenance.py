@@ -29,6 +29,7 @@ from fusion.store.client.connections import classify, one_line
 from fusion.store.write.broker import Broker
 
 if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
     from fusion.operations.carrier import Carrier
 
 #: Most seconds between two searches for due and expired jobs, and so the longest delay until one is noticed.
@@ -76,6 +77,8 @@ class Maintenance:
         self._settings = settings
         self._carrier: Carrier | None = None
         self._parts = 0
+        #: Jobs that this process moved to their queues, and jobs of the dead that it gave back.
+        self.promoted = self.recovered = 0
         self._reap_at = self._clean_at = self._promote_at = self._sample_at = self._carry_at = 0.0
         self._expire_at = self._release_at = self._tend_at = inf
         #: Duties that this process has done and not yet heard of.
@@ -124,6 +127,13 @@ class Maintenance:
             self._sample_at = now + _SAMPLE_INTERVAL * part
         elif what == "clean":
             self._clean_at = now + self._clean_every * part
+
+    def measure(self, figures: Figures) -> None:
+        """Add what this process did for the fleet, for `/metrics`."""
+        from fusion.metrics.catalogue import PROMOTED, RECOVERED
+
+        figures.put(PROMOTED, self.promoted)
+        figures.put(RECOVERED, self.recovered)
 
     def releases(self) -> None:
         """Have jobs released soon: some no longer wait for others."""
@@ -187,7 +197,8 @@ class Maintenance:
 
     def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in, over_in, batch_in = self._broker.promote()
+            moved, next_in, over_in, batch_in = self._broker.promote()
+            self.promoted += moved
             self._expire_at, self._tend_at = (inf if wait is None else now + wait for wait in (over_in, batch_in))
             if next_in is None or next_in > 0:
                 self._echoes.add("promote")
@@ -252,11 +263,13 @@ class Maintenance:
     def _recover(self) -> None:
         for _ in range(_ROUNDS):
             recovered, again = self._broker.reap(self._lease, self._reap_every, self._served_queues.queues)
+            self.recovered += recovered
             if recovered:
                 self._log.warning("recovered %d job(s) whose lease had run out", recovered)
             if not again:
                 break
         for name, jobs in self._broker.prune(self._lease):
+            self.recovered += jobs
             self._log.warning("worker %s is gone; its registration was removed and %d job(s) recovered", name, jobs)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +17,18 @@ from typing import Any
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.loop import Loop
 
+log = logging.getLogger("fusion.runtime")
+
+#: Writes a page: returns the type of its content, and the content. ConfigurationError: it can't be made here.
+Page = Callable[[], tuple[str, bytes]]
+
 #: Bytes of a request, and seconds in which it must have come.
 _LONGEST = 1024
 _PATIENCE = 2.0
+#: The header that names this host, without its port.
+_HOST = re.compile(rb"(?im)^host:[ \t]*([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d+)?[ \t]*\r?$")
+#: Most pages that are written at a time; and seconds that a client has to take one.
+_PAGES, _TAKING = 2, 5.0
 #: Most open connections. One more closes the oldest, so that idle connections never block a probe.
 _CONNECTIONS = 16
 _STATUS = {
@@ -25,6 +37,8 @@ _STATUS = {
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
     503: "Service Unavailable",
 }
 
@@ -48,10 +62,19 @@ class Probes:
     """Answers GET of each path in `checks`: 200 if the report has no reasons, else 503.
 
     The answer is text, or JSON if the client accepts that or adds `?json`. Call `open` to start listening.
+
+    `pages`: other paths. The loop calls the function, with the host by which the client calls this one. It takes a copy of what the page
+    shows; a thread of its own writes the page, as that may take longer than the loop may stand.
     """
 
-    def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], HealthReport]]) -> None:
-        self._loop, self._checks = loop, checks
+    def __init__(
+        self,
+        loop: Loop,
+        checks: Mapping[str, Callable[[], HealthReport]],
+        pages: Mapping[str, Callable[[str], Page]] | None = None,
+    ) -> None:
+        self._loop, self._checks, self._pages = loop, checks, pages or {}
+        self._writers = threading.BoundedSemaphore(_PAGES)
         self._clients: dict[int, _Client] = {}
         #: When the first open connection runs out of time for its request.
         self.next_at = inf
@@ -112,20 +135,52 @@ class Probes:
         if data and not done and len(client.request) <= _LONGEST:
             return
         if data:
-            self._send(client.channel, self._answer(client.request) if done else _response(431, {}))
+            answer = self._answer(client.request) if done else _response(431, {})
+            if isinstance(answer, bytes):
+                self._send(client.channel, answer)
+            else:
+                self._hand_over(fd, answer)
+                return
         self._drop(fd)
 
-    def _answer(self, request: bytes) -> bytes:
+    def _hand_over(self, fd: int, write: Callable[[], bytes]) -> None:
+        """Have a thread write the page and send it. It closes the connection, which the loop forgets."""
+        if not self._writers.acquire(blocking=False):
+            self._send(self._clients[fd].channel, _response(503, {"reasons": ["other pages are being written; ask again"]}))
+            self._drop(fd)
+            return
+        channel = self._clients.pop(fd).channel
+        self._set_time()
+        self._loop.unwatch(fd)
+        threading.Thread(target=self._write, args=(channel, write), name="page", daemon=True).start()
+
+    def _write(self, channel: socket.socket, write: Callable[[], bytes]) -> None:
+        try:
+            with channel:
+                channel.settimeout(_TAKING)
+                channel.sendall(write())
+                channel.shutdown(socket.SHUT_WR)
+                channel.recv(65536)  # see `_send`
+        except OSError:
+            pass  # the client is gone
+        finally:
+            self._writers.release()
+
+    def _answer(self, request: bytes) -> bytes | Callable[[], bytes]:
         words = request.split(b"\n", 1)[0].decode("latin-1").split()
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return _response(400, {})
         method, target, _ = words
         path, _, query = target.partition("?")
-        check = self._checks.get(path)
-        if check is None:
-            return _response(404, {"paths": list(self._checks)})
+        check, page = self._checks.get(path), self._pages.get(path)
+        if check is None and page is None:
+            return _response(404, {"paths": [*self._checks, *self._pages]})
         if method not in ("GET", "HEAD"):
             return _response(405, {})
+        if page is not None:
+            host = _HOST.search(request)
+            return partial(_written, page(host[1].decode() if host else ""), head=method == "HEAD")
+        assert check is not None
         report = check()
         document = {"status": "error" if report.reasons else "ok", "reasons": report.reasons, **report.facts}
         if report.warnings:
@@ -152,13 +207,27 @@ class Probes:
         self.next_at = min((client.until for client in self._clients.values()), default=inf)
 
 
+def _written(page: Page, *, head: bool) -> bytes:
+    try:
+        kind, body = page()
+    except ConfigurationError as error:
+        return _response(501, {"reasons": [str(error)]}, head=head)
+    except Exception:
+        log.exception("a page of the probes can't be written")
+        return _response(500, {}, head=head)
+    return _whole(200, kind, body, head=head)
+
+
 def _response(status: int, document: Mapping[str, Any], *, as_json: bool = False, head: bool = False) -> bytes:
     if as_json:
         kind, text = "application/json", json.dumps(document)
     else:
         lines = [*document.get("reasons", ()), *document.get("paths", ())] or [_STATUS[status].lower()]
         kind, text = "text/plain; charset=utf-8", "\n".join([*lines, *document.get("warnings", ())])
-    body = (text + "\n").encode()
+    return _whole(status, kind, (text + "\n").encode(), head=head)
+
+
+def _whole(status: int, kind: str, body: bytes, *, head: bool) -> bytes:
     head_lines = [
         f"HTTP/1.0 {status} {_STATUS[status]}",
         f"Content-Type: {kind}",

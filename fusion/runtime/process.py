@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from redis import Redis
 
 from fusion.runtime.loop import Loop
-from fusion.runtime.probes import HealthReport, Probes
+from fusion.runtime.probes import HealthReport, Page, Probes
 from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.signals import Signals
 from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Timers
 from fusion.settings import Settings
 from fusion.store.client.connections import ServerInfo, check_server, connect
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 
 class Phase(IntEnum):
@@ -42,6 +47,9 @@ class Process(ABC):
     - `closing` closes the opened parts, the last one first.
     """
 
+    #: The word for it in `/metrics`.
+    kind = ""
+
     def __init__(self, settings: Settings, log: logging.Logger, meanwhile: str) -> None:
         """`meanwhile`: words for the log about what continues while Redis is away."""
         self.settings, self._log = settings, log
@@ -52,7 +60,7 @@ class Process(ABC):
         self.connection = connect(settings, role="worker")
         #: The server that was found at the start.
         self.server: ServerInfo | None = None
-        self.probes = Probes(self.loop, {"/livez": self.live, "/readyz": self.ready})
+        self.probes = Probes(self.loop, {"/livez": self.live, "/readyz": self.ready}, {"/metrics": self._metrics})
         self.closing = ExitStack()
         for close in (self.connection.close, self.supervisor.close, self.signals.restore, self.probes.close):
             self.closing.callback(close)
@@ -72,7 +80,8 @@ class Process(ABC):
             self.server = check_server(self.connection, allow_eviction=self.settings.allow_eviction, prefix=self.settings.prefix)
             if self.settings.probe_port is not None:
                 url = self.probes.open(self.settings.probe_host, self.settings.probe_port)
-                self._log.info("probes: %s/livez and /readyz", url)
+                self._log.info("probes: %s/livez, /readyz and /metrics", url)
+                self.supervisor.say("PROBE", url)
             self.signals.install()  # from here on a signal is a request, and the end removes what was registered
             self.loop.watch(self.signals.fileno(), self.signals.drain)
             self.supervisor.watch(self.loop)
@@ -141,6 +150,19 @@ class Process(ABC):
     @abstractmethod
     def status(self) -> tuple[str, bool]:
         """Return the state that each heartbeat reports to the supervisor, and whether this process can do its work."""
+
+    def _metrics(self, host: str) -> Page:
+        """Return the page for Prometheus."""
+        from fusion.metrics.figures import Figures
+        from fusion.metrics.process import process_page
+
+        figures = Figures()
+        rest = self.measure(figures)
+        return process_page(figures, self.kind, rest, self.link.away_since is None, self.link.outages)
+
+    def measure(self, figures: Figures) -> Callable[[Figures], object] | None:
+        """Add what this process holds and counts, for `/metrics`. What takes long is added by the returned function, in another thread."""
+        return None
 
     @abstractmethod
     def live(self) -> HealthReport:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from fusion.runtime.doorbells import Doorbell
 from fusion.runtime.maintenance import Maintenance
@@ -22,6 +23,9 @@ from fusion.store.client.connections import describe
 from fusion.store.layout.names import SCHEDULER_BELL
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 log = logging.getLogger("fusion.scheduler")
 
@@ -82,6 +86,8 @@ class SchedulerProcess(Process):
     - at INT, TERM or QUIT it ends at once, there is nothing to finish.
     """
 
+    kind = "scheduler"
+
     def __init__(self, settings: Settings, sources: Sources) -> None:
         super().__init__(settings, log, "what is due waits")
         broker, cron = Broker.of(self.connection, settings), CronBroker.of(self.connection, settings)
@@ -138,6 +144,12 @@ class SchedulerProcess(Process):
     def status(self) -> tuple[str, bool]:
         """Return `away` or `idle`; ready once the declarations are stored."""
         return "away" if self.link.away_since else "idle", self._declaring.done and not self.link.outdated
+
+    def measure(self, figures: Figures) -> Callable[[Figures], object] | None:
+        """Add duties and ticks."""
+        self._maintenance.measure(figures)
+        self._ticker.measure(figures)
+        return None
 
     def live(self) -> HealthReport:
         """Report that the loop turns: otherwise nothing would answer."""

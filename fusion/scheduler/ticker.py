@@ -6,13 +6,18 @@ from __future__ import annotations
 import logging
 import time
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from fusion.cron.entry import Entry
 from fusion.kernel.nonces import new_nonce
 from fusion.runtime.job_log import one_line
 from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusable
+from fusion.store.layout.history import BOUNDS, bucket
 from fusion.store.layout.records import StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 #: Seconds by which the server's clock may drift from ours between two checks before it counts as set.
 _JUMP = 5.0
@@ -64,6 +69,11 @@ class Ticker:
         self._broker, self._link, self._log = broker, link, log
         self._guard = ClockGuard(hold, log)
         self._known: dict[str, tuple[str, Entry]] = {}
+        #: Ticks that this process decided; the jobs that it enqueued for them; those that it found missed.
+        self._ticks = self._jobs = self._missed = 0
+        #: How late ticks were decided: counts by bucket, and the sum in seconds.
+        self._late = [0] * len(BOUNDS)
+        self._late_seconds = 0.0
         self.next_at = 0.0
 
     def tick(self, now: float) -> None:
@@ -95,6 +105,24 @@ class Ticker:
         else:
             self.next_at = answered + min(_LONGEST, _LONGEST if found.next_in is None else found.next_in)
 
+    def measure(self, figures: Figures) -> None:
+        """Add what was counted, for `/metrics`."""
+        from fusion.metrics import catalogue
+
+        figures.put(catalogue.TICKS, self._ticks)
+        figures.put(catalogue.TICK_JOBS, self._jobs)
+        figures.put(catalogue.TICK_MISSED, self._missed)
+        figures.put_spread(catalogue.TICK_LATENESS, self._late, self._late_seconds)
+
+    def _count(self, tick: Tick, enqueued: int, now: float) -> None:
+        self._ticks += len(tick.runs) + tick.missed
+        self._jobs += enqueued
+        self._missed += tick.missed
+        if tick.runs:
+            late = max(0.0, now - tick.runs[-1][0])
+            self._late[bucket(late)] += 1
+            self._late_seconds += late
+
     def _decide(self, stored: StoredEntry, now: float) -> bool:
         """Decide one entry. False if there was nothing left to decide."""
         try:
@@ -109,6 +137,7 @@ class Ticker:
         except CallRefused as error:
             return self._put_off(stored, f"can't be enqueued: {error}")
         if status == "ok" or status.startswith("taken"):
+            self._count(tick, enqueued, now)
             self._report(entry, tick, enqueued, skipped)
             if status != "ok":
                 self._log.error(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 #: The commands that take settings as flags.
 WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD, START = "worker", "scheduler", "relay", "server", "dashboard", "start"
+METRICS = "metrics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,11 +300,22 @@ class WorkerSettings:
     probe_port: int | None = _setting(
         None,
         readers.whole(0, 65535),
-        flags=Flag("Serve /livez and /readyz on this port; 0 for any free one.", "PORT", of=(WORKER, SCHEDULER, RELAY), own=True),
+        flags=Flag(
+            "Serve /livez, /readyz and /metrics on this port; 0 for any free one.",
+            "PORT",
+            of=(WORKER, SCHEDULER, RELAY),
+            own=True,
+        ),
     )
     #: Address at which the probes listen.
     probe_host: str = _setting(
         defaults.PROBE_HOST, readers.host, flags=Flag("At which address.", "HOST", of=(WORKER, SCHEDULER, RELAY), own=True)
+    )
+    #: What `/metrics` of the probes shows: `basic`, no names of queues and tasks; `full`, these, too (docs/metrics.md).
+    probe_metrics: str = _setting(
+        "basic",
+        readers.choice("basic", "full"),
+        flags=Flag("full: /metrics names queues, tasks and classes of errors.", choices=("basic", "full")),
     )
     #: Memory that one job's processes may hold together before they are killed.
     max_job_memory: int | None = _setting(

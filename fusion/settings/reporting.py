@@ -8,7 +8,7 @@ from typing import Any
 
 from fusion.kernel import defaults
 from fusion.settings import readers
-from fusion.settings.flags import DASHBOARD, RELAY, SCHEDULER, SERVER, WORKER, Flag, switch
+from fusion.settings.flags import DASHBOARD, METRICS, RELAY, SCHEDULER, SERVER, WORKER, Flag, switch
 from fusion.settings.readers import setting as _setting
 
 
@@ -111,7 +111,10 @@ class ReportingSettings:
         None,
         readers.path,
         flags=Flag(
-            "File of the tokens and their rights; `server token` writes it.", "FILE", of=(SERVER, DASHBOARD), name="tokens"
+            "File of the tokens and their rights; `server token` writes it.",
+            "FILE",
+            of=(SERVER, DASHBOARD, METRICS),
+            name="tokens",
         ),
     )
     #: Host names that it answers to, besides this machine's own.
@@ -121,7 +124,7 @@ class ReportingSettings:
         flags=Flag(
             "Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
             "NAME",
-            of=(SERVER, DASHBOARD),
+            of=(SERVER, DASHBOARD, METRICS),
             name="allowed-host",
             repeated=True,
         ),
@@ -144,9 +147,20 @@ class ReportingSettings:
         defaults.SERVER_THREADS, readers.whole(1, 256), flags=Flag("Requests at a time.", of=(SERVER, DASHBOARD), name="threads")
     )
 
+    #: Further names under which `/metrics` of the server repeats its figures: `rq`, those of rq-exporter (docs/metrics.md).
+    metrics_compat: str | None = _setting(
+        None,
+        readers.choice("rq"),
+        flags=Flag(
+            "Repeat the figures of /metrics under the names of rq-exporter.",
+            choices=("rq",),
+            of=(SERVER, METRICS),
+            name="compat",
+        ),
+    )
     #: Log one JSON object per line instead of text.
     log_json: bool = _setting(
-        False, readers.flag, flags=switch("One JSON object per line.", WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD)
+        False, readers.flag, flags=switch("One JSON object per line.", WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD, METRICS)
     )
     #: How log lines describe an error: `class`, with the place where it was raised; `full`, with its text, which may hold anything from a
     #: task's arguments.

@@ -22,6 +22,7 @@ from fusion.store.read.glance import Glance, NamesInspector
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.read.operation_inspector import OperationInspector
+from fusion.store.read.sample_inspector import SampleInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
@@ -152,6 +153,11 @@ def failure_inspector_of(connection: Redis) -> FailureInspector:
 def inspector_of(connection: Redis) -> Inspector:
     """Return a reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
     return _made(Inspector, connection)
+
+
+def sample_inspector_of(connection: Redis) -> SampleInspector:
+    """Return a reader of the fleet as metrics show it."""
+    return _made(SampleInspector, connection)
 
 
 def search_inspector_of(connection: Redis) -> SearchInspector:

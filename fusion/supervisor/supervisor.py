@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper
 from fusion.runtime.child_process import Child, Kind, cause_of, named
 from fusion.runtime.loop import Loop
-from fusion.runtime.probes import HealthReport, Probes
+from fusion.runtime.probes import HealthReport, Page, Probes
 from fusion.runtime.signals import Signals
 from fusion.settings import Settings
 from fusion.store.write.broker import Broker
@@ -80,9 +82,15 @@ class Supervisor:
         self._notifier = notifier or Notifier()
         self._loop, self._signals = Loop(), Signals()
         self._rolling = Rolling(self._start, settings.shutdown_timeout, log)
-        self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
+        self._probes = Probes(
+            self._loop,
+            {"/livez": self._report_live, "/readyz": self._report_ready},
+            {"/metrics": self._metrics, "/targets": self._targets},
+        )
         self._stopping = self._cold = self._quiet = self._announced = self._unclean = False
         self._status = ""
+        #: Processes that it started, and those that ended otherwise than asked.
+        self._started = self._crashed = 0
         self._pause = 0.0
         self._tell_at = 0.0
         self._last_step = time.monotonic()
@@ -94,7 +102,10 @@ class Supervisor:
         Return 0 if every child ended warm; 1 if one was killed, or crashed during the stop.
         """
         if self._settings.probe_port is not None:
-            log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
+            log.info(
+                "probes: %s/livez, /readyz, /metrics and /targets",
+                self._probes.open(self._settings.probe_host, self._settings.probe_port),
+            )
         become_subreaper()  # this process adopts a dead worker's fork server: the worker's jobs go back only once it has ended
         self._dead_workers = DeadWorkers(self._broker, self._settings.lease, log)
         self._signals.install()
@@ -176,6 +187,7 @@ class Supervisor:
             log.error("%s can't be started: %s%s", post.label, error.strerror, again)
             return
         failpoint("supervisor.birth")
+        self._started += 1
         post.child = child
         self._loop.watch(child.fileno(), lambda: self._hear(child))
 
@@ -210,6 +222,7 @@ class Supervisor:
             log.info("%s ended%s", child, again)
             return
         self._unclean = self._unclean or (self._stopping and child.ready)  # a child that is still starting has no jobs to lose
+        self._crashed += 1
         cause = cause_of(child, code)
         say = log.warning if child.told and not child.hung else log.error
         say("%s%s", named(cause), again)
@@ -268,6 +281,29 @@ class Supervisor:
         reasons = ["stopping"] * self._stopping + ["quiet"] * self._quiet + missing
         warnings = sorted({child.warning for child in self._all if child.warning})
         return HealthReport(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]}, warnings)
+
+    def _metrics(self, host: str) -> Page:
+        from fusion.metrics.catalogue import CRASHED_TOTAL, PROCESSES, STARTED_TOTAL
+        from fusion.metrics.figures import Figures
+        from fusion.metrics.process import process_page
+
+        figures = Figures()
+        for child in self._all:
+            figures.put(PROCESSES, 1, child.state.partition(" ")[0])
+        figures.put(STARTED_TOTAL, self._started)
+        figures.put(CRASHED_TOTAL, self._crashed)
+        return process_page(figures, "supervisor", None)
+
+    def _targets(self, host: str) -> Page:
+        """Return the probe ports of its processes, as Prometheus's `http_sd_configs` reads them. Where they listen at every address of this
+        machine, it is called as the client called it."""
+        found = []
+        for child in self._all:
+            if child.probe:
+                there = urlsplit(child.probe)
+                name = host or socket.gethostname() if there.hostname in ("0.0.0.0", "::") else there.netloc.rpartition(":")[0]
+                found.append({"targets": [f"{name}:{there.port}"], "labels": {"process": child.label}})
+        return lambda: ("application/json", json.dumps(found).encode())
 
     def _publish(self, now: float) -> None:
         if now < self._tell_at:

@@ -18,6 +18,7 @@ from fusion.web.failures import Failures
 from fusion.web.fleet import Fleet, KeptVerdict, RedisServer
 from fusion.web.jobs import Jobs, OneJob, Reschedule
 from fusion.web.keys import ConcurrencyKeys
+from fusion.web.metrics import FleetPage, Metrics
 from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
 from fusion.web.queues import FleetHistory, Queues
@@ -29,16 +30,23 @@ from fusion.web.workers import Workers
 class Api:
     """The routes of the API. `tasks`: modules whose functions callers may name. `stopping()`: True if the process is about to end."""
 
-    def __init__(self, connection: Redis, tasks: Sequence[str], stopping: Callable[[], bool] = lambda: False) -> None:
-        self._connection, self._tasks, self._stopping = connection, tuple(tasks), stopping
+    def __init__(
+        self,
+        connection: Redis,
+        tasks: Sequence[str],
+        stopping: Callable[[], bool] = lambda: False,
+        *,
+        compat: str | None = None,
+    ) -> None:
+        """`compat`: further names of `/metrics`, see the setting `metrics_compat`."""
+        self._connection, self._tasks, self._stopping, self._compat = connection, tuple(tasks), stopping, compat
         self._verdict = KeptVerdict(connection)
 
     def routes(self) -> list[Route]:
         """Return all routes. The first path that matches is used, so a fixed path stands before one with a name in braces."""
         connection = self._connection
         routes = [
-            Route("GET", "/healthz", self.health, None, "health", answer=HealthView),
-            Route("GET", "/readyz", self.ready, None, "ready", answer=ReadinessView),
+            *self.probes(),
             *Audit(connection).routes(),
             *TrashRoutes(connection).routes(),
             *Enqueue(connection, self._tasks).routes(),
@@ -58,6 +66,17 @@ class Api:
             *Operations(connection).routes(),
         ]
         return recorded(OpenApi(routes).routes(), connection)
+
+    def probes(self) -> list[Route]:
+        """Return the routes that need no token."""
+        return [
+            Route("GET", "/healthz", self.health, None, "health", answer=HealthView),
+            Route("GET", "/readyz", self.ready, None, "ready", answer=ReadinessView),
+        ]
+
+    def metrics(self) -> list[Route]:
+        """Return the route for Prometheus. It is no part of the API: its answer is not JSON."""
+        return Metrics(FleetPage(self._connection, compat_rq=self._compat == "rq")).routes()
 
     def health(self, request: Request) -> Response:
         """Answer 200 if this process is alive and its Redis answers."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from fusion.executors.base import KillCause, ServerStatus
 from fusion.kernel.failpoints import failpoint
@@ -20,11 +21,15 @@ from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.terminal_log import WorkerNames
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
+from fusion.store.layout.names import is_pattern
 from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Blocked
 from fusion.worker.control import CommandHandler
 from fusion.worker.parts import SideProcesses, WorkerPlan, build
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Figures
 
 log = logging.getLogger("fusion.worker")
 
@@ -44,6 +49,8 @@ class Worker(Process):
     One job's way: `consumer` claims it (`start_jobs`), `dispatcher` starts it in `executors`; its process sends frames to `dispatcher`, which puts
     the outcome into `consumer.outbox`; the next turn commits it.
     """
+
+    kind = "worker"
 
     def __init__(
         self,
@@ -70,6 +77,11 @@ class Worker(Process):
         #: The status of the fork server that was noted last.
         self._server_noted = ServerStatus()
         self._give_up = self.timers.at(inf, self._on_give_up)
+        if settings.probe_port is not None:
+            from fusion.metrics.tally import JobTally
+
+            names = [name for name in queues if not is_pattern(name)]
+            self.consumer.history.tally = JobTally(full=settings.probe_metrics == "full", queues=names)
         self._gave_up, self._parent, self._memory_shown = False, os.getppid(), 0
         self._schedule()
 
@@ -338,3 +350,16 @@ class Worker(Process):
     def ready(self) -> HealthReport:
         """See `Health`."""
         return self.parts.health.ready()
+
+    def measure(self, figures: Figures) -> Callable[[Figures], object] | None:
+        """Add slots, memory, duties and the counts of jobs."""
+        from fusion.metrics import catalogue
+
+        figures.put(catalogue.SLOTS, self.settings.slots)
+        figures.put(catalogue.BUSY, len(self.executors.running))
+        figures.put(catalogue.TAKING, not self.admission.blocked)
+        figures.put(catalogue.MEMORY, self.parts.recycling.memory)
+        figures.put(catalogue.UNCOMMITTED, len(self.outbox.uncommitted()))
+        self.consumer.maintenance.measure(figures)
+        tally = self.consumer.history.tally
+        return tally.put if tally else None

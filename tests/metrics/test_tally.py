@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from fusion.metrics.catalogue import METRICS, MOST_NAMES, OTHER, RUN
 from fusion.metrics.figures import Figures
 from fusion.metrics.page import page
 from fusion.metrics.tally import JobTally
 from fusion.store.layout.history import BOUNDS, bucket
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def samples(text: bytes) -> Samples:
-    """Every sample of a page, by name and labels. A sample that stands twice is an error."""
-    found: Samples = {}
-    for family in text_string_to_metric_families(text.decode()):
-        for one in family.samples:
-            key = one.name, tuple(sorted(one.labels.items()))
-            assert key not in found
-            found[key] = one.value
-    return found
+from tests.metrics.pages import Samples, samples, values
 
 
 def shown(tally: JobTally) -> Samples:
@@ -34,14 +21,13 @@ def shown(tally: JobTally) -> Samples:
 
 
 def note(
-    tally: JobTally, kind: str = "finished", queue: str = "sms", of: int = 2, task: bytes = b"tasks.send", error: str = ""
+    tally: JobTally, kind: str = "finished", queue: str = "sms", of: int = 2, task: str = "tasks.send", error: str = ""
 ) -> None:
-    ran = bucket(0.3) if kind in ("finished", "failed", "retry") else -1
-    tally.note(kind, queue, of, task, 0.3, ran, 0.004, bucket(0.004) if ran >= 0 else -1, error)
-
-
-def names(found: Samples, label: str) -> set[str]:
-    return {value for _, labels in found for name, value in labels if name == label}
+    tally.note(kind, queue, of)
+    if kind in ("finished", "failed", "retry"):
+        tally.note_run(queue, of, 0.3, bucket(0.3), 0.004, bucket(0.004))
+        if tally.full:
+            tally.note_names(kind, task, 0.3, bucket(0.3), error)
 
 
 def test_each_kind_of_outcome_has_its_counter_and_only_ended_runs_a_time() -> None:
@@ -64,7 +50,7 @@ def test_each_kind_of_outcome_has_its_counter_and_only_ended_runs_a_time() -> No
 
 def test_what_took_longer_than_the_last_bound_is_in_no_bucket_that_has_one() -> None:
     tally = JobTally(full=False)
-    tally.note("finished", "q", 0, b"t", 1e6, bucket(1e6), 0.0, -1, "")
+    tally.note_run("q", 0, 1e6, bucket(1e6), 0.0, -1)
     labels = (("priority", "low"), ("queue", ""))
     found = shown(tally)
     below = [found["fusion_job_run_seconds_bucket", (("le", f"{bound:g}"), *labels)] for bound in BOUNDS[:-1]]
@@ -81,14 +67,14 @@ def test_without_full_no_name_of_a_queue_task_or_error_is_on_the_page_and_counte
     assert set(found.values()) == {0}
     note(tally, "failed", error="shop.errors.Secret")
     found = shown(tally)
-    assert names(found, "queue") == {""}
-    assert not names(found, "task") | names(found, "error_class")
+    assert values(found, "queue") == {""}
+    assert not values(found, "task") | values(found, "error_class")
 
 
 def test_with_full_known_queues_begin_at_0_and_each_has_its_own_counters() -> None:
     tally = JobTally(full=True, queues=["sms"])
     assert shown(tally)["fusion_jobs_finished_total", (("priority", "high"), ("queue", "sms"))] == 0
-    note(tally, queue="mail", of=1, task=b"tasks.mail")
+    note(tally, queue="mail", of=1, task="tasks.mail")
     note(tally, "failed", error="builtins.ValueError")
     found = shown(tally)
     assert found["fusion_jobs_finished_total", (("priority", "moderate"), ("queue", "mail"))] == 1
@@ -102,14 +88,14 @@ def test_beyond_500_names_the_rest_is_other_and_no_counter_goes_down() -> None:
     before: Samples = {}
     order = [*range(MOST_NAMES + 50), *reversed(range(MOST_NAMES + 50))]
     for number in order:
-        note(tally, "failed", queue=f"q{number}", task=f"tasks.t{number}".encode(), error=f"shop.E{number}")
-        if number % 50 == 0:
+        note(tally, "failed", queue=f"q{number}", task=f"tasks.t{number}", error=f"shop.E{number}")
+        if number % 250 == 0:
             found = shown(tally)
             assert all(found[key] >= value for key, value in before.items())
             before = found
     for label in ("queue", "task", "error_class"):
-        assert len(names(before, label)) == MOST_NAMES + 1
-        assert OTHER in names(before, label)
+        assert len(values(before, label)) == MOST_NAMES + 1
+        assert OTHER in values(before, label)
     total = sum(value for (name, _), value in before.items() if name == "fusion_jobs_failed_total")
     assert total == len(order)
 
@@ -117,7 +103,7 @@ def test_beyond_500_names_the_rest_is_other_and_no_counter_goes_down() -> None:
 def test_a_class_that_a_task_named_after_a_code_is_shown_without_it() -> None:
     tally = JobTally(full=True)
     note(tally, "failed", error="shop.Wrong493817")
-    assert names(shown(tally), "error_class") == {"shop.Wrong#"}
+    assert values(shown(tally), "error_class") == {"shop.Wrong#"}
 
 
 def each(kind: str) -> Iterable[str]:

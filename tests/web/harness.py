@@ -52,7 +52,8 @@ class ServerProcess(ProcessUnderTest):
     FAREWELL = signal.SIGTERM
 
     def __init__(self, redis_url: str, log: Path, *args: str, command: str = "server", env: dict[str, str] | None = None) -> None:
-        super().__init__(redis_url, log, "run_worker.py", command, "--port", "0", *args, env=env)
+        port = "--listen" if command == "metrics" else "--port"
+        super().__init__(redis_url, log, "run_worker.py", command, port, "0", *args, env=env)
         try:
             self.says("serving http")
         except AssertionError:

@@ -62,7 +62,7 @@ def test_ready_and_alive(workers: Workers, conn: redis.Redis) -> None:
     assert document == {"status": "ok", "reasons": [], "pid": worker.pid, "running": 0, "slots": 3, "suspended": False}
     assert json.loads(get(f"{url}/livez", Accept="text/html, application/json").text)["status"] == "ok"
     assert get(f"{url}/").status == 404
-    assert get(f"{url}/").text == "/livez\n/readyz\n"
+    assert get(f"{url}/").text == "/livez\n/readyz\n/metrics\n"
 
 
 def test_not_ready_at_once_when_it_stops_but_alive(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

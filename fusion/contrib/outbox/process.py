@@ -40,6 +40,8 @@ class OutboxProcess(Process):
     - without Redis, or without the database, it waits, and logs that once.
     """
 
+    kind = "outbox"
+
     def __init__(
         self,
         settings: Settings,

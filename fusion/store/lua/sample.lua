@@ -1,5 +1,5 @@
--- sample: write down how many jobs wait in each queue, by class, for how long the oldest of each has, and how many came
---   and went in the last minute; a bounded number of queues at a time.
+-- sample: write down how many jobs wait in each queue, by class, for how long the oldest of each has, how many came
+--   and went in the last minute, and what metrics show beside that; a bounded number of queues at a time.
 -- KEYS: queues sample names
 -- ARGV: interval_ms limit most duties
 -- FLAGS: allow-oom
@@ -22,7 +22,7 @@ local function seconds_of(text)
   return days * 86400 + hours * 3600 + minutes * 60 + seconds
 end
 
--- Depth and age of the oldest of each class; nil if nothing waits.
+-- Depth and age of the oldest of each class, and whether anything waits; nil if a key is broken.
 local function look(queue, key)
   local ready, figures, any = ready_key(queue), {}, false
   for class, range in ipairs(CLASSES) do
@@ -39,7 +39,18 @@ local function look(queue, key)
     end
     figures[class * 2 - 1], figures[class * 2] = depth, age
   end
-  return any and figures
+  return figures, any
+end
+
+-- How many jobs of a queue run, are blocked or deferred, and how many that ended are kept; then 1 if it is paused.
+-- Leases below this number of ms are stock RQ's, in seconds.
+local SETS = { 'blocked:', 'deferred:', 'finished:', 'canceled:', 'stopped:' }
+local function counts_of(queue)
+  local found = { redis.pcall('ZCOUNT', wip_key(queue), 100000000000, '(+inf') }
+  for _, set in ipairs(SETS) do found[#found + 1] = redis.pcall('ZCARD', P .. set .. queue) end
+  for i, count in ipairs(found) do if type(count) ~= 'number' then found[i] = 0 end end
+  found[#found + 1] = redis.call('EXISTS', paused_key(queue))
+  return found
 end
 
 -- The most of each figure in a step.
@@ -53,11 +64,12 @@ local function keep(tier, queue, step, figures)
 end
 
 -- What the lifetime counters of a queue say now, beside what they said up to a minute ago: from the two anybody can
--- tell how many jobs came and went meanwhile, without readings of their own. Each: when (ms), came, went, failed.
+-- tell how many jobs came and went meanwhile, without readings of their own. Each: when (ms), came, went, failed. Then
+-- how things stand at the last of the two: `figures` of `look`, and `counts_of`.
 local FLOW_MS = 60000
-local function note_flow(queue)
+local function note_flow(queue, figures)
   local rows = redis.pcall('HGETALL', P .. 'totals:' .. queue)
-  if rows.err or not rows[1] then return end
+  if rows.err then return end
   local came, went, failed = 0, 0, 0
   for i = 1, #rows, 2 do
     local what, count = string.match(rows[i], '^(%a+)'), tonumber(rows[i + 1]) or 0
@@ -68,14 +80,19 @@ local function note_flow(queue)
   local key = P .. 'flow:' .. queue
   local before = redis.pcall('GET', key)
   if type(before) == 'table' then return end -- an error: somebody else's
-  local first, last = string.match(before or '', '^(%d+ %d+ %d+ %d+) (%d+ %d+ %d+ %d+)$')
+  local first, last = string.match(before or '', '^(%d+ %d+ %d+ %d+) (%d+ %d+ %d+ %d+)')
   local now = string.format('%d %d %d %d', now_ms, came, went, failed)
   if not first then
     first = now
   elseif now_ms - tonumber(string.match(first, '^%d+')) > FLOW_MS then
     first = last
   end
-  redis.call('SET', key, first .. ' ' .. now, 'PX', 5 * FLOW_MS)
+  local words = { first, now }
+  if figures then
+    for _, figure in ipairs(figures) do words[#words + 1] = string.format('%d', figure) end
+    for _, count in ipairs(counts_of(queue)) do words[#words + 1] = string.format('%d', count) end
+  end
+  redis.call('SET', key, table.concat(words, ' '), 'PX', 5 * FLOW_MS)
 end
 
 local cursor, began = unpack(redis.call('HMGET', K_sample, 'cursor', 'began'))
@@ -90,9 +107,9 @@ redis.call('HSET', K_sample, 'cursor', cursor, 'began', began)
 local this_minute = (now_s - now_s % 60) / 60
 for _, key in ipairs(keys) do
   local queue = queue_name(key)
-  note_flow(queue)
-  local figures = look(queue, key)
-  if figures and series_name(K_names, queue, A_most) ~= OTHER then
+  local figures, any = look(queue, key)
+  note_flow(queue, figures)
+  if any and series_name(K_names, queue, A_most) ~= OTHER then
     keep(SERIES_TIERS[1], queue, this_minute, figures)
     keep(SERIES_TIERS[2], queue, (this_minute - this_minute % 60) / 60, figures)
   end

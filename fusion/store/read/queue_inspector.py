@@ -157,7 +157,7 @@ class QueueInspector(InspectorBase):
         if not queues:
             return []
         found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
-        return [_flow(codec.text(value)) for value in found]
+        return [flow_of(codec.text(value)) for value in found]
 
     def _read_queue(self, pipe: Any, name: str, ready: str) -> None:
         """Read a queue whose jobs wait in the ZSET `ready`."""
@@ -275,12 +275,13 @@ def _info(name: str, replies: list[Any], arrived: Iterator[Any], struck: int, at
         stopped=row[11],
         rq=None if ours or len(row) == _REPLIES else in_list,
         heads=tuple(heads),
-        flow=_flow(codec.text(row[13][0])) if row[13] and row[13][0] else None,
+        flow=flow_of(codec.text(row[13][0])) if row[13] and row[13][0] else None,
     )
 
 
-def _flow(stored: str) -> Flow | None:
-    words = stored.split()
+def flow_of(stored: str) -> Flow | None:
+    """Return how fast a queue moves, from its two samples; None if they are not there."""
+    words = stored.split(" ", 8)[:8]
     if len(words) != 8 or not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
         return None
     first, last = [int(word) for word in words[:4]], [int(word) for word in words[4:]]

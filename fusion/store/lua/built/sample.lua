@@ -102,9 +102,18 @@ if since then age = math.max(0, now_s - since) end
 end
 figures[class * 2 - 1], figures[class * 2] = depth, age
 end
-return any and figures
+return figures, any
 end
---@sample.lua:46
+--@sample.lua:47
+local SETS = { 'blocked:', 'deferred:', 'finished:', 'canceled:', 'stopped:' }
+local function counts_of(queue)
+local found = { redis.pcall('ZCOUNT', (P .. 'wip:' .. queue), 100000000000, '(+inf') }
+for _, set in ipairs(SETS) do found[#found + 1] = redis.pcall('ZCARD', P .. set .. queue) end
+for i, count in ipairs(found) do if type(count) ~= 'number' then found[i] = 0 end end
+found[#found + 1] = redis.call('EXISTS', (P .. 'paused:' .. queue))
+return found
+end
+--@sample.lua:57
 local function keep(tier, queue, step, figures)
 local key, place = series_key(tier, 'waiting', queue, step)
 local before, most = redis.call('HGET', key, place), {}
@@ -113,10 +122,10 @@ for i, figure in ipairs(figures) do most[i] = string.format('%d', math.max(most[
 redis.call('HSET', key, place, table.concat(most, ' ', 1, 6))
 redis.call('EXPIRE', key, tier[3])
 end
---@sample.lua:58
-local function note_flow(queue)
+--@sample.lua:70
+local function note_flow(queue, figures)
 local rows = redis.pcall('HGETALL', P .. 'totals:' .. queue)
-if rows.err or not rows[1] then return end
+if rows.err then return end
 local came, went, failed = 0, 0, 0
 for i = 1, #rows, 2 do
 local what, count = string.match(rows[i], '^(%a+)'), tonumber(rows[i + 1]) or 0
@@ -127,16 +136,21 @@ end
 local key = P .. 'flow:' .. queue
 local before = redis.pcall('GET', key)
 if type(before) == 'table' then return end
-local first, last = string.match(before or '', '^(%d+ %d+ %d+ %d+) (%d+ %d+ %d+ %d+)$')
+local first, last = string.match(before or '', '^(%d+ %d+ %d+ %d+) (%d+ %d+ %d+ %d+)')
 local now = string.format('%d %d %d %d', now_ms, came, went, failed)
 if not first then
 first = now
 elseif now_ms - tonumber(string.match(first, '^%d+')) > 60000 then
 first = last
 end
-redis.call('SET', key, first .. ' ' .. now, 'PX', 5 * 60000)
+local words = { first, now }
+if figures then
+for _, figure in ipairs(figures) do words[#words + 1] = string.format('%d', figure) end
+for _, count in ipairs(counts_of(queue)) do words[#words + 1] = string.format('%d', count) end
 end
---@sample.lua:81
+redis.call('SET', key, table.concat(words, ' '), 'PX', 5 * 60000)
+end
+--@sample.lua:98
 local cursor, began = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'began'))
 if not cursor or cursor == '0' then
 local age = now_ms - (tonumber(began) or 0)
@@ -149,9 +163,9 @@ redis.call('HSET', KEYS[2], 'cursor', cursor, 'began', began)
 local this_minute = (now_s - now_s % 60) / 60
 for _, key in ipairs(keys) do
 local queue = (string.sub(key, #P + 7))
-note_flow(queue)
-local figures = look(queue, key)
-if figures and series_name(KEYS[3], queue, ARGV[3]) ~= '(other)' then
+local figures, any = look(queue, key)
+note_flow(queue, figures)
+if any and series_name(KEYS[3], queue, ARGV[3]) ~= '(other)' then
 keep(SERIES_TIERS[1], queue, this_minute, figures)
 keep(SERIES_TIERS[2], queue, (this_minute - this_minute % 60) / 60, figures)
 end
