@@ -16,6 +16,10 @@ class Spread:
     total: float
 
 
+#: Series by metric and labels.
+Series = set[tuple[str, tuple[str, ...]]]
+
+
 class Figures:
     """Collects values by metric and labels. The values of equal labels are combined, as the metric says."""
 
@@ -30,6 +34,21 @@ class Figures:
             rows[labels] = max(rows[labels], value) if metric.merge == "max" else rows[labels] + value
         else:
             rows[labels] = value
+
+    def begin_at_zero(self, seen: Series) -> None:
+        """Show 0 for each counter and histogram that is not among `seen`, and add it there. Prometheus takes the first value of a series for
+        its beginning: without the 0 a rate would lack all that was counted before the first page."""
+        for metric, rows in self.values.items():
+            if metric.kind == "counter":
+                for labels in rows:
+                    if (metric.name, labels) not in seen:
+                        seen.add((metric.name, labels))
+                        rows[labels] = 0
+        for metric, spreads in self.spreads.items():
+            for labels, spread in spreads.items():
+                if (metric.name, labels) not in seen:
+                    seen.add((metric.name, labels))
+                    spreads[labels] = Spread([0] * len(spread.counts), 0.0)
 
     def put_spread(self, metric: Metric, counts: Sequence[int], total: float, *labels: str) -> None:
         """Add the value of a histogram."""

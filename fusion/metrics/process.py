@@ -8,15 +8,21 @@ from types import ModuleType
 from fusion import __version__
 from fusion.exceptions import ConfigurationError
 from fusion.metrics.catalogue import INFO, LINK_UP, OUTAGES
-from fusion.metrics.figures import Figures
+from fusion.metrics.figures import Figures, Series
 
 
 def process_page(
-    figures: Figures, kind: str, rest: Callable[[Figures], object] | None, redis_up: bool | None = None, outages: int = 0
+    figures: Figures,
+    kind: str,
+    seen: Series,
+    rest: Callable[[Figures], object] | None = None,
+    redis_up: bool | None = None,
+    outages: int = 0,
 ) -> Callable[[], tuple[str, bytes]]:
-    """Add what every process shows, and return the function that writes the page. `rest` adds figures, too: in the thread that writes.
+    """Add what every process shows, and return the function that writes the page.
 
-    `redis_up`: None for a process that has no link to Redis to tell of.
+    `seen`: the counters that earlier pages of this process have shown; a new one is shown as 0. `rest` adds figures, too: in the thread that
+    writes. `redis_up`: None for a process that has no link to Redis to tell of.
     """
     figures.put(INFO, 1, kind, __version__)
     if redis_up is not None:
@@ -27,6 +33,7 @@ def process_page(
         page = needed()
         if rest is not None:
             rest(figures)
+        figures.begin_at_zero(seen)
         return page.CONTENT_TYPE, page.page(figures, process=True)
 
     return write

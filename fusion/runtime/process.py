@@ -22,7 +22,7 @@ from fusion.settings import Settings
 from fusion.store.client.connections import ServerInfo, check_server, connect
 
 if TYPE_CHECKING:
-    from fusion.metrics.figures import Figures
+    from fusion.metrics.figures import Figures, Series
 
 
 class Phase(IntEnum):
@@ -61,6 +61,8 @@ class Process(ABC):
         #: The server that was found at the start.
         self.server: ServerInfo | None = None
         self.probes = Probes(self.loop, {"/livez": self.live, "/readyz": self.ready}, {"/metrics": self._metrics})
+        #: The counters that pages of `/metrics` have shown.
+        self._shown_series: Series = set()
         self.closing = ExitStack()
         for close in (self.connection.close, self.supervisor.close, self.signals.restore, self.probes.close):
             self.closing.callback(close)
@@ -158,7 +160,7 @@ class Process(ABC):
 
         figures = Figures()
         rest = self.measure(figures)
-        return process_page(figures, self.kind, rest, self.link.away_since is None, self.link.outages)
+        return process_page(figures, self.kind, self._shown_series, rest, self.link.away_since is None, self.link.outages)
 
     def measure(self, figures: Figures) -> Callable[[Figures], object] | None:
         """Add what this process holds and counts, for `/metrics`. What takes long is added by the returned function, in another thread."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fusion.kernel.failpoints import failpoint
@@ -22,6 +23,9 @@ from fusion.store.write.broker import Broker
 from fusion.supervisor.dead_workers import DeadWorkers
 from fusion.supervisor.post import Post
 from fusion.supervisor.rolling import Rolling
+
+if TYPE_CHECKING:
+    from fusion.metrics.figures import Series
 
 log = logging.getLogger("fusion.supervisor")
 
@@ -91,6 +95,8 @@ class Supervisor:
         self._status = ""
         #: Processes that it started, and those that ended otherwise than asked.
         self._started = self._crashed = 0
+        #: The counters that pages of `/metrics` have shown.
+        self._shown_series: Series = set()
         self._pause = 0.0
         self._tell_at = 0.0
         self._last_step = time.monotonic()
@@ -292,7 +298,7 @@ class Supervisor:
             figures.put(PROCESSES, 1, child.state.partition(" ")[0])
         figures.put(STARTED_TOTAL, self._started)
         figures.put(CRASHED_TOTAL, self._crashed)
-        return process_page(figures, "supervisor", None)
+        return process_page(figures, "supervisor", self._shown_series)
 
     def _targets(self, host: str) -> Page:
         """Return the probe ports of its processes, as Prometheus's `http_sd_configs` reads them. Where they listen at every address of this

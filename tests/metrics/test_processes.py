@@ -43,6 +43,8 @@ def url_of(process: ProcessUnderTest) -> str:
 
 
 def page(url: str) -> Samples:
+    """As it is now: the first page that has a counter shows it as 0."""
+    get(f"{url}/metrics")
     return samples(get(f"{url}/metrics").text.encode())
 
 
@@ -100,6 +102,22 @@ def test_with_full_it_names_queues_tasks_and_errors(workers: Workers, conn: redi
     assert one(found, "fusion_task_run_seconds_count", task="tests.jobs.basic.noop") == 1
 
 
+def test_a_counter_is_0_on_the_first_page_that_shows_it(workers: Workers, conn: redis.Redis) -> None:
+    """Else Prometheus would take what came before the first scrape for what was always there."""
+    worker = workers.start("sms*", "--probe-port", "0", "--probe-metrics", "full")
+    url = url_of(worker)
+    for nth in (1, 2):
+        assert Queue("sms", conn).enqueue(basic.noop).wait(10) == "finished"
+        found = samples(get(f"{url}/metrics").text.encode())
+        counted = one(found, "fusion_jobs_finished_total", queue="sms", priority="moderate")
+        ran = one(found, "fusion_task_run_seconds_count", task="tests.jobs.basic.noop")
+        assert counted == ran == (0 if nth == 1 else 2)
+    assert Queue("sms-eu", conn).enqueue(basic.noop).wait(10) == "finished"
+    found = samples(get(f"{url}/metrics").text.encode())
+    assert one(found, "fusion_jobs_finished_total", queue="sms-eu", priority="moderate") == 0
+    assert one(found, "fusion_task_finished_total", task="tests.jobs.basic.noop") == 3
+
+
 def test_no_code_of_a_job_is_on_any_page(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", "--probe-port", "0", "--probe-metrics", "full", env={"FUSION_TASKS": "tests.jobs.codes"})
     jobs = [
@@ -108,7 +126,9 @@ def test_no_code_of_a_job_is_on_any_page(workers: Workers, conn: redis.Redis) ->
         for how in ("return", "raise", "class")
     ]
     eventually(lambda: all(job.get_status() in ("finished", "failed") for job in jobs))
-    text = get(f"{url_of(worker)}/metrics").text
+    url = url_of(worker)
+    get(f"{url}/metrics")
+    text = get(f"{url}/metrics").text
     assert one(samples(text.encode()), "fusion_task_failed_total", task="tests.jobs.codes.leak") == 6
     labels = " ".join(re.findall(r"\{(.*)\}", text))
     assert re.findall(r"\d{4,}", re.sub(r'le="[^"]*"', "", labels)) == []
