@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
 from fusion.metrics.catalogue import MOST_NAMES, OTHER
 from fusion.store.read.sample_inspector import FleetSample
-from fusion.store.read.worker_inspector import WorkerInfo
+
+if TYPE_CHECKING:
+    from fusion.store.read.worker_inspector import WorkerInfo
 
 #: Its statuses that a sample has by queue. Failed and scheduled jobs are each in one set for all queues.
 _STATUSES = ("started", "finished", "deferred")
