@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
+import io
+import sys
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from importlib import import_module
-from time import monotonic
+from os import getpid
+from time import monotonic, sleep, time
 
 from fusion.absent import absent
 from fusion.kernel import defaults
+from fusion.kernel.timeouts import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -21,6 +27,12 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from fusion.job import Job
 
 _BURST = float(defaults.LOG_BURST)
+#: Frames with lines that a job sends at once, and a second; and seconds between those that its thread sends.
+_FRAMES, _EVERY = 50.0, 0.05
+#: Most characters of a line that are sent: masking looks at no more, and at one more to see that it was cut.
+_LONGEST = 2 * defaults.LOG_LINE + 1
+#: Seconds that a write to a stream waits for another one; and in which a thread that has ended is gone.
+_PATIENCE, _EXIT = 0.02, 0.001
 #: The job of this thread or coroutine, in a process of many jobs; that of the process, in one of a single job.
 _here: ContextVar[CurrentJob | None] = ContextVar("fusion_job", default=None)
 _of_process: list[CurrentJob | None] = [None]  # a list: to set a name of the module writes to its dict, too
@@ -61,6 +73,10 @@ class CurrentJob:
         self._room, self._room_at = _BURST, 0.0
         #: Lines dropped since the last one that was sent.
         self.unsaid = 0
+        #: What it has printed and logged, on its way to the worker; None if that is nothing.
+        self.output: Output | None = None
+        #: Whether its task, its hooks and its callback are over.
+        self.ended = False
         self._meta: dict[str, Any] | None = None
         self.func_name = ""
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -272,6 +288,18 @@ class CurrentJob:
     def end(self) -> None:
         """Mark the job as ended: code of it that still runs can't report for another job."""
         self._save = self._offer = self._make_steps = self._check = None
+        self.ended = True
+
+    def wrote(self, stream: int, text: str) -> None:
+        """Keep what was written to a standard stream for the job's log. Raise nothing, and wait for nobody."""
+        try:
+            if self.output is None:
+                if self._offer is None:
+                    return
+                self.output = Output(self._offer)
+            self.output.write(stream, text)
+        except Exception:  # no memory, or no text: the write itself reports that
+            return
 
     def say(self, event: str, message: str) -> bool:
         """Send a line to the event stream, without waiting. False if it was dropped: too many lines, or no room on the way."""
@@ -290,6 +318,165 @@ class CurrentJob:
 
     def __repr__(self) -> str:
         return f"<CurrentJob {self.id} {self.func_name} of {self.origin}>"
+
+
+class Output:
+    """Lines of a run for its job's log, on their way to the worker: the last ones, unmasked. The worker masks those that it stores.
+
+    A line is sent at once. Of a run that writes too many they are sent together, by a thread that lives as long as lines wait.
+    """
+
+    def __init__(self, offer: Callable[[dict[bytes, bytes]], bool]) -> None:
+        """`offer`: sends a frame to the worker if it need not wait; returns True if it did."""
+        self._offer: Callable[[dict[bytes, bytes]], bool] | None = offer
+        self._owner, self._lock = getpid(), _thread.allocate_lock()
+        #: The thread that writes now; 0 for none.
+        self._writer = 0
+        #: The beginnings of lines that have no end yet, by stream.
+        self._begun: dict[int, str] = {}
+        self._lines: deque[bytes] = deque()
+        self._size = self._left_out = 0
+        self._room, self._room_at = _FRAMES, monotonic()
+        #: Whether a thread sends what waits. It ends when it gets the first lock, and releases the second one then.
+        self._followed, self._stop, self._gone = False, _thread.allocate_lock(), _thread.allocate_lock()
+        self._stop.acquire()
+
+    def write(self, stream: int, text: str) -> None:
+        """Take what was written to a stream, from any thread; also from a process that the task has forked, whose lines are not kept."""
+        if getpid() != self._owner or self._offer is None:
+            return
+        with held():
+            thread = _thread.get_ident()
+            # Its own thread has the lock if a signal handler prints, which has interrupted this method.
+            if self._writer == thread or not self._lock.acquire(timeout=_PATIENCE):
+                self._left_out += 1
+                return
+            self._writer = thread
+            try:
+                self._take(stream, text)
+                if self._lines and not self._send():
+                    self._send_later()
+            finally:
+                self._writer = 0
+                self._lock.release()
+
+    def end(self) -> dict[bytes, bytes]:
+        """Take no more. Return the fields of the last frame, to be sent before the outcome; empty for none."""
+        if getpid() != self._owner:
+            return {}
+        with held():
+            with self._lock:
+                for begun in self._begun.values():
+                    self._add([begun])
+                self._begun.clear()
+                self._offer = None
+                left = self._frame() if self._lines or self._left_out else {}
+            if self._gone.locked():
+                self._stop.release()
+                self._gone.acquire(timeout=_EVERY)
+                sleep(_EXIT)  # else the process might seem to have a thread too many
+        return left
+
+    def _take(self, stream: int, text: str) -> None:
+        begun, end = self._begun.pop(stream, ""), text.rfind("\n")
+        if end < 0:
+            self._begin(stream, begun, text)
+            return
+        if end + 1 < len(text):
+            self._begin(stream, "", text[end + 1 :])
+        # From the last one on: of ten megabytes only the end is kept, and the rest is not even split.
+        found, size = list[str](), 0
+        while end >= 0 and len(found) < defaults.LOG_LINES and size < defaults.LOG_BYTES:
+            before = text.rfind("\n", 0, end)
+            start = before + 1
+            line = begun + text[:end][:_LONGEST] if before < 0 else text[start : min(end, start + _LONGEST)]
+            if "\r" in line:  # a progress bar has written over what stood there
+                line = line.rstrip("\r").rpartition("\r")[2]
+            found.append(line[:_LONGEST])
+            size, end = size + len(line), before
+        if end >= 0:
+            self._left_out += text.count("\n", 0, end + 1)
+        self._add(reversed(found))
+
+    def _begin(self, stream: int, begun: str, text: str) -> None:
+        if (back := text.rfind("\r")) >= 0:
+            begun, text = "", text[back + 1 :]  # a progress bar writes over what stood there
+        if room := _LONGEST - len(begun):
+            begun += text[:room]
+        self._begun[stream] = begun
+
+    def _add(self, lines: Iterable[str]) -> None:
+        at = int(time() * 1000)
+        for line in lines:
+            raw = b"%d %b" % (at, line.encode("utf-8", "replace"))
+            self._lines.append(raw)
+            self._size += len(raw)
+        while len(self._lines) > defaults.LOG_LINES or self._size > 2 * defaults.LOG_BYTES:
+            self._size -= len(self._lines.popleft())
+            self._left_out += 1
+
+    def _frame(self) -> dict[bytes, bytes]:
+        return {b"lines": b"\n".join(self._lines), b"left_out": b"%d" % self._left_out}
+
+    def _send(self, *, at_once: bool = False) -> bool:
+        now = monotonic()
+        self._room = min(_FRAMES, self._room + (now - self._room_at) * _FRAMES)
+        self._room_at = now
+        if self._offer is None or not (at_once or self._room >= 1):
+            return False
+        if not self._offer({b"kind": b"output", **self._frame()}):
+            return False
+        self._room -= 1
+        self._lines.clear()
+        self._size = self._left_out = 0
+        return True
+
+    def _send_later(self) -> None:
+        if self._followed or not self._gone.acquire(timeout=_PATIENCE):
+            return
+        try:
+            _thread.start_new_thread(self._follow, ())
+        except RuntimeError:  # the system has no thread left: the next line tries again
+            self._gone.release()
+        else:
+            self._followed = True
+
+    def _follow(self) -> None:
+        import _signal  # type: ignore[import-not-found, unused-ignore]  # only a Unix has what is used of it
+
+        try:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # signals are for the task's threads
+            while not self._stop.acquire(timeout=_EVERY):
+                with self._lock:
+                    if not self._lines:
+                        self._followed = False
+                        break
+                    self._send(at_once=True)
+        except Exception:  # the task closed the socket: the outcome takes the lines, if anything can
+            pass
+        finally:
+            self._gone.release()
+
+
+class JobStream(io.TextIOWrapper):
+    """Standard output or error of a process that runs jobs. What a job writes goes where it went before, and into the job's log as well."""
+
+    def write(self, text: str) -> int:
+        """Write a text, and keep it for the log of the job that writes it."""
+        if (job := get_current_job()) is not None:
+            job.wrote(self.fileno(), text)
+        return super().write(text)
+
+
+def keep_output(kind: type[JobStream]) -> None:
+    """Replace the standard streams. Do it before task modules are imported: handlers of `logging` keep the stream that they find."""
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        if type(old) is not io.TextIOWrapper:
+            continue  # closed when the worker was started
+        old.flush()
+        how: dict[str, Any] = {"encoding": old.encoding, "errors": old.errors, "line_buffering": old.line_buffering}
+        setattr(sys, name, kind(old.buffer, **how, newline="\n", write_through=old.write_through))
 
 
 def seconds(raw: bytes | None) -> float | None:

@@ -46,7 +46,7 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
     """Show all details of a job.
 
     Its state, why it waits and at which place; its timeline, each run that did not finish, arguments, callbacks, and related jobs. Arguments,
-    results and error messages are masked; pickles are not opened.
+    results, error messages and log lines are masked; pickles are not opened.
     """
     from fusion.cli.job_render import lines
     from fusion.exceptions import InvalidName, NoSuchJobError
@@ -61,7 +61,7 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
             raise NoSuchJobError(told) from None
         raise
     if as_json:
-        echo_json(JobView.of(found, about=True, trace=trace))
+        echo_json(JobView.of(found, about=True, trace=trace, log=True))
         return
     for line in lines(found, trace=trace):
         echo(line)

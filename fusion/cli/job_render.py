@@ -27,8 +27,8 @@ _NAMES = {number: name for name, number in CLASSES.items()}
 
 def lines(sheet: Sheet, *, trace: bool = False) -> list[str]:
     """Return all lines, section by section; empty sections are left out."""
-    known = to_json(JobView.of(sheet, about=True, trace=trace), EVERYONE)
-    sections = (_head, _why, _error, _way, _tries, _call, _kin, _ends, _events, _log)
+    known = to_json(JobView.of(sheet, about=True, trace=trace, log=True), EVERYONE)
+    sections = (_head, _why, _error, _output, _way, _tries, _call, _kin, _ends, _events, _log)
     found: list[str] = []
     for section in sections:
         part = list(section(sheet, known))
@@ -136,6 +136,15 @@ def _error(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
         more = trace["of"] - len(trace["lines"])
         yield f"Trace, the last {len(trace['lines'])} of {trace['of']} lines (--trace shows all):" if more else "Trace:"
         yield from (f"  {line}" for line in trace["lines"])
+
+
+def _output(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
+    log = known["log"]
+    if log is None:
+        return
+    before = f", {log['left_out']} before them are not kept" if log["left_out"] else ""
+    yield f"Log of attempt {log['attempt']}, the last {len(log['lines'])} lines{before}:"
+    yield from (f"  {_moment(line['at'])}  {line['text']}" for line in log["lines"])
 
 
 def _way(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:

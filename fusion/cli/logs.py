@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fusion.exceptions import ConfigurationError
-from fusion.kernel.json_lines import MORE, JSONFormatter
+from fusion.kernel.json_lines import MORE, JobContext, JSONFormatter
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT, TerminalHandler
 from fusion.settings import Settings
 
@@ -43,6 +43,9 @@ def set_up_logging(settings: Settings, level: str | None, log_format: str, date_
             raise ConfigurationError(
                 f"dict_config (from {settings.origin_of('dict_config')}) is not valid: {error}", code="FUS-226"
             ) from error
+        for name in (None, *logging.root.manager.loggerDict):
+            for each in logging.getLogger(name).handlers:
+                each.addFilter(JobContext())
     logger = logging.getLogger("fusion")
     formatter = _formatter(log_format, date_format)
     if not logger.hasHandlers():

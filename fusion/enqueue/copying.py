@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Fields that a copy takes unchanged. Facts that belong to one job only are not among them: a unique key, a batch, parents, a cron entry.
 _TAKEN = (
     *("failure_ttl", "log_tag", "on_lost", "isolate", "retry", "on_success", "on_failure", "on_stopped", "concurrency_key"),
-    *("max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key"),
+    *("max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key", "keep_logs"),
 )
 
 

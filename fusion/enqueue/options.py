@@ -121,6 +121,9 @@ class EnqueueOptions:
     isolate: bool = _option(
         "Run it in a process of its own, even in a worker with warm processes.", kinds.SWITCH, store=kinds.switch, default=False
     )
+    keep_logs: bool = _option(
+        "Keep the last lines that it prints and logs also when it succeeds.", kinds.SWITCH, store=kinds.switch, default=False
+    )
     concurrency_key: str | Callable[..., str] | None = _option(
         "Limit how many jobs with this key run at once.", kinds.KEY, store=kinds.key
     )

@@ -53,6 +53,8 @@ class EntryJobOptions(TypedDict, total=False):
     on_lost: str | None
     #: Run it in a process of its own, even in a worker with warm processes.
     isolate: bool
+    #: Keep the last lines that it prints and logs also when it succeeds.
+    keep_logs: bool
     #: Limit how many jobs with this key run at once.
     concurrency_key: str | Callable[..., str] | None
     #: How many jobs of its key run at once; without a key, of its function.

@@ -71,6 +71,8 @@ class Performer:
         self.tasks, self.named = tasks, named
         #: Modules that this worker could not import, and why.
         self.without: dict[str, str] = {}
+        #: Binds a job that begins to the log lines of a library, if it needs that.
+        self.bind: Callable[[CurrentJob], None] | None = None
         self.max_result = max_result
         self.allow_pickle = allow_pickle
         self.json = JSONSerializer(may_import=self._may_import)
@@ -210,6 +212,8 @@ class Execution:
         job, fields = self.job, self.fields
         name, load, instance = split_call(self._performer.serializer(fields.get(b"serializer", b"")), fields.get(b"data", b""))
         job.func_name = name
+        if self._shown and self._performer.bind is not None:
+            self._performer.bind(job)
         if instance is None:
             function = resolve(name, self._performer.tasks, self._performer.without)
         else:
@@ -378,6 +382,11 @@ class Execution:
         if job.steps is not None:
             job.steps.end()
         answer = self._whole()
+        if job.output is not None and (left := job.output.end()):
+            try:
+                self._send({b"kind": b"output", **left})
+            except OSError:
+                pass  # the outcome meets the same
         if self._stands:
             for name in _LONG & self._stands.keys():
                 del answer[name]

@@ -79,6 +79,7 @@ class Run:
     - `killed`: why it was ended from outside, None if it was not; `detail`: more words for its failure;
     - `told`: True once Redis knows that it began, where a claim alone does not mean that;
     - `said`, `unsaid`: numbers of its log lines that wait to be written, and that were dropped and not reported yet;
+    - `log`: what it has printed and logged, None if that is nothing;
     - `reported_at`, `progress_told_at`: monotonic times at which its report was written, and its progress was sent as an event;
     - `stands`: its outcome, once the task is over and its hooks or its callback run; `last`: which of these ran last.
     """
@@ -92,6 +93,7 @@ class Run:
     told: bool = False
     said: int = 0
     unsaid: int = 0
+    log: object | None = None
     reported_at: float = -inf
     progress_told_at: float = -inf
     stands: Mapping[bytes, bytes] | None = None

@@ -245,6 +245,7 @@ class ExecutorGenerations:
             after_fork=settings.after_fork,
             log_config=self._log_config,
             log_json=settings.log_json,
+            job_logs=settings.job_logs,
             environment=for_tasks(settings, os.environ),
             core=core_limit_before(),
         )

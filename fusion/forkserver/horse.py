@@ -89,6 +89,8 @@ class HorseSettings:
     #: Configures logging if each process must do that itself; and makes handlers write JSON if the settings say so.
     log_to: Callable[[], object] | None = None
     log_json: Callable[[], object] | None = None
+    #: Binds jobs to the log lines of the libraries that are imported.
+    bind: Callable[[Performer], object] | None = None
     #: Runs a job that does nothing; None: no rehearsals.
     rehearsed: Callable[[], object] | None = None
     channel: Channel
@@ -458,8 +460,11 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
             return {b"kind": b"unfit", b"module": module.encode(), b"why": why.encode()}
     if settings.late:
         settings.chance.after_imports()
-    if settings.log_json is not None and (settings.late or settings.after_fork is not None):
-        settings.log_json()  # what has come since the fork
+    if settings.late or settings.after_fork is not None:  # what has come since the fork
+        if settings.log_json is not None:
+            settings.log_json()
+        if settings.bind is not None:
+            settings.bind(settings.performer)
     return {}
 
 

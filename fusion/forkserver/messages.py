@@ -40,6 +40,8 @@ class ForkServerConfig:
     #: The worker's DICT_CONFIG; and whether log lines are JSON.
     log_config: dict[str, Any] | None = None
     log_json: bool = False
+    #: Whether what jobs print and log is kept for their logs.
+    job_logs: bool = False
     #: Soft limit of core dumps for tasks, if it differs from the worker's own.
     core: int | None = None
 

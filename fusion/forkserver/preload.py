@@ -17,6 +17,7 @@ from functools import partial
 
 import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
 from fusion import middleware
+from fusion.context import JobStream, keep_output
 from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
 from fusion.forkserver import packing
@@ -89,6 +90,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     # An import may hang, and meanwhile no poll loop notices the worker's end.
     set_parent_death_signal(signal.SIGKILL)
     hooks: list[Hook | None] = []
+    if config["job_logs"] and not config["log_json"]:
+        keep_output(JobStream)
     with HooksWatched():
         if not _set_up_logging(config, settings, say):
             return None
@@ -111,6 +114,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     before_fork, settings.after_fork = hooks
     if settings.log_json is not None:
         settings.log_json()
+    settings.bind = bind_jobs
+    bind_jobs(settings.performer)
     set_parent_death_signal(0)
     note_complete()
     if "FUSION_FAILPOINTS" not in os.environ:  # else a horse's failpoints would act here
@@ -122,13 +127,24 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     return settings, before_fork
 
 
+def bind_jobs(performer: Performer) -> None:
+    """Have log lines say of which job they are, in the libraries that are imported by now."""
+    if "logging" in sys.modules or "structlog" in sys.modules:
+        from fusion.forkserver import job_logs
+
+        job_logs.bind()
+        performer.bind = job_logs.bind_structlog if "structlog" in sys.modules else None
+
+
 def _set_up_logging(config: dict[str, Any], settings: HorseSettings, say: Callable[[str], None]) -> bool:
     """Set up the logging of jobs as in their worker. False if the fork server should end; the reason was sent."""
     if config["log_config"] is None and not config["log_json"]:
         return True
     from fusion.forkserver import job_logs
 
-    settings.log_json = job_logs.write_json if config["log_json"] else None
+    if config["log_json"]:
+        settings.log_json = job_logs.write_json
+        job_logs.print_json(keep=config["job_logs"])
     if config["log_config"] is None:
         return True
     set_up = partial(job_logs.set_up, config["log_config"])

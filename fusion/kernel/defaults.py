@@ -115,6 +115,8 @@ EVENTS_FILE_BACKUPS = 5
 #: Lines of `Log` that one job may write at once, and per second after that; further ones are only counted.
 LOG_BURST = 100
 LOG_RATE = 50
+#: Lines and bytes of a job's own log, and characters of one of its lines.
+LOG_LINES, LOG_BYTES, LOG_LINE = 100, 8 * 1024, 1024
 
 #: Bytes of a job's cursor, and characters of its progress's note.
 MAX_CURSOR, MAX_NOTE = 16 * 1024, 200

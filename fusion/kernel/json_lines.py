@@ -6,8 +6,27 @@ import json
 import logging
 from datetime import datetime, timezone
 
-#: Attributes of a record beyond the standard ones: `extra` in the calls of `fusion.worker`.
-MORE = ("worker", "job_id", "queue", "description", "attempt")
+#: Attributes of a record beyond the standard ones: `extra` in the calls of `fusion.worker`, and what `JobContext` adds.
+MORE = ("worker", "job_id", "task", "queue", "description", "attempt")
+#: What log lines say of the job that they are of.
+CONTEXT = ("job_id", "task", "queue", "attempt")
+#: Stands for what a record has nothing of.
+NOTHING = "-"
+
+
+class JobContext(logging.Filter):
+    """Gives each record the attributes of `CONTEXT`, so that a format may name them: `-` where there is no job. It lets all records through."""
+
+    def about(self) -> dict[str, object]:
+        """Return the attributes of the job that runs here; empty for none."""
+        return {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add what the record lacks."""
+        found, about = vars(record), self.about()
+        for name in CONTEXT:
+            found.setdefault(name, about.get(name, NOTHING))
+        return True
 
 
 class JSONFormatter(logging.Formatter):
@@ -27,9 +46,14 @@ class JSONFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        document |= {name: value for name in MORE if (value := getattr(record, name, None)) is not None}
+        document |= {name: value for name in MORE if (value := getattr(record, name, NOTHING)) not in (None, NOTHING)}
         if record.exc_info or record.exc_text:
             document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
         if record.stack_info:
             document["stack"] = record.stack_info
-        return json.dumps(document, default=str).replace("\x7f", "\\u007f")
+        return dumps(document)
+
+
+def dumps(document: dict[str, object]) -> str:
+    """Return an object on one line that controls no terminal."""
+    return json.dumps(document, default=str).replace("\x7f", "\\u007f")

@@ -162,6 +162,8 @@ class ReportingSettings:
     log_json: bool = _setting(
         False, readers.flag, flags=switch("One JSON object per line.", WORKER, SCHEDULER, RELAY, SERVER, DASHBOARD, METRICS)
     )
+    #: Keep the last lines that a job prints and logs with the job: while it runs, after a failure, and after success with `keep_logs`.
+    job_logs: bool = _setting(True, readers.flag)
     #: How log lines describe an error: `class`, with the place where it was raised; `full`, with its text, which may hold anything from a
     #: task's arguments.
     log_errors: str = _setting("class", readers.choice("class", "full"))

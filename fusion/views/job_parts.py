@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fusion.callbacks import shown_url
 from fusion.events.wording import message_of, whole_of
 from fusion.jobs.wording import ending, retries
+from fusion.kernel import defaults
 from fusion.kernel.redaction import UNREADABLE, cut, masked_text, printable
 from fusion.store.layout.codec import number
 from fusion.store.read.event_inspector import moment_of
@@ -473,6 +474,32 @@ class TraceView(View):
 
     lines: list[str] = public("The last lines.")
     of: int = public("How many lines there are.")
+
+
+@part
+class LogLineView(View):
+    """A line that a job printed or logged."""
+
+    at: datetime = public("When.")
+    text: str = public("The line, masked.")
+
+
+@part
+class LogView(View):
+    """The last lines that a run of the job printed and logged."""
+
+    lines: list[LogLineView] = public("The lines, the oldest first.")
+    left_out: int = public("Lines before these.")
+    attempt: int = public("The number of the attempt whose run it was.")
+
+    @classmethod
+    def of(cls, sheet: Sheet) -> Self | None:
+        """Make the view; None for a job without a log."""
+        log = sheet.facts.log
+        if log is None:
+            return None
+        lines = [LogLineView(at=at, text=_line(text, defaults.LOG_LINE)) for at, text in log.lines]
+        return cls(lines=lines, left_out=log.left_out, attempt=log.attempt)
 
 
 @part

@@ -22,6 +22,7 @@ from fusion.views.job_parts import (
     JobEventsView,
     JobEventView,
     JobLimitsView,
+    LogView,
     ParentsView,
     ProgressView,
     RetryView,
@@ -111,15 +112,16 @@ class JobView(View):
     callback_error_text: str | None = details("What its callback raised, masked.", how=masked_text)
     quarantined_for: str | None = details("Why it was set aside, masked.", how=masked_text)
     trace: TraceView = details("The traceback of its last failed run, masked.")
+    log: LogView | None = details("What it printed and logged last; null if that is nothing, or is not kept.")
     reason: CutView | None = details("The message of its last error, unmasked.")
     result: CutView | None = details("What it returned, unmasked.")
     callback_error: CutView | None = details("What its callback raised, unmasked.")
     runs: list[RunView] = details("Runs that did not finish, with their errors unmasked.")
 
     @classmethod
-    def of(cls, sheet: Sheet, *, about: bool = False, trace: bool = False, raw: bool = False) -> Self:
+    def of(cls, sheet: Sheet, *, about: bool = False, trace: bool = False, log: bool = False, raw: bool = False) -> Self:
         """Make the view of a job. `about`: with its data, masked, and the last lines of its traceback; `trace`: with the whole traceback;
-        `raw`: with its result, its reason, its callback's error and its earlier runs, unmasked."""
+        `log`: with its log; `raw`: with its result, its reason, its callback's error and its earlier runs, unmasked."""
         facts = sheet.facts
         kept: dict[str, Any] = {}
         if about:
@@ -127,6 +129,8 @@ class JobView(View):
         if about or trace:
             lines = sheet_texts.trace_lines(sheet)
             kept["trace"] = TraceView(lines=lines[-(sheet_texts.WHOLE_TRACE if trace else sheet_texts.TRACE) :], of=len(lines))
+        if log:
+            kept["log"] = LogView.of(sheet)
         if raw:
             kept |= _raw(sheet)
         fair, signature = sheet._text("fair_key"), sheet.signature

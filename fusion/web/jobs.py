@@ -97,11 +97,12 @@ class Jobs:
 
 
 #: Further parts of a job that a request may ask for; its data need the scope `operate`.
-INCLUDES = ("events", "result", "arguments", "trace")
+INCLUDES = ("events", "result", "arguments", "trace", "log")
 _INCLUDE = Param(
     "include",
     "Names with commas between them. `events`: its events that are still in the stream, which also complete its timeline. Only for tokens with "
-    "operate: `result`: the result, reason and runs, unmasked; `arguments`: the arguments and error texts, masked; `trace`: the masked traceback.",
+    "operate: `result`: the result, reason and runs, unmasked; `arguments`: the arguments and error texts, masked; `trace`: the masked traceback; "
+    "`log`: what it printed and logged last, masked.",
 )
 _LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
 _PURGE = Param("purge", "For good, not into the trash.", "boolean")
@@ -173,7 +174,8 @@ class OneJob:
         try:
             job_id, stream = check_job_id(request.params["id"]), "events" in include
             found = read_job(sheet_inspector_of(looking), job_id, request.scope, stream=stream)
-            shown = JobView.of(found, about="arguments" in include, trace="trace" in include, raw="result" in include)
+            about, raw = "arguments" in include, "result" in include
+            shown = JobView.of(found, about=about, trace="trace" in include, log="log" in include, raw=raw)
             return Response.view(shown, scopes=request.scopes)
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)

@@ -11,13 +11,14 @@ from fusion.store.layout.records import Claimed
 from fusion.worker.admission import Slots
 from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.kept_logs import KeptLogs
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.reports import Reports
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 
 #: Frames after which the run goes on.
-_LINES = (b"log", b"meta", b"report", b"stands")
+_LINES = (b"log", b"output", b"meta", b"report", b"stands")
 
 
 class Dispatcher:
@@ -34,11 +35,12 @@ class Dispatcher:
         outcomes: Outcomes,
         reports: Reports,
         task_logs: TaskLogs,
+        kept_logs: KeptLogs,
         job_log: JobLog,
     ) -> None:
         self._executor, self._slots, self._envelopes, self._stop_requests = executor, slots, envelopes, stop_requests
         self._batched_calls, self._outcomes, self._reports = batched_calls, outcomes, reports
-        self._task_logs, self._job_log = task_logs, job_log
+        self._task_logs, self._kept_logs, self._job_log = task_logs, kept_logs, job_log
         executor.listen(self)
         batched_calls.attach(outcomes, self.start)
 
@@ -99,7 +101,11 @@ class Dispatcher:
             self._outcomes.stands(run, frame)
         elif kind == b"log" or kind == b"meta":
             self._task_logs.take(run, frame)
+        elif kind == b"output":
+            self._kept_logs.take(run, frame)
         else:
+            if run.log is not None:
+                self._kept_logs.end(run, finished=kind == b"finished")
             if run.unsaid or b"unsaid" in frame:
                 self._task_logs.note_dropped(run, frame)
             failpoint("outcome.received")
@@ -109,6 +115,11 @@ class Dispatcher:
         """A run is over, and its process sent no outcome."""
         if self._batched_calls.ended(run, death):
             return
+        if run.log is not None:
+            if run.killed is KillCause.LOST:
+                self._kept_logs.forget(run)
+            else:
+                self._kept_logs.end(run, finished=run.stands is not None and run.stands.get(b"kind") == b"finished")
         if run.killed is not KillCause.LOST and (
             run.stands is not None or run.killed is not KillCause.COLD
         ):  # the others have no outcome: their jobs run again elsewhere

@@ -20,6 +20,7 @@ from fusion.worker.control import Burst, Health
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.job_memory import JobMemory
+from fusion.worker.kept_logs import KeptLogs
 from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
@@ -72,6 +73,7 @@ class WorkerParts:
     #: Sends what they report.
     reports: Reports
     task_logs: TaskLogs
+    kept_logs: KeptLogs
     #: Looks after the worker itself.
     burst: Burst
     failover: FailoverWatch
@@ -97,6 +99,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
     envelopes = EnvelopeCheck(settings, log)
     reports = Reports(broker, link, membership, executors.tell)
     task_logs = TaskLogs(broker, link, membership, log)
+    kept_logs = KeptLogs(broker, link, log)
     missing_keys = MissingKeyWarnings(consumer.history, log)
     outcomes = Outcomes(consumer.outbox, blocked_work, slots, missing_keys, settings.timeout_grace)
     batched_calls = BatchedCalls(executors, slots, broker, link, membership, settings)
@@ -111,6 +114,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         outcomes=outcomes,
         reports=reports,
         task_logs=task_logs,
+        kept_logs=kept_logs,
         job_log=job_log,
     )
     return WorkerParts(
@@ -129,6 +133,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         job_memory=JobMemory(settings.max_job_memory, executors),
         reports=reports,
         task_logs=task_logs,
+        kept_logs=kept_logs,
         burst=Burst(plan.burst, broker, link, served_queues, executors, log),
         failover=failover,
         health=Health(settings, membership, link, executors, admission, failover),

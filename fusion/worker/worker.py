@@ -107,6 +107,7 @@ class Worker(Process):
         timers.when(parts.failover, parts.failover.tick, redis=True)
         timers.when(parts.reports, parts.reports.flush, redis=True)
         timers.when(parts.task_logs, parts.task_logs.flush, redis=True)
+        timers.when(parts.kept_logs, parts.kept_logs.flush, redis=True)
         timers.when(self.command_handler.commands, self.command_handler.commands.tick, redis=True)
         timers.when(parts.stop_requests, parts.stop_requests.tick, redis=True)
         signature = WorkerNames(self.membership)
@@ -325,6 +326,7 @@ class Worker(Process):
                 self.consumer.take_turn(self.free_slots(), blocking=True)
             self.parts.reports.flush_all()
             self.parts.task_logs.flush_all()
+            self.parts.kept_logs.flush_all()
             self.consumer.history.tick(time.monotonic())
             back = self.membership.leave()
             if back:

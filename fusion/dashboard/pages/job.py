@@ -25,7 +25,7 @@ def job(view: PageRequest) -> dict[str, Any]:
     """Load all details of one job. A missing job may be in the trash."""
     path = _path(view)
     try:
-        found = view.get(path, include="events,arguments,trace" if view.knows else "events")
+        found = view.get(path, include="events,arguments,trace,log" if view.knows else "events")
     except HttpError as error:
         if error.status != 404:
             raise

@@ -140,7 +140,7 @@ def dropped(look: Look) -> Iterator[Finding]:
     """Report ended jobs that were removed before their TTL was over."""
     if look.totals.dropped:
         counts = ", ".join(f"{count:,} {state}" for state, count in look.totals.dropped.items())
-        what = f"ended jobs were forgotten before their time, as there were too many: {counts}"
+        what = f"ended jobs, or their logs, were forgotten before their time, as there were too many: {counts}"
         yield Finding(
             "FUS-458",
             "note",

@@ -39,6 +39,7 @@ RUN_FIELDS = (
     "signature",
     "cursor",
     "suspect",
+    "keep_logs",
     # stays last, where claim.lua looks for it: jobs without have answers as short as they were
     "ties",
 )

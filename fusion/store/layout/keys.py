@@ -21,6 +21,18 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         """The ids of jobs that wait, or waited, for this one, the first thousand of them."""
         return f"{self.prefix}job:{job_id}:dependents"
 
+    def log(self, job_id: str) -> str:
+        """What a job's last run printed and logged last."""
+        return f"{self.prefix}job:{job_id}:log"
+
+    @property
+    def logs(self) -> str:
+        return f"{self.prefix}logs"
+
+    @property
+    def log_sizes(self) -> str:
+        return f"{self.prefix}logs:sizes"
+
     def queue(self, name: str) -> str:
         """The ids that wait in a queue, best score first."""
         return f"{self.prefix}queue:{name}"

@@ -193,6 +193,17 @@ class LogLine:
     dropped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """What a run printed and logged last. `lines`: each with its ms since 1970 before it; empty: its job's log goes. `left_out`: earlier lines."""
+
+    job_id: str
+    execution_id: str
+    attempt: int = 1
+    left_out: int = 0
+    lines: str = ""
+
+
 @dataclass(slots=True)
 class Report:
     """The news of a running job; empty: nothing new. `progress`, `cursor`: JSON; `said`: the progress as its event tells it, without

@@ -4,11 +4,12 @@
 -- ARGV: limit names interval_ms duties
 -- FLAGS: allow-oom
 -- INCLUDE: keys mark time score turns callbacks count limit audit kin audit_kin trash audit_unique audit_batches
--- INCLUDE: failures audit_failures tell
+-- INCLUDE: failures audit_failures tell lines
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
 local left, removed, adopted = tonumber(A_limit), 0, 0
+local has_logs = redis.call('EXISTS', LOGS) == 1
 
 -- Stock RQ keeps its ended jobs in the same sets, but for failed ones. What has no mark of ours stays: a record that
 -- says so, or, where there is none any more, a score in whole seconds, which RQ writes and Fusion does not.
@@ -30,6 +31,7 @@ local function drop(id, status)
   local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
   if unheard then pcall(leave_parents, id, job_key(id)) else redis.call('UNLINK', parents_key(id)) end
   redis.call('UNLINK', job_key(id), dependents_key(id))
+  if has_logs then pcall(drop_log, id) end
 end
 
 local function sweep_from(set, status, offset)
@@ -220,6 +222,7 @@ uniques = uniques or redis.call('EXISTS', UNIQUES) == 1 and '0'
 if uniques then redis.call('HSET', K_clean, 'uniques', audit_uniques(uniques)) end
 batches = batches or redis.call('EXISTS', BATCHES) == 1 and '0'
 if batches then redis.call('HSET', K_clean, 'batches', audit_batches(batches)) end
+if has_logs then pcall(audit_logs, K_clean) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again

@@ -1,13 +1,14 @@
 -- empty: forget the waiting jobs of a queue, blocked and deferred ones too, a bounded number at a time.
 -- ARGV: queue limit keep
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash states
+-- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash states lines
 -- Uses: tied
 -- Returns: {deleted, again, how many of them are in the trash: with `keep` 1, if there is room}
 -- Events: deleted
 -- `limit`: by weight.
 local ready, limit, deleted, kept = ready_key(A_queue), tonumber(A_limit), 0, 0
 local left = limit
+local has_logs = redis.call('EXISTS', LOGS) == 1
 
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
   if ties then tied[key] = ties end
@@ -15,6 +16,7 @@ local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, de
   local counters = ties and counters_of_key(key)
   on_end(id, key, A_queue, 'deleted')
   if ties then forget_kin(id, key) end
+  if has_logs then drop_log(id) end
   local ok, moved = A_keep == '1', nil
   if ok then ok, moved = pcall(put_into_trash, id, key, A_queue, deferred) end
   if ok and moved then

@@ -68,6 +68,16 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The last lines that a run printed and logged, masked, each with its time. `left_out`: lines before them; `attempt`: the number of that run's
+    attempt."""
+
+    lines: tuple[tuple[datetime, str], ...]
+    left_out: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """A job and what it is related to. `row`: its full fields, except those in `too_large`; `sizes`: stored bytes of each. `blocked_why`: why
     the workers that tried could not run it, masked. `events`: its newest events, in order of time; `all_events`: True if none of its events
@@ -95,6 +105,7 @@ class JobFacts:
     children_count: int
     others: Mapping[str, Kin]
     deliveries: tuple[DeliveryInfo, ...]
+    log: StoredLog | None
     events: tuple[StreamEntry, ...]
     all_events: bool
 

@@ -22,7 +22,7 @@ from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
 from fusion.store.layout.pauses import read_pause
 from fusion.store.read.base import InspectorBase, moment, texts
 from fusion.store.read.callback_inspector import DELIVERY_FIELDS, DeliveryInfo, delivery_of
-from fusion.store.read.job_facts import JobFacts, KeyFacts, Kin, QueueFacts, RunFacts
+from fusion.store.read.job_facts import JobFacts, KeyFacts, Kin, QueueFacts, RunFacts, StoredLog
 from fusion.store.read.worker_inspector import WORKER_FIELDS, WorkerInfo, worker_of
 from fusion.store.write.event_broker import StreamEntry, to_entry
 
@@ -165,6 +165,7 @@ class SheetInspector(InspectorBase):
             children_count=int(first["children_count"] or 0),
             others=known,
             deliveries=tuple(filter(None, (_delivery(one, found) for one in told))),
+            log=_log(found["log"], row),
             events=events,
             all_events=complete,
         )
@@ -211,6 +212,7 @@ class SheetInspector(InspectorBase):
             "unique_left": lambda pipe: pipe.pttl(keys.unique(unique)),
             "batch": lambda pipe: pipe.hmget(keys.batch(codec.text(row.get("batch"))), _BATCH),
             "more_parents": lambda pipe: pipe.exists(keys.parents(job_id)),
+            "log": lambda pipe: pipe.hgetall(keys.log(job_id)),
             "worker": lambda pipe: pipe.hmget(keys.worker(worker), WORKER_FIELDS),
             "execution": lambda pipe: pipe.hget(keys.worker_jobs(worker), job_id),
             **{f"unmet:{one}": _on(lambda pipe, one: pipe.sismember(keys.unmet(job_id), one), one) for one in parents[:NAMED]},
@@ -387,6 +389,17 @@ def _events(job_id: str, found: _Answers) -> tuple[tuple[StreamEntry, ...], bool
     seen = len(found["events"] or ()) < _LAST
     came = bool(mine) and mine[0].fields.get("event") in ("queued", "scheduled", "deferred")
     return tuple(mine[-EVENTS:]), seen and came and "reason" not in mine[0].fields and len(mine) <= EVENTS
+
+
+def _log(found: Mapping[bytes, bytes] | None, row: Mapping[str, bytes]) -> StoredLog | None:
+    """Return the job's log; None if it has none. That of a former job of its id is not its own."""
+    log = {codec.text(name): value for name, value in (found or {}).items()}
+    at, created = codec.number(log.get("at")), from_iso(row.get("created_at"))
+    if not log or (created is not None and at < int(created.timestamp() * 1000)):
+        return None
+    lines = [one.partition(" ") for one in codec.text(log.get("lines")).split("\n")]
+    known = tuple((moment(codec.number(ms.encode()) / 1000), text) for ms, _, text in lines)
+    return StoredLog(known, codec.number(log.get("left_out")), codec.number(log.get("attempt"), 1))
 
 
 def _order(entry: StreamEntry) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from itertools import chain
 
 from fusion.kernel import defaults
 from fusion.store.layout import codec
-from fusion.store.layout.records import LogLine, NewJob, Replicas, Report, Room
+from fusion.store.layout.records import LogLine, NewJob, Replicas, Report, Room, RunLog
 from fusion.store.scripting.host import run, to_ms, to_texts
 from fusion.store.write.queue_calls import QueueCalls
 
@@ -111,6 +111,12 @@ class JobBroker(QueueCalls):
                 rest += (report.job_id, report.execution_id, report.progress, report.cursor, report.said)
             answers += to_texts(self._script("report")({}, {"worker": worker, "n_jobs": len(part)}, rest))
         return answers
+
+    def write_logs(self, logs: Sequence[RunLog]) -> list[str]:
+        """Replace the logs of these runs' jobs. Returns an answer per run: `ok`, `missing`, `stale` if another execution holds the job, or
+        `error: ...` (a broken key). ResponseError if Redis is full."""
+        rest = chain.from_iterable((log.job_id, log.execution_id, log.attempt, log.left_out, log.lines) for log in logs)
+        return to_texts(self._script("write_logs")({}, {"n_jobs": len(logs)}, [*rest]))
 
     # -- the trash: deleted jobs, kept for an hour
 

@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,12 +26,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -263,6 +263,19 @@ local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
 for i = 1, #found, 2 do pcall(rare, 85, found[i], share) end
 return following
 end
+--@include/failures/audit_failures.lua:125
+local function audit_failures(cursor, at, newest, grouped)
+rare(92)
+cursor = rare(88, cursor)
+if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
+newest = rare(89, tonumber(newest) or 0)
+local following, much = rare(91, at)
+return cursor, following, newest, much or newest > 0
+end
+--@include/lib/tell.lua:5
+local function tell(channel, ...)
+redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
+end
 --@
 rare = function(nth, ...)
 if nth <= 7 then
@@ -341,7 +354,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, fail_job }
 end
 return made_0[nth](...)
 end
-if nth <= 92 then
+if nth <= 94 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -356,7 +369,7 @@ local unsettled
 --@include/limit/limit.lua:26
 local arrivals = {}
 local unrung
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/turns.lua:20
 local function has_turns(queue)
@@ -1343,44 +1356,54 @@ drop_failure_group(group)
 end
 end
 end
+--@include/job/lines.lua:8
+local function drop_log(id)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('ZREM', P .. 'logs', id)
+local size = redis.call('HGET', P .. 'logs:sizes', id)
+if not size then return false end
+redis.call('HDEL', P .. 'logs:sizes', id)
+if redis.call('HINCRBY', P .. 'logs:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'logs') == 0 then
+redis.call('DEL', P .. 'logs:sizes')
+end
+return true
+end
+--@include/job/lines.lua:35
+local function audit_logs(noted)
+local following, found = unpack(redis.call('ZSCAN', P .. 'logs', redis.call('HGET', noted, 'logs') or '0', 'COUNT', 100))
+for i = 1, #found, 2 do
+local job = redis.pcall('HMGET', (P .. 'job:' .. (found[i])), 'status', 'keep_logs')
+if job.err or not job[1] or job[1] == 'finished' and not job[2] then drop_log(found[i]) end
+end
+redis.call('HSET', noted, 'logs', following)
+end
 --@
-made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups }
+made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups, drop_log, audit_logs }
 end
 return made_1[nth - 7](...)
 end
 end
---@include/failures/audit_failures.lua:125
-local function audit_failures(cursor, at, newest, grouped)
-rare(92)
-cursor = rare(88, cursor)
-if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
-newest = rare(89, tonumber(newest) or 0)
-local following, much = rare(91, at)
-return cursor, following, newest, much or newest > 0
-end
---@include/lib/tell.lua:5
-local function tell(channel, ...)
-redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
-end
 --@clean.lua:11
 local left, removed, adopted = tonumber(ARGV[1]), 0, 0
---@clean.lua:15
+local has_logs = redis.call('EXISTS', P .. 'logs') == 1
+--@clean.lua:16
 local function is_others(set, job, score)
 if job.err or job[2] or job[3] then return false end
 return job[1] or set ~= P .. 'queue:failed' and tonumber(score) % 1 == 0
 end
---@clean.lua:22
+--@clean.lua:23
 local function is_its_own(set, status, job)
 return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
 end
---@clean.lua:28
+--@clean.lua:29
 local function drop(id, status)
 if status == 'failed' then pcall(rare, 70, id, (P .. 'job:' .. id)) end
 local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
 if unheard then pcall(rare, 51, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
 redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
+if has_logs then pcall(rare, 93, id) end
 end
---@clean.lua:35
+--@clean.lua:37
 local function sweep_from(set, status, offset)
 local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
 for i = 1, #found, 2 do
@@ -1400,18 +1423,18 @@ end
 end
 return others
 end
---@clean.lua:55
+--@clean.lua:57
 local function sweep(set, status)
 local room = left
---@clean.lua:58
+--@clean.lua:60
 if room > 0 and sweep_from(set, status, 0) == room then
 sweep_from(set, status, now_us % redis.call('ZCOUNT', set, '-inf', '(' .. now_s))
 end
 end
---@clean.lua:65
+--@clean.lua:67
 local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
 local young = iso_before(60 * 1000000)
---@clean.lua:68
+--@clean.lua:70
 local function trim(set, status)
 local over, dropped = redis.call('ZCARD', set) - CAPS[status], 0
 if over <= 0 then return end
@@ -1432,7 +1455,7 @@ end
 end
 if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
 end
---@clean.lua:90
+--@clean.lua:92
 local function adopt(queue)
 local ready = ready_key(queue)
 for class = 0, 2 do
@@ -1452,7 +1475,7 @@ adopted, left = adopted + 1, left - 1
 end
 end
 end
---@clean.lua:112
+--@clean.lua:114
 local function tidy(queue, since)
 local states, kept = { "canceled", "stopped", "finished" }, {}
 for i, status in ipairs(states) do kept[i] = set_of(status, queue) end
@@ -1477,7 +1500,7 @@ if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'schedu
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
 end
---@clean.lua:140
+--@clean.lua:142
 local function forget_totals()
 for _, queue in ipairs(redis.call('ZRANGEBYSCORE', P .. 'totals', '-inf', now_ms - (30 * 86400000), 'LIMIT', 0, 20)) do
 local totals, there = redis.call('HGETALL', P .. 'totals' .. ':' .. queue), 0
@@ -1492,7 +1515,7 @@ end
 redis.call('ZREM', P .. 'totals', queue)
 end
 end
---@clean.lua:156
+--@clean.lua:158
 local function group_failures()
 local failed, groups, newest, grouped = unpack(redis.call('HMGET', KEYS[2], 'failed', 'groups', 'newest', 'grouped'))
 local much
@@ -1501,12 +1524,12 @@ redis.call('HSET', KEYS[2], 'failed', failed, 'groups', groups, 'newest', newest
 if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'grouped', 1) end
 return much or not grouped
 end
---@clean.lua:165
+--@clean.lua:167
 local ok, trashed = pcall(rare, 81, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
---@clean.lua:171
+--@clean.lua:173
 local function tidy_names()
 local names = tonumber(ARGV[2])
 local following, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', names))
@@ -1535,7 +1558,7 @@ end
 if idle[1] then redis.call('HSET', KEYS[3], unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
 end
---@clean.lua:200
+--@clean.lua:202
 if not cursor or cursor == '0' and skip == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if age >= 0 and age < tonumber(ARGV[3]) then
@@ -1551,7 +1574,7 @@ pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
 local ungrouped
 ok, ungrouped = pcall(group_failures)
---@clean.lua:216
+--@clean.lua:218
 tidy_names()
 limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
 if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end
@@ -1559,6 +1582,7 @@ uniques = uniques or redis.call('EXISTS', P .. 'uniques') == 1 and '0'
 if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(83, uniques)) end
 batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
 if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
+if has_logs then pcall(rare, 94, KEYS[2]) end
 redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again

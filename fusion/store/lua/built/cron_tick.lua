@@ -11,7 +11,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -25,12 +25,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -38,7 +38,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:126
+--@include/lib/keys.lua:130
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -479,7 +479,7 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)

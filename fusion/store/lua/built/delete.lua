@@ -18,7 +18,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -32,14 +32,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:108
+--@include/lib/keys.lua:112
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -47,12 +47,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:126
+--@include/lib/keys.lua:130
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:132
+--@include/lib/keys.lua:136
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -233,13 +233,14 @@ if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
 if status == 'failed' then pcall(rare, 51, id, key) end
 if tied[key] then rare(38, id, key) end
+if redis.pcall('EXISTS', P .. 'logs') == 1 then rare(56, id) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
 redis.call('UNLINK', key, (P .. 'job:' .. id .. ':dependents'))
 end
 end
---@include/job/forget.lua:21
+--@include/job/forget.lua:22
 local function throw_away(id, key, status, queue, keep)
 local score, failed_ms
 if keep == '1' and (is_terminal(status) or status == 'scheduled') then
@@ -336,7 +337,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expi
 end
 return made_0[nth](...)
 end
-if nth <= 63 then
+if nth <= 64 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -355,7 +356,7 @@ local trash_count
 local trash_lasts
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -798,6 +799,18 @@ for _, name in ipairs({ P .. 'trash', P .. 'trash:sizes' }) do redis.call('PEXPI
 end
 return true
 end
+--@include/job/lines.lua:8
+local function drop_log(id)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('ZREM', P .. 'logs', id)
+local size = redis.call('HGET', P .. 'logs:sizes', id)
+if not size then return false end
+redis.call('HDEL', P .. 'logs:sizes', id)
+if redis.call('HINCRBY', P .. 'logs:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'logs') == 0 then
+redis.call('DEL', P .. 'logs:sizes')
+end
+return true
+end
 --@include/operation/count_operation.lua:16
 local function entered_of(status, created, enqueued, started, ended)
 if is_terminal(status) then return ended end
@@ -897,7 +910,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, drop_log, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 7](...)
 end
@@ -928,16 +941,16 @@ emit('deleted', id, queue, log_tag)
 return kept and 'kept' or 'deleted'
 end
 --@delete.lua:36
-local answers, one = {}, rare(62, ARGV[2], remove)
+local answers, one = {}, rare(63, ARGV[2], remove)
 for i = 1, tonumber(ARGV[3]) do
 local ok, answer = pcall(one, ARGV[4 + i - 1])
 if not ok then
 write_tallies()
-rare(63, ARGV[2])
+rare(64, ARGV[2])
 return error_reply(answer)
 end
 answers[i] = answer
 end
 write_tallies()
-rare(63, ARGV[2])
+rare(64, ARGV[2])
 return answers

@@ -18,7 +18,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -32,12 +32,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -45,12 +45,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:126
+--@include/lib/keys.lua:130
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:132
+--@include/lib/keys.lua:136
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -288,7 +288,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expi
 end
 return made_0[nth](...)
 end
-if nth <= 52 then
+if nth <= 53 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -305,7 +305,7 @@ local unrung
 local trash_bytes
 local trash_count
 local trash_lasts
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -718,8 +718,20 @@ for _, name in ipairs({ P .. 'trash', P .. 'trash:sizes' }) do redis.call('PEXPI
 end
 return true
 end
+--@include/job/lines.lua:8
+local function drop_log(id)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('ZREM', P .. 'logs', id)
+local size = redis.call('HGET', P .. 'logs:sizes', id)
+if not size then return false end
+redis.call('HDEL', P .. 'logs:sizes', id)
+if redis.call('HINCRBY', P .. 'logs:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'logs') == 0 then
+redis.call('DEL', P .. 'logs:sizes')
+end
+return true
+end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash }
+made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, put_in_line, admit, step_back, settle_key, stop_counting, pass_slot_on, leave_limit, unpark, strike, passed, do_later, release_later, parent_in, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, trash_key, drop_from_trash, drop_expired_trash, put_into_trash, drop_log }
 end
 return made_1[nth - 7](...)
 end
@@ -727,13 +739,15 @@ end
 --@empty.lua:9
 local ready, limit, deleted, kept = ready_key(ARGV[1]), tonumber(ARGV[2]), 0, 0
 local left = limit
---@empty.lua:12
+local has_logs = redis.call('EXISTS', P .. 'logs') == 1
+--@empty.lua:13
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
 if ties then tied[key] = ties end
 left = left - weight_of(key)
 local counters = ties and rare(9, key)
 on_end(id, key, ARGV[1], 'deleted')
 if ties then rare(39, id, key) end
+if has_logs then rare(53, id) end
 local ok, moved = ARGV[3] == '1', nil
 if ok then ok, moved = pcall(rare, 52, id, key, ARGV[1], deferred) end
 if ok and moved then
@@ -748,7 +762,7 @@ rare(7, id, expires_at)
 emit('deleted', id, ARGV[1], log_tag)
 deleted = deleted + 1
 end
---@empty.lua:33
+--@empty.lua:35
 local function drop(id)
 local key = (P .. 'job:' .. id)
 local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at', 'ties', 'priority')
@@ -758,9 +772,9 @@ local origin = job[3]
 if origin and origin ~= ARGV[1] and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
 remove(id, key, job[2], job[5], job[6], job[4], origin, job[7])
 end
---@empty.lua:43
-local function empty()
 --@empty.lua:45
+local function empty()
+--@empty.lua:47
 local deferred, others = redis.call('ZRANGE', set_of('deferred', ARGV[1]), 0, limit - 1), 0
 for _, id in ipairs(deferred) do
 if left <= 0 then return 1 end
@@ -776,7 +790,7 @@ redis.call('ZREM', set_of('deferred', ARGV[1]), id)
 end
 end
 if #deferred == limit and others < limit then return 1 end
---@empty.lua:63
+--@empty.lua:65
 local blocked, alien = redis.call('ZRANGE', P .. 'blocked:' .. ARGV[1], 0, limit - 1), 0
 for _, id in ipairs(blocked) do
 if left <= 0 then return 1 end
@@ -792,7 +806,7 @@ remove(id, key, job[2], job[4], job[5], true, ARGV[1], job[6])
 end
 end
 if #blocked == limit and alien < limit then return 1 end
---@empty.lua:79
+--@empty.lua:81
 local ids = redis.call('ZRANGE', ready, 0, limit - 1)
 for _, id in ipairs(ids) do
 if left <= 0 then return 1 end
@@ -801,7 +815,7 @@ drop(id)
 end
 if #ids == limit then return 1 end
 if not (ARGV[1] == 'scheduler') then return 0 end
---@empty.lua:89
+--@empty.lua:91
 local inbox, struck, count, room = redis.call('LRANGE', (P .. 'queue:' .. ARGV[1]), 0, limit - 1), nil, 0, left
 while count < #inbox and room > 0 do
 count = count + 1
@@ -816,12 +830,12 @@ rare(28, ARGV[1], count)
 for i = 1, count do
 local id = inbox[i]
 drop(id)
---@empty.lua:104
+--@empty.lua:106
 if struck and redis.call('EXISTS', (P .. 'job:' .. id)) == 0 then rare(27, ARGV[1], id) end
 end
 return redis.call('EXISTS', (P .. 'queue:' .. ARGV[1]))
 end
---@empty.lua:109
+--@empty.lua:111
 local ok, again = pcall(empty)
 write_tallies()
 if not ok then return error_reply(again) end

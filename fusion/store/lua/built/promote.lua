@@ -12,7 +12,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -26,14 +26,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:108
+--@include/lib/keys.lua:112
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -274,6 +274,7 @@ if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
 if status == 'failed' then pcall(rare, 78, id, key) end
 if tied[key] then rare(65, id, key) end
+if redis.pcall('EXISTS', P .. 'logs') == 1 then rare(91, id) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -314,9 +315,9 @@ work_left = work_left - count
 end
 return false
 elseif kind == 'a' then
-return rare(91, id)
+return rare(92, id)
 elseif kind == 'g' or kind == 'x' then
-return rare(92, kind, id)
+return rare(93, kind, id)
 end
 return true
 end
@@ -553,7 +554,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, b
 end
 return made_0[nth](...)
 end
-if nth <= 93 then
+if nth <= 94 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -566,7 +567,7 @@ local arrivals = {}
 local unrung
 --@include/job/room.lua:8
 local gate_texts = {}
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -1317,6 +1318,18 @@ if not left then redis.call('ZADD', key, 0, '') end
 redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
+--@include/job/lines.lua:8
+local function drop_log(id)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('ZREM', P .. 'logs', id)
+local size = redis.call('HGET', P .. 'logs:sizes', id)
+if not size then return false end
+redis.call('HDEL', P .. 'logs:sizes', id)
+if redis.call('HINCRBY', P .. 'logs:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'logs') == 0 then
+redis.call('DEL', P .. 'logs:sizes')
+end
+return true
+end
 --@include/deps/release_some.lua:9
 local function attach_again(id)
 local key, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':parents')
@@ -1374,7 +1387,7 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, take_slot_back, look_due, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, gate_of, gate_value, timeout_of, parents_of, waits_for, name_child, attach, strike, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, take_slot_back, look_due, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, gate_of, gate_value, timeout_of, parents_of, waits_for, name_child, attach, strike, drop_log, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 17](...)
 end
@@ -1481,7 +1494,7 @@ if others then
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. 'graphs', '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
 rare(53, token)
 end
-rare(93, math.max(5, math.min(math.ceil(left / 4), 20)))
+rare(94, math.max(5, math.min(math.ceil(left / 4), 20)))
 end
 write_tallies()
 rare(14)

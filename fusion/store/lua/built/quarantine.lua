@@ -17,7 +17,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -31,17 +31,17 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:126
+--@include/lib/keys.lua:130
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:132
+--@include/lib/keys.lua:136
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)

@@ -11,7 +11,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -25,14 +25,14 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:108
+--@include/lib/keys.lua:112
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -40,9 +40,9 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:120
+--@include/lib/keys.lua:124
 local function is_id(id)
---@include/lib/keys.lua:122
+--@include/lib/keys.lua:126
 return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
 end
 --@include/lib/time.lua:2
@@ -530,7 +530,7 @@ local unsettled
 --@include/limit/limit.lua:26
 local arrivals = {}
 local unrung
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)

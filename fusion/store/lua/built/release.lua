@@ -41,7 +41,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -55,12 +55,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -258,6 +258,7 @@ if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
 if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
 if status == 'failed' then pcall(rare, 77, id, key) end
 if tied[key] then rare(64, id, key) end
+if redis.pcall('EXISTS', P .. 'logs') == 1 then rare(87, id) end
 if away and away() then
 redis.call('UNLINK', (P .. 'job:' .. id .. ':dependents'))
 else
@@ -298,9 +299,9 @@ work_left = work_left - count
 end
 return false
 elseif kind == 'a' then
-return rare(87, id)
+return rare(88, id)
 elseif kind == 'g' or kind == 'x' then
-return rare(88, kind, id)
+return rare(89, kind, id)
 end
 return true
 end
@@ -518,7 +519,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, e
 end
 return made_0[nth](...)
 end
-if nth <= 89 then
+if nth <= 90 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -533,7 +534,7 @@ local unsettled
 --@include/limit/limit.lua:26
 local arrivals = {}
 local unrung
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -1260,6 +1261,18 @@ if not left then redis.call('ZADD', key, 0, '') end
 redis.call('ZADD', key, (left or 0) + waiting, id)
 redis.call('ZREM', key, '>' .. id)
 end
+--@include/job/lines.lua:8
+local function drop_log(id)
+redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('ZREM', P .. 'logs', id)
+local size = redis.call('HGET', P .. 'logs:sizes', id)
+if not size then return false end
+redis.call('HDEL', P .. 'logs:sizes', id)
+if redis.call('HINCRBY', P .. 'logs:sizes', '*', -size) <= 0 and redis.call('EXISTS', P .. 'logs') == 0 then
+redis.call('DEL', P .. 'logs:sizes')
+end
+return true
+end
 --@include/deps/release_some.lua:9
 local function attach_again(id)
 local key, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':parents')
@@ -1317,13 +1330,13 @@ repeat until work_left <= 0 or not release_batch()
 return worked_off
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, waits_for, name_child, attach, strike, attach_again, work_off_graph, release_some }
+made_1 = { unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, leave_more, end_for_kin, forget_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, parents_of, waits_for, name_child, attach, strike, drop_log, attach_again, work_off_graph, release_some }
 end
 return made_1[nth - 16](...)
 end
 end
 --@release.lua:9
-local done = rare(89, tonumber(ARGV[1]))
+local done = rare(90, tonumber(ARGV[1]))
 write_tallies()
 rare(13)
 give_back_numbers()

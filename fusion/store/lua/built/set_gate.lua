@@ -9,7 +9,7 @@ if (tonumber(schema[1]) or 0) > SCHEMA then
 local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -23,7 +23,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)

@@ -3,16 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1, made_2
---@include/lib/keys.lua:88
+--@include/lib/keys.lua:92
 local fifos = { scheduler = true }
---@include/lib/keys.lua:102
+--@include/lib/keys.lua:106
 local function ready_key(queue)
 if fifos[queue] ~= false and rare(42, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:120
+--@include/lib/keys.lua:124
 local function is_id(id)
---@include/lib/keys.lua:122
+--@include/lib/keys.lua:126
 return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
 end
 --@include/lib/time.lua:2
@@ -328,8 +328,8 @@ if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) en
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
 --@include/job/claim.lua:303
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
-local row, last = {}, 28
-for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties" }) do row[i] = job[field] or false end
+local row, last = {}, 29
+for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(120, key) end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
@@ -860,9 +860,9 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:66
+--@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/lib/keys.lua:89
+--@include/lib/keys.lua:93
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -875,7 +875,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:111
+--@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -883,7 +883,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return ready_key(queue)
 end
---@include/lib/keys.lua:126
+--@include/lib/keys.lua:130
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -1767,7 +1767,7 @@ emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency k
 end
 --@include/job/claim.lua:183
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -2011,10 +2011,10 @@ for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = an
 local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
 i = i + 1
-local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "ties",
+local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
 "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 if job[1] == 'started' and job[2] == exec then
-local last = 2 + 28 + 5 + (mark == "a" and 2 or 0)
+local last = 2 + 29 + 5 + (mark == "a" and 2 or 0)
 jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end

@@ -1,5 +1,5 @@
 -- Remove a job and every trace of it: the index first, so that nothing ever leads to a job that is gone.
--- INCLUDE: keys inbox ties kin on_end failures states trash
+-- INCLUDE: keys inbox ties kin on_end failures states trash lines
 -- Uses: tied
 -- `away`: a function that takes the record to where nothing leads to it; if it does not, the record goes for good.
 local function forget(id, key, status, queue, away)
@@ -9,6 +9,7 @@ local function forget(id, key, status, queue, away)
   if not is_terminal(status) then on_end(id, key, queue, 'deleted') end
   if status == 'failed' then pcall(leave_failure, id, key) end
   if tied[key] then forget_kin(id, key) end
+  if redis.pcall('EXISTS', LOGS) == 1 then drop_log(id) end -- who only enqueues has no right to look, and no logs
   if away and away() then
     redis.call('UNLINK', dependents_key(id))
   else

@@ -24,6 +24,10 @@ local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' en
 local function queue_name(key) return string.sub(key, #P + 7) end
 local function worker_of(key) return string.sub(key, #P + 8) end
 
+-- The logs of jobs.
+local LOGS, LOG_SIZES = P .. 'logs', P .. 'logs:sizes'
+local function log_key(id) return P .. 'job:' .. id .. ':log' end
+
 -- Batches.
 local BATCHES, BATCHES_DUE, BATCHES_AUDIT = P .. 'batches', P .. 'batches:due', P .. 'batches:audit'
 local function batch_key(batch) return P .. 'batch:' .. batch end
