@@ -17,7 +17,7 @@ TICKS ?= 300
 # What has more seeds, rounds or steps there than in `make test-long`.
 WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py tests/store/test_batch_large.py \
 	tests/store/test_dags.py tests/domain/test_large_graphs.py tests/inprocess/test_stress.py tests/faults/kin/test_graphs.py tests/faults/outbox/test_kills.py tests/contrib/outbox/test_hostile.py \
-	tests/worker/test_exactly_once.py tests/worker/test_blame.py tests/worker/test_crowd.py tests/supervisor/test_deaths.py \
+	tests/worker/test_exactly_once.py tests/worker/test_blame.py tests/worker/test_crowd.py tests/worker/test_kept_logs.py tests/supervisor/test_deaths.py \
 	tests/faults/model/test_model.py::test_every_call_does_what_the_model_says \
 	tests/faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between \
 	tests/worker/test_stop_races.py tests/worker/test_long_job.py tests/worker/test_wildcards.py tests/worker/test_gates.py \

@@ -47,6 +47,15 @@ def horse() -> dict[str, int]:
     return found
 
 
+def test_who_logs_nothing_loads_nothing_for_it() -> None:
+    """The standard streams are replaced, by code that is there anyway."""
+    found = []
+    for on in (False, True):
+        with Driver(modules=("tests.jobs.costs",), job_logs=on) as driver:
+            found.append(driver.run("tests.jobs.costs.loaded").result["modules"])
+    assert found[0] == found[1]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @process_per_job("its horses are those of the other executors, too")
 @pytest.mark.parametrize("name", figures.LOADED)

@@ -161,3 +161,18 @@ def test_a_copy_with_a_value_that_was_not_shown(invoke: Invoke, conn: redis.Redi
         (("-q", "failed"), "reserved"),
     ):
         assert said in invoke("job", "copy", "a", *args, code=2).stderr
+
+
+def test_its_log(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    (job_id,) = fail("sms", 1)
+    assert "Log of attempt" not in invoke("job", "show", job_id).stdout
+    now = int(conn.time()[0]) * 1000
+    conn.hset(
+        f"rq:log:{job_id}", mapping={"lines": f"{now} one\n{now} two \x1b[2J", "left_out": 3, "attempt": 2, "at": now + 1000}
+    )
+    said = invoke("job", "show", job_id).stdout
+    assert "Log of attempt 2, the last 2 lines, 3 before them are not kept:\n" in said
+    assert re.search(r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.000  one$", said, re.MULTILINE)
+    assert "\x1b" not in said
+    log = json.loads(invoke("job", "show", job_id, "--json").stdout)["log"]
+    assert [line["text"] for line in log["lines"]] == ["one", "two \\x1b[2J"]

@@ -190,3 +190,15 @@ def test_a_value_is_written_so_that_it_means_itself() -> None:
 def test_the_states_keep_the_rest_of_the_query() -> None:
     assert dict(by_state("state:failed queue:sms newer:1h"))["blocked"] == "state:blocked queue:sms newer:1h"
     assert dict(by_state("queue:sms"))["all"] == "queue:sms" and dict(by_state("sttate:x"))["all"] == ""
+
+
+def test_the_page_of_a_job_has_its_log_for_those_who_operate(
+    client: Browser, reader: Browser, conn: redis.Redis, fail: Fail
+) -> None:
+    fail("broken")
+    now = int(conn.time()[0]) * 1000
+    conn.hset("rq:log:broken", mapping={"lines": f"{now} one {HOSTILE}", "left_out": 3, "attempt": 1, "at": now + 1000})
+    page = client.get("/jobs/broken")
+    assert 'aria-label="Log"' in page.html and "one <img" in page.text and "3 lines before these" in page.text
+    assert "<img src=x" not in page.html
+    assert 'aria-label="Log"' not in reader.get("/jobs/broken").html and "one <img" not in reader.get("/jobs/broken").text

@@ -24,6 +24,7 @@ from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.kept_logs import KeptLogs
 from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
@@ -101,6 +102,7 @@ class Rig:
         keyless = MissingKeyWarnings(History(self.broker, link, self.membership, 10.0, LOG), LOG)
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
+        self.kept_logs = KeptLogs(self.broker, link, LOG)
         self.reports = Reports(self.broker, link, self.membership, self.executor.tell)
         calls = BatchedCalls(self.executor, self.slots, self.broker, link, self.membership, self.settings)
         self.stops = StopRequests(calls, self.broker, link, LOG)
@@ -113,6 +115,7 @@ class Rig:
             outcomes=self.outcomes,
             reports=self.reports,
             task_logs=self.task_logs,
+            kept_logs=self.kept_logs,
             job_log=JobLog(LOG, True, messages=True),
         )
 

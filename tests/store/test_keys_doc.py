@@ -15,7 +15,7 @@ from fusion.retry import Retry
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.codec import RUN_FIELDS
 from fusion.store.layout.keys import Keys
-from fusion.store.layout.records import LogLine
+from fusion.store.layout.records import LogLine, RunLog
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
@@ -152,13 +152,15 @@ def used(conn: redis.Redis) -> redis.Redis:
     add(broker, "b", "b1", queue="limited")
     add(broker, "b", "b2", queue="limited", by="b1")
     broker.cancel("b2")
-    hand = Hand(broker, "limited", name="host.9")
+    hand = Hand(broker, "limited", name="logger.1")
     hand.claim(2)
     broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
     put(broker, "calls", "m1", "m2", func="f", gather="10 0", ties="m")
     hand.broker.follow(hand.name, hand.incarnation, 1, 9.0, hand.take("calls"), 5)
+    broker.enqueue("logs", [new("logging", keep_logs="1")], "logging")
+    broker.write_logs([RunLog("logging", hand.take("logs").execution_id, lines="1 a line")])
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}
     every |= {"progress": "{}", "cursor": "1"}
     every |= {"error_class": "E", "error_bases": "B", "error_frame": "m:f:1"}

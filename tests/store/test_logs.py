@@ -20,12 +20,12 @@ def of(claimed: Claimed, lines: str = "1 a line", **more: int) -> RunLog:
 
 
 def log_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in conn.hgetall(f"rq:job:{job_id}:log").items()}
+    return {name.decode(): value.decode() for name, value in conn.hgetall(f"rq:log:{job_id}").items()}
 
 
 def sound(conn: redis.Redis) -> set[str]:
     """Index, sizes and logs agree. Returns whose logs there are."""
-    logs = {key.decode().split(":")[2]: conn.hstrlen(key, "lines") for key in conn.scan_iter("rq:job:*:log", count=1000)}
+    logs = {key.decode().split(":")[2]: conn.hstrlen(key, "lines") for key in conn.scan_iter("rq:log:*", count=1000)}
     sizes = {name.decode(): int(size) for name, size in conn.hgetall("rq:logs:sizes").items()}
     assert sizes.pop("*", 0) == sum(sizes.values()) <= MOST
     assert sizes == {job_id: size + OVERHEAD for job_id, size in logs.items()}
@@ -43,8 +43,8 @@ def test_a_log_is_of_the_run_that_holds_the_job(broker: Broker, conn: redis.Redi
     before = everything(conn)
     assert broker.write_logs([of(first, "1 one\n2 two", left_out=3)]) == ["ok"], "a resend"
     after = everything(conn)
-    assert {k: v for k, v in after.items() if k not in ("rq:logs", "rq:job:a:log")} == {
-        k: v for k, v in before.items() if k not in ("rq:logs", "rq:job:a:log")
+    assert {k: v for k, v in after.items() if k not in ("rq:logs", "rq:log:a")} == {
+        k: v for k, v in before.items() if k not in ("rq:logs", "rq:log:a")
     }
     hand.tell(first, "retry", reason="r", delay=0.0)
     second = hand.take("q")
@@ -68,10 +68,10 @@ def test_it_lasts_as_long_as_the_record(broker: Broker, conn: redis.Redis, hand:
     put(broker, "q", "a")
     claimed = hand.take("q")
     broker.write_logs([of(claimed)])
-    assert conn.pttl("rq:job:a:log") == -1
+    assert conn.pttl("rq:log:a") == -1
     hand.tell(claimed, "failed", reason="r")
     broker.write_logs([of(claimed)])
-    assert 0 <= conn.pttl("rq:job:a:log") - conn.pttl("rq:job:a") + 60_000 <= 120_000
+    assert 0 <= conn.pttl("rq:log:a") - conn.pttl("rq:job:a") + 60_000 <= 120_000
 
 
 @pytest.mark.parametrize("way", ["delete", "trash", "over", "empty"])
@@ -122,6 +122,9 @@ def test_without_any_log_cleaning_asks_once(broker: Broker, conn: redis.Redis, h
     assert [command for command in asked if "log" in command] == ["EXISTS rq:logs"]
 
 
+@pytest.mark.long
+@pytest.mark.gate
+@pytest.mark.timeout(300)
 def test_all_together_stay_under_their_bound_and_the_oldest_go_first(broker: Broker, conn: redis.Redis) -> None:
     chance, order = random.Random(7), list[str]()
     text = "1 " + "x" * 8190
@@ -139,7 +142,7 @@ def test_all_together_stay_under_their_bound_and_the_oldest_go_first(broker: Bro
     assert dropped > 0 and len(left) + dropped == len(order)
     newest = set(order[-len(left) :])
     assert len(newest - left) <= 60, "those go that were written to longest ago"
-    used = sum(conn.memory_usage(f"rq:job:{name}:log") for name in [*left][:500]) / 500 * len(left)
+    used = sum(conn.memory_usage(f"rq:log:{name}") for name in [*left][:500]) / 500 * len(left)
     assert used + conn.memory_usage("rq:logs", samples=0) + conn.memory_usage("rq:logs:sizes", samples=0) < 1.35 * MOST
     broker.delete(order[-50:])
     assert sound(conn) == left - set(order[-50:])
@@ -148,7 +151,7 @@ def test_all_together_stay_under_their_bound_and_the_oldest_go_first(broker: Bro
 def test_a_broken_key_harms_no_other(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
     one, other = hand.claim(2)
-    conn.set("rq:job:a:log", "no hash")
+    conn.set("rq:log:a", "no hash")
     answers = broker.write_logs([of(one), of(other)])
     assert answers[0].startswith("error: ") and answers[1] == "ok"
     assert log_of(conn, "b")

@@ -46,6 +46,7 @@ TEXTS = {
     "callback_url": "https://example.com/",
     "on_lost": "fail",
     "isolate": "true",
+    "keep_logs": "true",
     "concurrency_key": "user:42",
     "max_concurrent": "2",
     "max_queue_length": "10000",

@@ -330,3 +330,21 @@ def test_what_is_no_pause(service: ServerProcess, tokens: Tokens, conn: redis.Re
     assert (answer.status, answer.json["error"]["field"]) == (422, field)
     assert not conn.exists("rq:paused:sms")
     assert _post(service, tokens, "pause", {}, queue="sma").code == "no_such_queue"
+
+
+def test_the_log_of_a_job_is_for_operators(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    _finish(conn, "a", b"1")
+    path = "/api/v1/jobs/a?include=log"
+    assert _get(service, tokens, path, "operate").json["log"] is None
+    now = int(conn.time()[0]) * 1000
+    conn.hset("rq:log:a", mapping={"lines": f"{now} one\n{now + 1} <b>two", "left_out": 3, "attempt": 2, "at": now + 1000})
+    refused = _get(service, tokens, path, "read")
+    assert (refused.status, refused.code) == (403, "missing_scope")
+    log = _get(service, tokens, path, "operate").json["log"]
+    assert ([line["text"] for line in log["lines"]], log["left_out"], log["attempt"]) == (["one", "<b>two"], 3, 2)
+    assert "log" not in _get(service, tokens, "/api/v1/jobs/a", "operate").json
+    conn.hset("rq:log:a", "at", 1000)
+    assert _get(service, tokens, path, "operate").json["log"] is None, "of a former job of this id"
+    conn.delete("rq:log:a")
+    conn.set("rq:log:a", "no hash")
+    assert _get(service, tokens, path, "operate").json["log"] is None

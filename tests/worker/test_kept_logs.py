@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue, Retry
-from tests.kit.length import gate_case, long_case
+from tests.kit.length import gate_case, long_case, soaked
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import status_of
 from tests.kit.workers import EXECUTORS, WorkerProcess, Workers
@@ -35,15 +35,13 @@ def put(queue: Queue, task: str, *args: Any, **more: Any) -> Job:
 
 def log_of(conn: redis.Redis, job: Job) -> list[str]:
     """The lines of its log, without their times."""
-    stored = conn.hget(f"rq:job:{job.id}:log", "lines")
+    stored = conn.hget(f"rq:log:{job.id}", "lines")
     return [] if stored is None else [line.partition(" ")[2] for line in stored.decode().split("\n")]
 
 
 def run(workers: Workers, executor: str, *args: str, **env: str) -> WorkerProcess:
     places = {"thread": {"FUSION_THREADS": "4"}, "asyncio": {"FUSION_CONCURRENCY": "4"}}.get(executor, {"FUSION_SLOTS": "2"})
-    return workers.burst(
-        "q", "--executor", executor, *args, env={"FUSION_TASKS": TASK, **places, **env}, timeout=unhurried(60)
-    )
+    return workers.burst("q", "--executor", executor, *args, env={"FUSION_TASKS": TASK, **places, **env}, timeout=unhurried(60))
 
 
 @pytest.mark.parametrize("executor", EACH)
@@ -58,7 +56,7 @@ def test_those_of_a_failure_are_kept_and_those_of_a_success_only_on_request(
     for job, text in ((bad, "bad"), (asked, "asked")):
         assert log_of(conn, job) == [f"printed {text}", f"to stderr {text}", f"logged {text}", f"begun {text}"]
     assert {raw.decode() for raw in conn.zrange("rq:logs", 0, -1)} == {bad.id, asked.id}
-    assert 0 < conn.pttl(f"rq:job:{bad.id}:log") <= conn.pttl(f"rq:job:{bad.id}") + 60_000
+    assert 0 < conn.pttl(f"rq:log:{bad.id}") <= conn.pttl(f"rq:job:{bad.id}") + 60_000
     for text in ("good", "bad", "asked"):
         for line in (f"printed {text}", f"to stderr {text}", f"logged {text}", f"begun {text}"):
             assert worker.count(line) == 1, "where it went before"
@@ -74,7 +72,7 @@ def test_they_are_there_while_it_runs(executor: str, workers: Workers, conn: red
     assert status_of(conn, job.id) == "started"
     gate.unlink()
     eventually(lambda: status_of(conn, job.id) == "finished")
-    eventually(lambda: not conn.exists(f"rq:job:{job.id}:log", "rq:logs"), why="it finished: its lines go")
+    eventually(lambda: not conn.exists(f"rq:log:{job.id}", "rq:logs"), why="it finished: its lines go")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_a_job_that_prints_much_ends_soon_and_fills_nothing(
 ) -> None:
     loud, quiet = put(queue, "many", 20_000, fails=True), put(queue, "says", "quiet", fails=True)
     run(workers, executor)
-    found = conn.hgetall(f"rq:job:{loud.id}:log")
+    found = conn.hgetall(f"rq:log:{loud.id}")
     lines = log_of(conn, loud)
     assert lines[-1].startswith("line *****") and len(lines) <= 100 and len(found[b"lines"]) <= 8192
     assert len(lines) + int(found[b"left_out"]) == 20_000, "each is kept or counted"
@@ -172,7 +170,7 @@ def test_with_the_setting_off_nothing_is_kept(workers: Workers, conn: redis.Redi
     job = put(queue, "says", "bad", fails=True, keep_logs=True)
     worker = run(workers, "process", FUSION_JOB_LOGS="0")
     assert worker.count("printed bad") == 1
-    assert not conn.exists(f"rq:job:{job.id}:log", "rq:logs")
+    assert not conn.exists(f"rq:log:{job.id}", "rq:logs")
 
 
 def test_a_retry_that_finishes_takes_the_lines_of_the_failure_along(
@@ -181,7 +179,7 @@ def test_a_retry_that_finishes_takes_the_lines_of_the_failure_along(
     job = put(queue, "fails_once", str(tmp_path / "ran"), retry=Retry(max=2, interval=0))
     worker = run(workers, "process")
     assert status_of(conn, job.id) == "finished", worker.output
-    assert not conn.exists(f"rq:job:{job.id}:log", "rq:logs")
+    assert not conn.exists(f"rq:log:{job.id}", "rq:logs")
 
 
 # -- whatever shows a code
@@ -199,10 +197,41 @@ def test_no_code_is_found_in_a_log_or_an_event(executor: str, workers: Workers, 
     run(workers, executor)
     kept = [line for job in jobs for line in log_of(conn, job)]
     assert len(kept) >= len(texts) * 4
-    said = [value.decode() for _, fields in conn.xrange("rq:events") for name, value in fields.items() if name == b"message" or name == b"reason"]
+    said = [
+        value.decode()
+        for _, fields in conn.xrange("rq:events")
+        for name, value in fields.items()
+        if name == b"message" or name == b"reason"
+    ]
     for line in (*kept, *said):
         line = re.sub(r"(line |:)\d+", "", line)  # the place of a line in a program
         assert not re.search(r"\d(?:[ -]?\d){3,}", line), line
+
+
+@pytest.mark.long
+@pytest.mark.gate
+def test_the_memory_of_logs_stays_under_its_bound(workers: Workers, conn: redis.Redis, queue: Queue) -> None:
+    """Jobs that fail and print more than is kept, for a while: in the gate, a minute of them in `make soak`."""
+    seconds, names = soaked(5.0, 60.0), 0
+    before = conn.info("memory")["used_memory"]
+    worker = workers.start("q", "--executor", "pool", "--slots", "4", env={"FUSION_TASKS": TASK, "FUSION_FAILED_MAX": "2000"})
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if conn.zcard("rq:queue:q") < 2000:
+            queue.enqueue_many(
+                [Queue.prepare_data(f"{TASK}.many", (150,), {"fails": True}, retry=Retry(max=0)) for _ in range(500)]
+            )
+            names += 500
+        time.sleep(0.05)
+    conn.delete("rq:queue:q")
+    worker.stop()
+    total = int(conn.hget("rq:logs:sizes", "*"))
+    logs = conn.zcard("rq:logs")
+    assert logs > 100 and total == sum(int(size) for name, size in conn.hgetall("rq:logs:sizes").items() if name != b"*")
+    assert total <= 64 * 1024 * 1024
+    print(
+        f"{names} jobs, {logs} logs of {total / 2**20:.1f} MiB, {(conn.info('memory')['used_memory'] - before) / 2**20:.1f} MiB more in all"
+    )
 
 
 # -- which job a line is of
@@ -232,9 +261,7 @@ def test_a_format_may_name_the_job(executor: str, workers: Workers, conn: redis.
 
 
 @pytest.mark.parametrize("executor", EACH)
-def test_with_lines_of_json_what_is_printed_is_json_too(
-    executor: str, workers: Workers, conn: redis.Redis, queue: Queue
-) -> None:
+def test_with_lines_of_json_what_is_printed_is_json_too(executor: str, workers: Workers, conn: redis.Redis, queue: Queue) -> None:
     job = put(queue, "says", "bad", fails=True)
     worker = run(workers, executor, "--log-json")
     found = [json.loads(line) for line in worker.output.splitlines()]

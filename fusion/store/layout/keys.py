@@ -23,7 +23,7 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
 
     def log(self, job_id: str) -> str:
         """What a job's last run printed and logged last."""
-        return f"{self.prefix}job:{job_id}:log"
+        return f"{self.prefix}log:{job_id}"
 
     @property
     def logs(self) -> str:

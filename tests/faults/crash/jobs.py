@@ -65,5 +65,6 @@ def speaks(seen: str, gate: str) -> None:
     current.save_meta()
     current.progress(1, 2, "under way")
     Log.log("under way")
+    print("under way")
     while os.path.exists(gate):
         time.sleep(0.005)

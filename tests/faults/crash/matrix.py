@@ -89,6 +89,7 @@ POINTS = (
     *_around("save_meta", held="last"),
     *_around("log_event", held="last"),
     *_around("report", held="last"),
+    *_around("write_logs", held="last"),
     *_around("note_history", held="last"),
     *_around("ring", drive="ring"),
     Point("shutdown.drain", held="first", drive="quit"),

@@ -720,7 +720,7 @@ return true
 end
 --@include/job/lines.lua:8
 local function drop_log(id)
-redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('UNLINK', (P .. 'log:' .. id))
 redis.call('ZREM', P .. 'logs', id)
 local size = redis.call('HGET', P .. 'logs:sizes', id)
 if not size then return false end

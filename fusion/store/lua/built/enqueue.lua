@@ -16,7 +16,7 @@ local function ready_key(queue)
 if fifos[queue] ~= false and rare(3, queue) then return (P .. 'fifo:' .. queue) end
 return (P .. 'queue:' .. queue)
 end
---@include/lib/keys.lua:108
+--@include/lib/keys.lua:112
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not rare(2, status) end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')

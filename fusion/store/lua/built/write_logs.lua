@@ -41,7 +41,7 @@ if nth <= 2 then
 if not made_0 then
 --@include/job/lines.lua:8
 local function drop_log(id)
-redis.call('UNLINK', (P .. 'job:' .. id .. ':log'))
+redis.call('UNLINK', (P .. 'log:' .. id))
 redis.call('ZREM', P .. 'logs', id)
 local size = redis.call('HGET', P .. 'logs:sizes', id)
 if not size then return false end
@@ -71,7 +71,7 @@ end
 end
 --@write_logs.lua:8
 local function write(id, exec, attempt, left_out, lines)
-local key, log = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':log')
+local key, log = (P .. 'job:' .. id), (P .. 'log:' .. id)
 local status, holder = unpack(redis.call('HMGET', key, 'status', 'execution_id'))
 if status and holder and holder ~= exec then return 'stale' end
 if not status or lines == '' then

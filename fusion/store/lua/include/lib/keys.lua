@@ -26,7 +26,7 @@ local function worker_of(key) return string.sub(key, #P + 8) end
 
 -- The logs of jobs.
 local LOGS, LOG_SIZES = P .. 'logs', P .. 'logs:sizes'
-local function log_key(id) return P .. 'job:' .. id .. ':log' end
+local function log_key(id) return P .. 'log:' .. id end
 
 -- Batches.
 local BATCHES, BATCHES_DUE, BATCHES_AUDIT = P .. 'batches', P .. 'batches:due', P .. 'batches:audit'
