@@ -50,7 +50,7 @@ def test_those_of_a_failure_are_kept_and_those_of_a_success_only_on_request(
 ) -> None:
     good, bad = put(queue, "says", "good"), put(queue, "says", "bad", fails=True)
     asked = put(queue, "says", "asked", keep_logs=True)
-    worker = run(workers, executor)
+    worker = run(workers, executor, PYTHONUNBUFFERED="1")  # else the end of a burst may come before a buffer is written
     assert [status_of(conn, job.id) for job in (good, bad, asked)] == ["finished", "failed", "finished"]
     assert log_of(conn, good) == []
     for job, text in ((bad, "bad"), (asked, "asked")):
@@ -214,7 +214,7 @@ def test_the_memory_of_logs_stays_under_its_bound(workers: Workers, conn: redis.
     """Jobs that fail and print more than is kept, for a while: in the gate, a minute of them in `make soak`."""
     seconds, names = soaked(5.0, 60.0), 0
     before = conn.info("memory")["used_memory"]
-    worker = workers.start("q", "--executor", "pool", "--slots", "4", env={"FUSION_TASKS": TASK, "FUSION_FAILED_MAX": "2000"})
+    worker = workers.start("q", "--horses", "4", env={"FUSION_TASKS": TASK, "FUSION_FAILED_MAX": "2000"})
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if conn.zcard("rq:queue:q") < 2000:
