@@ -7,7 +7,8 @@ each call of a script, and looks for each local that a function takes from outsi
 - leaves out functions and variables that nothing names, comments and indentation;
 - writes what small functions return in the place of their calls, and literals in the place of the names of keys, arguments and constants;
 - writes the body of a function that ONCE names in the place of its one call;
-- moves functions that OFTEN, RARE or RARER name into one that makes all of a group at the first call of one. They stand before what calls them.
+- moves functions that OFTEN, RARE or RARER name into one that makes all of a group at the first call of one. They stand before what calls them;
+- does both with a function that ONCE and one of these name: the functions that are rare call it, in the others its body stands.
 
 What is left open are the values of a fleet (`FleetConstants`): the loader sets them. Lines of `built/` keep their text, and marks (`--@file:line`)
 tell where a run of lines comes from, so that an error of the server leads to the source.
@@ -19,7 +20,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +28,8 @@ from pathlib import Path
 from fusion.kernel import defaults, states
 from fusion.store.layout import codec, compact, schema
 from fusion.store.scripting.constants import FleetConstants, literal
+from tools.lua_in_place import in_place
+from tools.lua_lines import BRACKET, COMMENT, STRING, Function, Line, functions, names_made, parts_of, words_of
 from tools.lua_scope import Scope
 
 LUA = Path(schema.__file__).parents[1] / "lua"
@@ -35,24 +38,22 @@ BUILT = LUA / "built"
 #: Values that are the same in all fleets of one version. RUN_FIELDS: the fields that a claim answers, TIED_FIELDS, CHAIN_FIELDS: and of some;
 #: AHEAD, ALONE: what the ids of some executions end in; STORED_RESULT_TTL: what its absence means in a compact record; KEPT_STATES: ended
 #: ones with a set for each queue.
-CONSTANTS: dict[str, str] = {
-    name: literal(value)
-    for name, value in {
-        "MIN_TTL": defaults.MIN_TERMINAL_TTL,
-        "STORED_RESULT_TTL": compact.DEFAULTS["result_ttl"],
-        "CANCELED_TTL": defaults.CANCELED_TTL,
-        "RUN_FIELDS": codec.RUN_FIELDS,
-        "N_RUN_FIELDS": len(codec.RUN_FIELDS),
-        "TIED_FIELDS": codec.TIED_FIELDS,
-        "N_TIED_FIELDS": len(codec.TIED_FIELDS),
-        "CHAIN_FIELDS": codec.CHAIN_FIELDS,
-        "N_CHAIN_FIELDS": len(codec.CHAIN_FIELDS),
-        "AHEAD": codec.AHEAD,
-        "ALONE": codec.ALONE,
-        "FIRST_SCHEMA": schema.FIRST,
-        "KEPT_STATES": states.KEPT,
-    }.items()
+_VALUES: dict[str, str | int | tuple[str, ...]] = {
+    "MIN_TTL": defaults.MIN_TERMINAL_TTL,
+    "STORED_RESULT_TTL": int(compact.DEFAULTS["result_ttl"]),
+    "CANCELED_TTL": defaults.CANCELED_TTL,
+    "RUN_FIELDS": codec.RUN_FIELDS,
+    "N_RUN_FIELDS": len(codec.RUN_FIELDS),
+    "TIED_FIELDS": codec.TIED_FIELDS,
+    "N_TIED_FIELDS": len(codec.TIED_FIELDS),
+    "CHAIN_FIELDS": codec.CHAIN_FIELDS,
+    "N_CHAIN_FIELDS": len(codec.CHAIN_FIELDS),
+    "AHEAD": codec.AHEAD,
+    "ALONE": codec.ALONE,
+    "FIRST_SCHEMA": schema.FIRST,
+    "KEPT_STATES": states.KEPT,
 }
+CONSTANTS = {name: literal(value) for name, value in _VALUES.items()}
 #: Values that some scripts take as arguments, and includes use; nil in the others.
 _TOLD = ("MINUTE", "MINUTE_TEXT")
 CONSTANTS |= dict.fromkeys(_TOLD, "nil")
@@ -62,40 +63,16 @@ OPEN = frozenset(FleetConstants().literals())
 GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|ONCE|OFTEN|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
-_FUNCTION = re.compile(r"local function (\w+)\(")
-_EXPRESSION = re.compile(r"local function (\w+)\((\w+)\) return (.*) end$")
-_VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --.*)?$")
+_EXPRESSION = re.compile(r"local function (\w+)\((\w+(?:, \w+)*)\) return (.*) end$")
+_VARIABLES = re.compile(r"local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{(?: \w+ = nil )?\}|\d+))?(?: --.*)?$")
 _VARIABLE = re.compile(r"local ([a-z]\w*)(?: = (?:\{[^(){}]*\}|\d+))?(?: --.*)?$")
 _CONSTANTS = re.compile(r"local ([A-Z].*?) = (.*?)( --.*)?$")
 _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
-_STRING = r"'[^'\n]*'"
-_STATEMENT = re.compile(r"( *)(?:((?:local )?)(\w+(?:, \w+)*) = )?(\w+)\((.*)\)")
-_COMMENT = re.compile(rf"({_STRING})|--.*")
-_LITERAL = re.compile(rf"""P \.\. {_STRING}|{_STRING}|"[^"]*"|[\d.e^ *-]+""")
-_SIMPLE = re.compile(r"[\w.]+|'\w*'")
-_WORD = re.compile(rf"{_STRING}|--[^\n]*|(?<!\.)\.\w+|\w+")
-_PARENTHESIS = re.compile(rf"{_STRING}|[()]")
+_LITERAL = re.compile(rf"""P \.\. {STRING}|{STRING}|"[^"]*"|[\d.e^ *-]+""")
+_SIMPLE = re.compile(r"[\w.]+(?:\[\w+\])?|'\w*'")
 #: Words of Lua and of its libraries that a small function may use.
-_KNOWN = frozenset("nil or and not tonumber math floor max min string match find sub".split())
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a script. `file`, `number`: where it stands in the sources; a line that the build adds has no file."""
-
-    text: str
-    file: str = ""
-    number: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function at the left margin: a range of lines."""
-
-    name: str
-    first: int
-    end: int
+_KNOWN = frozenset("nil true false or and not tonumber math floor max min string match find sub".split())
 
 
 # -- sources
@@ -169,17 +146,17 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     give way to values (for tests). Raises ValueError for a source that can't be built, SyntaxError for one
     that is no Lua."""
     head = headers(read(LUA / f"{name}.lua"))
-    includes = in_order(head.get("INCLUDE", ()), lambda one: read(_path(one)))
-    files = {path: read(path) for path in [*map(_path, includes), LUA / f"{name}.lua"]}
+    files = _files(name, read)
     rare = [{word for text in files.values() for word in headers(text).get(kind, ())} for kind in ("OFTEN", "RARE", "RARER")]
     arguments = {f"K_{key}": f"KEYS[{nth}]" for nth, key in enumerate(head.get("KEYS", ()), 1)}
     arguments |= {f"A_{argument}": f"ARGV[{nth}]" for nth, argument in enumerate(head.get("ARGV", ()), 1)}
     arguments["REST"] = str(len(head.get("ARGV", ())) + 1)
     arguments |= {name: arguments[f"A_{name.lower()}"] for name in _TOLD if f"A_{name.lower()}" in arguments}
-    lines = without_unused([line for path, text in files.items() for line in _lines_of(path, text)])
-    lines = in_place(lines, {word for text in files.values() for word in headers(text).get("ONCE", ())})
-    lines = made_when_called(lines, rare)
-    lines = [replace(line, text=_COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
+    lines = joined(name, read)
+    once = {word for text in files.values() for word in headers(text).get("ONCE", ())}
+    lines = without_unused(in_place(lines, once, set[str]().union(*rare)))
+    lines = made_when_called(with_commands_at_hand(lines), rare)
+    lines = [replace(line, text=COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
     if change is not None:
         lines = [Line(text) for text in change("".join(f"{line.text}\n" for line in lines)).splitlines()]
     lines = inlined(lines)
@@ -192,87 +169,26 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     return text
 
 
-def functions(lines: Sequence[Line]) -> list[Function]:
-    """Return the functions at the left margin, in order. Their bodies are indented."""
-    found, first, name = list[Function](), 0, ""
-    for at, line in enumerate(lines):
-        match = _FUNCTION.match(line.text)
-        if match and not line.text.endswith(" end"):
-            first, name = at, match[1]
-        elif match:
-            found.append(Function(match[1], at, at + 1))
-        elif name and line.text == "end":
-            found.append(Function(name, first, at + 1))
-            name = ""
-    return found
+def _files(name: str, read: Callable[[Path], str]) -> dict[Path, str]:
+    includes = in_order(headers(read(LUA / f"{name}.lua")).get("INCLUDE", ()), lambda one: read(_path(one)))
+    return {path: read(path) for path in [*map(_path, includes), LUA / f"{name}.lua"]}
 
 
-def _words(lines: Iterable[Line]) -> Counter[str]:
-    return Counter(word for line in lines for word in _WORD.findall(line.text))
+def joined(name: str, read: Callable[[Path], str] = _read) -> list[Line]:
+    """Return the lines of a script and of its includes that are used, as they stand in the sources: the first step of the build."""
+    return without_unused([line for path, text in _files(name, read).items() for line in _lines_of(path, text)])
 
 
 def without_unused(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without functions and variables that nothing names: includes bring all of theirs."""
-    words, kept, cut = _words(lines), functions(lines), set[int]()
+    words, kept, cut = words_of(lines), functions(lines), set[int]()
     kept += [Function(match[1], at, at + 1) for at, line in enumerate(lines) if (match := _VARIABLE.match(line.text))]
     while unused := [one for one in kept if words[one.name] < 2]:
         kept = [one for one in kept if words[one.name] > 1]
         for one in unused:
-            words.subtract(_words(lines[one.first : one.end]))
+            words.subtract(words_of(lines[one.first : one.end]))
             cut.update(range(one.first, one.end))
     return [line for at, line in enumerate(lines) if at not in cut]
-
-
-def in_place(lines: Sequence[Line], names: Collection[str]) -> list[Line]:
-    """Return the lines with the bodies of these functions in the places of their calls, each a block of its own. To make a function costs
-    more than it tells a reader of the built text. What it takes becomes locals of the block. A function may return values in its last line, if its
-    call assigns them. Raises ValueError for one that returns elsewhere, or has not one call, alone in its line, behind it."""
-    bodies = {one.name: lines[one.first : one.end] for one in functions(lines) if one.name in names}
-    cut = {at for one in functions(lines) if one.name in names for at in range(one.first, one.end)}
-    words, put = _words(lines), set[str]()
-
-    def with_bodies(part: Iterable[Line]) -> Iterator[Line]:
-        for line in part:
-            match = _STATEMENT.fullmatch(line.text)
-            if match is None or match[4] not in bodies:
-                yield line
-                continue
-            put.add(match[4])
-            head, *body, end = bodies[match[4]]
-            parameters = head.text.partition("(")[2][:-1]
-            if match[3]:
-                if match[2]:
-                    yield replace(line, text=f"local {match[3]}")
-                body = _assigned(match[4], match[3], parameters, body)
-            if _returns(body) or words[match[4]] != 2:
-                raise ValueError(f"{match[4]} returns something, or is not called once")
-            yield replace(head, text=" do")  # a line at the margin would end the function around it
-            if match[5]:
-                yield replace(line, text=f"local {parameters} = {match[5]}")
-            yield from with_bodies(body)
-            yield replace(end, text=" end")
-
-    found = list(with_bodies(line for at, line in enumerate(lines) if at not in cut))
-    if missing := sorted(bodies.keys() - put):
-        raise ValueError(f"{', '.join(missing)}: the call is a line of its own")
-    return found
-
-
-def _assigned(name: str, targets: str, parameters: str, body: Sequence[Line]) -> list[Line]:
-    """A function's body that assigns to `targets` what its last line returns. Raises ValueError for a body that has a name of theirs."""
-    if not body[-1].text.startswith("  return "):
-        raise ValueError(f"{name} does not end in a return")
-    if taken := set(targets.split(", ")) & (_words(body).keys() | set(parameters.split(", "))):
-        raise ValueError(f"{name} has names of what it is assigned to: {', '.join(sorted(taken))}")
-    return [*body[:-1], replace(body[-1], text=f"{targets} = {body[-1].text.removeprefix('  return ')}")]
-
-
-def _returns(body: Sequence[Line]) -> bool:
-    """Whether a function's body returns: not one of the functions in it."""
-    text = "\n".join(line.text for line in body)
-    return "return" in _WORD.findall(
-        re.sub(r"^( *)local function .*(?<! end)(?:\n.*)*?\n\1end$|^ *local function .* end$", "", text, flags=re.MULTILINE)
-    )
 
 
 def made_when_called(lines: Sequence[Line], groups: Sequence[Collection[str]]) -> list[Line]:
@@ -288,7 +204,7 @@ def made_when_called(lines: Sequence[Line], groups: Sequence[Collection[str]]) -
     if not everything:
         return list(lines)
     number = {one.name: nth for nth, one in enumerate((one for group in found for one in group), 1)}
-    calls = re.compile(rf"{_STRING}|--[^\n]*|\b(pcall\()?(?<!\.)\b({'|'.join(number)})\b(\(\)?|, |\))?")
+    calls = re.compile(rf"{STRING}|--[^\n]*|\b(pcall\()?(?<!\.)\b({'|'.join(number)})\b(\(\)?|, |\))?")
 
     def with_calls(part: Iterable[Line], known: Collection[str] = ()) -> Iterator[Line]:
         def call(match: re.Match[str]) -> str:
@@ -327,8 +243,8 @@ def _without_variables_of(lines: Sequence[Line], groups: Sequence[Collection[str
             if one.name in names:
                 inside |= dict.fromkeys(range(one.first, one.end), nth)
                 break
-    outside = _words(line for at, line in enumerate(lines) if at not in inside)
-    words = [set(_words(line for at, line in enumerate(lines) if inside.get(at) == nth)) for nth in range(len(groups))]
+    outside = words_of(line for at, line in enumerate(lines) if at not in inside)
+    words = [set(words_of(line for at, line in enumerate(lines) if inside.get(at) == nth)) for nth in range(len(groups))]
     rest, own = list[Line](), [list[Line]() for _ in groups]
     for line in lines:
         match = _VARIABLES.match(line.text)
@@ -341,19 +257,46 @@ def _without_variables_of(lines: Sequence[Line], groups: Sequence[Collection[str
     return rest, own
 
 
+def with_commands_at_hand(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with `redis.call` and `redis.pcall` as locals of the script, but in functions: there a local from outside costs more."""
+    inside = {at for one in functions(lines) for at in range(one.first, one.end)}
+    names = {"redis.call(": "command(", "redis.pcall(": "try_command("}
+    used = Counter(
+        name for at, line in enumerate(lines) if at not in inside for name in names for _ in range(line.text.count(name))
+    )
+    chosen = {name: local for name, local in names.items() if used[name] > 2}
+    if not chosen:
+        return list(lines)
+
+    def changed(text: str) -> str:
+        for name, local in chosen.items():
+            text = text.replace(name, local)
+        return text
+
+    head = f"local {', '.join(local[:-1] for local in chosen.values())} = {', '.join(name[:-1] for name in chosen)}"
+    return [Line(head), *(line if at in inside else replace(line, text=changed(line.text)) for at, line in enumerate(lines))]
+
+
 def inlined(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines with the calls of small functions replaced by what they return: of those that use their one argument, once, P and
-    what is Lua's own, and nothing else."""
-    small = dict[str, tuple[str, str]]()
+    """Return the lines with the calls of small functions replaced by what they return: of those that use their arguments, P, what is Lua's own,
+    and variables of the script whose names stand for nothing else. An argument that is used twice is a name or a literal in each call."""
+    small = dict[str, tuple[list[str], str]]()
     values = {word for line in lines for word in re.findall(r"\b\w+\b(?!\()", line.text)}
+    made = Counter(name for line in lines for name in names_made([line]))
+    shared = {"P"} | {name for line in lines if line.text.startswith("local ") for name in names_made([line]) if made[name] == 1}
     for line in lines:
         if not (match := _EXPRESSION.match(line.text)):
             continue
-        name, parameter, value = match.groups()
-        words = [word for word in re.findall(rf"{_STRING}|\w+", value) if word[0] != "'"]
-        others = [word for word in words if word not in _KNOWN and not word.isdecimal()]
-        if others.count(parameter) == 1 and set(others) <= {parameter, "P"} and name not in values:
-            small[name] = parameter, value
+        name, parameters, value = match[1], match[2].split(", "), match[3]
+        used = Counter(word for word in re.findall(rf"{STRING}|\w+", value) if word[0] != "'")
+        others = {word for word in used if word not in _KNOWN and not word.isdecimal() and not _CONSTANT.fullmatch(word)}
+        if not others - set(parameters) <= shared or name in values or not all(used[one] for one in parameters):
+            continue
+        twice = [nth for nth, one in enumerate(parameters) if used[one] > 1]
+        called = [(one.text, call.end()) for one in lines for call in re.finditer(rf"(?<!function )\b{name}\(", one.text)]
+        given = [parts_of(text[at : _closing(text, at)]) for text, at in called]
+        if all(len(one) == len(parameters) and all(_SIMPLE.fullmatch(one[nth]) for nth in twice) for one in given):
+            small[name] = parameters, value
     if not small:
         return list(lines)
     calls = re.compile(rf"\b({'|'.join(small)})\(")
@@ -364,18 +307,15 @@ def inlined(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-def _inlined(text: str, small: Mapping[str, tuple[str, str]], calls: re.Pattern[str]) -> str:
+def _inlined(text: str, small: Mapping[str, tuple[list[str], str]], calls: re.Pattern[str]) -> str:
     pieces, at = list[str](), 0
     while call := calls.search(text, at):
         end = _closing(text, call.end())
-        parameter, value = small[call[1]]
-        argument = _inlined(text[call.end() : end], small, calls)
-        if not _SIMPLE.fullmatch(argument):
-            argument = f"({argument})"
-        body = re.sub(
-            rf"{_STRING}|\w+", lambda word, known=(parameter, argument): known[1] if word[0] == known[0] else word[0], value
-        )  # type: ignore[misc]
-        pieces += (text[at : call.start()], f"({body})")
+        parameters, value = small[call[1]]
+        arguments = parts_of(_inlined(text[call.end() : end], small, calls))
+        known = {name: one if _SIMPLE.fullmatch(one) else f"({one})" for name, one in zip(parameters, arguments, strict=True)}
+        body = re.sub(rf"{STRING}|\w+", lambda word, known=known: known.get(word[0], word[0]), value)  # type: ignore[misc]
+        pieces += (text[at : call.start()], f"({_inlined(body, small, calls)})")
         at = end + 1
     return "".join((*pieces, text[at:]))
 
@@ -383,7 +323,7 @@ def _inlined(text: str, small: Mapping[str, tuple[str, str]], calls: re.Pattern[
 def _closing(text: str, at: int) -> int:
     """The position of the parenthesis that closes the one opened before `at`. ValueError if it does not stand in the line."""
     depth = 1
-    for match in _PARENTHESIS.finditer(text, at):
+    for match in BRACKET.finditer(text, at):
         depth += {"(": 1, ")": -1}.get(match[0], 0)
         if not depth:
             return match.start()

@@ -30,7 +30,7 @@ SHORT_WAYS: Mapping[str, Mapping[str, str]] = {
 _CLOCK = "redis.call('TIME')"
 #: Seven tenths of a millisecond more with each call. The second is none of a minute's or day's edge.
 _COUNTED = "{ '1700000123', redis.call('INCR', P .. 'test:clock') * 700 + 150000 }"
-_ON_NEED = re.compile(r"^-- RARE: .*\n", re.MULTILINE)
+_ON_NEED = re.compile(r"^-- (?:RARE|ONCE): .*\n", re.MULTILINE)
 
 
 @cache

@@ -37,8 +37,8 @@ def folded(text: str) -> str:
     return on_lines(lua_build.folded, text)
 
 
-def in_place(text: str, names: set[str]) -> str:
-    return on_lines(lua_build.in_place, text, names)
+def in_place(text: str, names: set[str], rare: set[str] | None = None) -> str:
+    return on_lines(lua_build.in_place, text, names, rare or set())
 
 
 def made_when_called(text: str, groups: list[set[str]]) -> str:
@@ -92,7 +92,7 @@ def test_functions_that_use_more_than_their_argument_stay() -> None:
 
 def test_an_inlined_function_may_use_builtins_of_lua() -> None:
     text = "local function class_of(p) return math.max(0, tonumber(p) or 1) end\nreturn class_of(found[2])\n"
-    assert inlined(text) == "return (math.max(0, tonumber((found[2])) or 1))\n"
+    assert inlined(text) == "return (math.max(0, tonumber(found[2]) or 1))\n"
 
 
 def test_a_small_function_that_is_handed_on_stays() -> None:
@@ -137,6 +137,81 @@ def test_what_a_function_takes_becomes_locals_of_its_block() -> None:
 def test_a_function_that_can_not_stand_in_the_place_of_its_call_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^a"):
         in_place(text, {"a"})
+
+
+def test_an_early_return_leaves_a_loop_that_runs_once() -> None:
+    text = (
+        "local function a(x)\n  if x then return end -- why\n  y = 1\nend\n"
+        "local function b(x)\n  if x == 1 then\n    return 'one'\n  end\n  return x\nend\n"
+        "local found = b(2)\na(found)\n"
+    )
+    assert in_place(text, {"a", "b"}) == (
+        "local found\n repeat\nlocal x = 2\n  if x == 1 then\n    found = 'one' break\n  end\n  found = x\n until true\n"
+        " repeat\nlocal x = found\n  if x then break end\n  y = 1\n until true\n"
+    )
+
+
+def test_further_arguments_stand_where_the_function_hands_them_on() -> None:
+    text = "local function a(x, ...)\n  if x then\n    f(x, ...)\n  end\nend\nif y then\n  a(1, 'b', c[2],\n    d(3, 4))\nelse\n  g()\nend\n"
+    assert in_place(text, {"a"}) == (
+        "if y then\n do\nlocal x = 1\n  if x then\n    f(x, 'b', c[2], d(3, 4))\n  end\n end\nelse\n  g()\nend\n"
+    )
+
+
+def test_a_function_that_is_rare_as_well_stays_for_those_and_for_calls_that_are_not_alone_in_their_line() -> None:
+    text = (
+        "local function a(x)\n  y = x\n  return x\nend\n"
+        "local function b()\n  local z = a(1)\n  return z\nend\n"
+        "local z = a(2)\na(3)\nif a(z) then b() end\n"
+    )
+    assert in_place(text, {"a"}, {"a", "b"}) == text.replace(
+        "local z = a(2)\n", "local z\n do\nlocal x = 2\n  y = x\n  z = x\n end\n"
+    )
+
+
+def test_a_function_does_not_stand_where_a_name_of_its_own_means_something_else() -> None:
+    text = "local count = 0\nlocal function a()\n  count = count + 1\nend\nlocal function b(count)\n  a()\n  return count\nend\nreturn b(1)\n"
+    with pytest.raises(ValueError, match="a takes count, which is something else where it is called"):
+        in_place(text, {"a"})
+    text = (
+        "local count = 0\nlocal function a()\n  count = count + 1\nend\nif x then\n  local count = 2\n  a()\nend\nreturn count\n"
+    )
+    with pytest.raises(ValueError, match="a takes count"):
+        in_place(text, {"a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("local function a()\n  for i = 1, 2 do\n    if x then return end\n  end\nend\na()\n", "returns out of a loop"),
+        ("local function a()\n  for i = 1, 2 do if x then return end end\n  y = 1\nend\na()\n", "returns out of a loop"),
+        ("local function a()\n  if x then return end\n  local function b()\n    y = 1\n  end\nend\na()\n", "holds a function"),
+        ("local function a()\n  y = 1\nend\nlocal b = a()\n", "returns nothing"),
+        ("local function a(...)\n  local c = 1\n  f(...)\nend\na(c)\n", "names of what it is called with"),
+    ],
+)
+def test_other_functions_that_can_not_stand_in_the_place_of_a_call_are_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"a .*{why}"):
+        in_place(text, {"a"})
+
+
+def test_a_small_function_may_use_a_variable_of_the_script_and_an_argument_twice() -> None:
+    text = (
+        "local known = {}\nlocal function f(x) return redis.call(x) end\n"
+        "local function key_of(q) return known[q] ~= false and f(q) or P .. q end\n"
+        "return key_of(queue), key_of(names[i])\n"
+    )
+    assert inlined(text).splitlines()[2] == (
+        "return (known[queue] ~= false and f(queue) or P .. queue), (known[names[i]] ~= false and f(names[i]) or P .. names[i])"
+    )
+
+
+def test_commands_are_at_hand_outside_of_functions() -> None:
+    text = "local function a() return redis.call('TIME') end\nreturn redis.call('A'), redis.call('B'), redis.call('C'), redis.pcall('D')\n"
+    assert on_lines(lua_build.with_commands_at_hand, text) == (
+        "local command = redis.call\nlocal function a() return redis.call('TIME') end\n"
+        "return command('A'), command('B'), command('C'), redis.pcall('D')\n"
+    )
 
 
 def test_rare_functions_are_made_by_the_first_call_of_one() -> None:
@@ -260,12 +335,15 @@ def test_every_line_leads_to_its_source() -> None:
                 continue
             source = (lua_build.LUA / file).read_text().splitlines()[int(at) - 1].strip()
             same += source.startswith(line)
-            taken = line.startswith("local ") and re.fullmatch(
-                r"\w+\(.*\)", source
-            )  # what a function in the place of its call takes
+            # what a function in the place of its call takes, or is assigned to
+            taken = line.startswith("local ") and re.fullmatch(r"(?:(?:local )?\w+(?:, \w+)* = )?\w+\(.*\)?", source)
             given = source.startswith("return ") and re.match(r"\w+(, \w+)* = ", line)  # what such a function returns
             changed = (
-                taken or given or re.search(r"\brare\b", line) or line == "do" or re.search(r"^[A-Z]|\b[KA]_|_key\(", source)
+                taken
+                or given
+                or re.search(r"\brare\b|command\(", line)
+                or line in ("do", "repeat", "until true")
+                or re.search(r"^[A-Z]|\b[KA]_|_key\(", source)
             )
             assert line.split()[0] == source.split()[0] or changed, (line, source)
         assert same > 0.6 * len(lines), (name, same, len(lines))

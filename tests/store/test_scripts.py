@@ -57,6 +57,7 @@ from tests.store.operation_hands import of_operations
 from tests.store.trash_hands import of_trash
 from tests.store.unique_hands import of_unique
 from tests.store.waits_hands import of_waits
+from tools import lua_build
 
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
@@ -105,7 +106,7 @@ def test_the_header_of_a_script(name: str) -> None:
         table = {"K": "KEYS", "A": "ARGV"}[kind]
         assert all(f"{table}[{nth}]" in source.body for nth in range(1, len(names) + 1)), "named and not used"
     said = re.search(r"^-- Events: (.*)$", own, re.MULTILINE)
-    emitted = set(re.findall(r"emit\('(\w+)'", source.body))
+    emitted = set(re.findall(r"emit\('(\w+)'", "\n".join(line.text for line in lua_build.joined(name))))
     assert set(said[1].split() if said else ()) <= emitted
     assert set(re.findall(r"emit\('(\w+)'", own)) <= set(said[1].split() if said else ())
 

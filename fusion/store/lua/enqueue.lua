@@ -1,8 +1,10 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs minute minute_text
--- ONCE: line_up expect_expiry look_for_remains
+-- ONCE: line_up expect_expiry look_for_remains iso accept enter_line tally write_tallies reserve emit are_wildcards
+-- ONCE: ring on_arrive
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
+-- RARE: iso accept enter_line tally write_tallies reserve emit are_wildcards ring on_arrive
 -- RARER: next_seq with_met refuses answer_more
 -- INCLUDE: writer layout keys time count emit ring room turns sound accept newcomer batch states attach kin cycle
 -- INCLUDE: releasing
@@ -102,7 +104,7 @@ local function answer_more(at, outbox_batch)
 end
 
 local at, fresh, first_answer, again, targets, several = REST, { nil }, now_iso, nil, {}, 0
-local needs = tonumber(A_needs) -- nothing stands behind it
+local needs = schema[2] == A_needs and A_needs or tonumber(A_needs) -- nothing stands behind it
 if not needs and string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local graph, over
 if not needs then
@@ -142,7 +144,7 @@ local function look_for_remains(id)
 end
 
 local alone = A_n_jobs == '1' -- there is no other job to compare it with
-for _ = 1, A_n_jobs + 0 do
+for _ = 1, alone and 1 or A_n_jobs + 0 do
   local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
   look_for_remains(id)
   local status, nonce, origin, created_at, func, tied_before, graph_before, draft
@@ -294,28 +296,36 @@ for i, job in ipairs(fresh) do
   if not waits and job.turn and (job.turn ~= '' or fair[A_queue] ~= false) then
     place = turn_of(A_queue, job.priority, place, job.turn)
   end
-  local ok, later
+  local ok, aside = true, nil
   if job.unique then
-    ok, later = pcall(accept_unique, job.unique, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+    ok, aside = pcall(accept_unique, job.unique, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
         place, job.ended, job.first, job.last, waits)
     local older = job.unique.replaced
     if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', job_key(job.id), 'status') } end
-  else
-    ok, later = pcall(accept, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+  elseif fresh[2] then
+    ok, aside = pcall(accept, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+        job.first, job.last, waits)
+  else -- nothing was counted before it
+    aside = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
         job.first, job.last, waits)
   end
   if not ok then
     write_tallies() -- of those before it
-    return error_reply(later)
+    return error_reply(aside)
   end
   if waits then apart[#apart + 1] = job.id end
   if graph then redis.call('HSET', job_key(job.id), 'graph', graph) end
   if job.parents and instead and instead[1] then
     redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents))
   end
-  if not later and (not best or job.priority + 0 > best) then best = job.priority + 0 end
+  if not aside then
+    local class = job.priority == '1' and 1 or job.priority + 0
+    if not best or class > best then best = class end
+  end
 end
 write_tallies()
-if best then ring(A_queue, best) end
+if best then
+  ring(A_queue, best)
+end
 if outbox_batch or met or discarded[1] or apart[1] then return answer_more(now_iso, outbox_batch) end
 return { 'ok', now_iso }

@@ -4,9 +4,11 @@
 -- ARGV: n_lacking n_outcomes minute minute_text
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
--- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue
--- OFTEN: iso_before callback_error read_held read_job commit on_end end_job
--- RARE: enter_line line_up_again score_of next_seq on_leave on_return
+-- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue callback_error next_due
+-- ONCE: write_tallies emit are_wildcards ring on_claim take_out
+-- OFTEN: iso_before tally reserve emit read_held read_job commit on_end end_job
+-- RARE: enter_line line_up_again score_of next_seq on_leave on_return write_tallies are_wildcards ring on_arrive
+-- RARE: on_claim take_out
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
@@ -64,7 +66,7 @@ local lines, note = { A_token, nil, nil }, { 'turn', '' }
 
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
 local function commit_half()
-  local done, at, counts, failed = { nil }, outcomes_from, false, 0
+  local done, at, any_changed, failed = { nil }, outcomes_from, false, 0
   for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
     local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
@@ -80,7 +82,7 @@ local function commit_half()
         redis.pcall('HINCRBY', CALLBACK_ERRORS, 'count', 1)
         redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
       end
-      counts = true
+      any_changed = true
       worked = (tonumber(worked) or 0) + elapsed
       if kind == 'finished' then
         finished = (tonumber(finished) or 0) + 1
@@ -89,15 +91,17 @@ local function commit_half()
       end
     end
   end
-  if counts then
-    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked }
+  if any_changed then
+    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil, nil }
     if failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', failed)) ~= 'number' then
       redis.call('HSET', K_worker, 'failed_job_count', failed)
     end
   end
   for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
   each_of('HDEL', held_key, done)
-  if done[1] and first_count then write_tallies() end
+  if done[1] then
+    write_tallies()
+  end
 end
 
 -- What the claim half takes jobs from are sources, counted from 0: the worker's queues, up to `count`, and behind them
@@ -106,7 +110,7 @@ local NONE = {}
 local set_at = NONE -- by source: the set
 local sets_of, unindexed = NONE, NONE -- by queue: the sources of its sets; that nothing else of it is to be looked at
 local n_sources
-local queued, out = {}, {} -- by source: its best entries, false if none is to be taken; those that are to leave it
+local queued, out = { [0] = nil }, { [0] = nil } -- by source: its best entries, false if none is to be taken; those that are to leave it
 local start, again = 0, 0 -- the queue whose turn it is; 1 if another turn finds more
 local stopped, suspended, due_limits, waiting, gated, releasing -- what there is of that which is rare
 
@@ -156,7 +160,7 @@ end
 
 -- One look for all that is rare: mostly nothing is there, and Lua's stack bounds how many keys go into one.
 local function check_rare_keys()
-  local paused = {}
+  local paused = { nil }
   for i = 0, count - 1 do paused[i + 1] = paused_key(names[i]) end
   local there = redis.call('EXISTS', K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING,
     unpack(paused, 1, math.min(count, 1000)))
@@ -380,7 +384,9 @@ local function write_down_claims()
   each_of('HSET', held_key, held, 3)
   each_of('ZREM', EXPIRING, unexpected)
   if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
-  for i = 0, n_sources - 1 do take_out(i) end
+  for i = 0, n_sources - 1 do
+    take_out(i)
+  end
 end
 
 local function keep_gates()
@@ -430,7 +436,9 @@ end
 local function wake_others()
   for i = 0, count - 1 do
     local head = not (bound[i] and queued[i] == nil) and head_of(i)
-    if head then ring(names[i], head.class, true) end
+    if head then
+      ring(names[i], head.class, true)
+    end
     if bound[i] and queued[i] == nil then wake(origin[i], bound[i]) end
   end
   for i = count, n_sources - 1 do

@@ -1,11 +1,12 @@
 -- ARGV: id token nth n_parents
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
@@ -31,21 +32,16 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -230,13 +226,13 @@ end
 end
 --@add_parents.lua:8
 local key = (P .. 'job:' .. ARGV[1])
-local graph, arrival, status, batch, as = unpack(redis.call('HMGET', key, 'graph', 'arrival', 'status', 'batch',
+local graph, arrival, status, batch, as = unpack(command('HMGET', key, 'graph', 'arrival', 'status', 'batch',
 'batch_as'))
-if not redis.call('ZSCORE', P .. 'graphs', ARGV[2]) then
-return status and (not graph or redis.call('ZSCORE', P .. 'releasing', 'g ' .. ARGV[2])) and 'ok' or 'dropped'
+if not command('ZSCORE', P .. 'graphs', ARGV[2]) then
+return status and (not graph or command('ZSCORE', P .. 'releasing', 'g ' .. ARGV[2])) and 'ok' or 'dropped'
 end
 if graph ~= ARGV[2] then return 'dropped' end
-if redis.call('HGET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3]) then return 'ok' end
+if command('HGET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3]) then return 'ok' end
 local parents = { unpack(ARGV, 5, 5 + ARGV[4] - 1) }
 local missing = rare(5, parents, {})
 if missing then return { 'missing', ARGV[1], missing } end
@@ -248,6 +244,6 @@ end
 local path = rare(10, ARGV[1], parents, nil, nil, batch and not as and rare(9, batch, awaited))
 if path then return { 'cycle', ARGV[1], rare(11, path) } end
 rare(8, ARGV[1], parents, tonumber(arrival))
-redis.call('HSET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3], cjson.encode(parents))
-redis.call('ZADD', P .. 'graphs', 'XX', now_ms, ARGV[2])
+command('HSET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3], cjson.encode(parents))
+command('ZADD', P .. 'graphs', 'XX', now_ms, ARGV[2])
 return 'ok'

@@ -1,15 +1,17 @@
 -- KEYS: operation operations
 -- ARGV: id part step place cursor run_id skipped over
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -38,16 +40,16 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@advance_operation.lua:10
-local status, part, step = unpack(redis.call('HMGET', KEYS[1], 'status', 'part', 'step'))
+local status, part, step = unpack(command('HMGET', KEYS[1], 'status', 'part', 'step'))
 if not status then return 'missing' end
 if step == ARGV[3] then return ARGV[8] == '1' and 'done' or 'ok' end
 if status ~= 'running' or part ~= ARGV[2] then return 'stale' end
-redis.call('HSET', KEYS[1], 'part', part + 1, 'step', ARGV[3], 'place', ARGV[4], 'cursor', ARGV[5],
+command('HSET', KEYS[1], 'part', part + 1, 'step', ARGV[3], 'place', ARGV[4], 'cursor', ARGV[5],
 'run_id', ARGV[6])
-if ARGV[7] ~= '0' then redis.call('HINCRBY', KEYS[1], 'skipped', ARGV[7]) end
+if ARGV[7] ~= '0' then command('HINCRBY', KEYS[1], 'skipped', ARGV[7]) end
 if ARGV[8] ~= '1' then return 'ok' end
-redis.call('HSET', KEYS[1], 'status', 'done', 'ended_at', now_iso)
-redis.call('HDEL', KEYS[1], 'carrier', 'carried_until')
-redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
-redis.call('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
+command('HSET', KEYS[1], 'status', 'done', 'ended_at', now_iso)
+command('HDEL', KEYS[1], 'carrier', 'carried_until')
+command('ZADD', KEYS[2], now_ms, ARGV[1])
+command('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
 return 'done'

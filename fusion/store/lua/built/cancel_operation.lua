@@ -1,15 +1,17 @@
 -- KEYS: operation operations
 -- ARGV: id by
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -38,11 +40,11 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@cancel_operation.lua:7
-local status = redis.call('HGET', KEYS[1], 'status')
+local status = command('HGET', KEYS[1], 'status')
 if not status then return 'missing' end
 if status ~= 'running' then return status end
-redis.call('HSET', KEYS[1], 'status', 'canceled', 'ended_at', now_iso, 'canceled_by', ARGV[2])
-redis.call('HDEL', KEYS[1], 'carrier', 'carried_until')
-redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
-redis.call('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
+command('HSET', KEYS[1], 'status', 'canceled', 'ended_at', now_iso, 'canceled_by', ARGV[2])
+command('HDEL', KEYS[1], 'carrier', 'carried_until')
+command('ZADD', KEYS[2], now_ms, ARGV[1])
+command('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
 return 'canceled'

@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -26,28 +27,23 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/job/mark.lua:6
 local function waits(id, queue)
-if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
+if tonumber(redis.pcall('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
 --@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -80,21 +76,16 @@ local function iso_before(back)
 local micros = (now_us - back) % 1000000
 return iso(now_s + (now_us - back - micros) / 1000000, micros)
 end
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -138,9 +129,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -148,7 +140,7 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/lib/emit.lua:8
@@ -384,10 +376,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or score_of(queue, class, seq)
+turns.clock = tonumber(best) or (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44))
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -499,14 +491,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -515,7 +507,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -612,12 +604,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -692,7 +684,7 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
@@ -1137,7 +1129,7 @@ ancestors_left = ancestors_left - looked
 if not path then return false end
 local why = 'it waited for itself: ' .. cycle_text(path)
 for i = 1, math.min(#path - 1, 50) do
-local key = (P .. 'job:' .. (path[i]))
+local key = (P .. 'job:' .. path[i])
 local status, queue, calls = unpack(redis.call('HMGET', key, 'status', 'origin', 'batch_as'))
 if status == 'deferred' and not calls then
 fail_deferred(path[i], key, queue, 'fusion.exceptions.DependencyCycle', why)
@@ -1270,7 +1262,7 @@ local function adopt_failure(id)
 local key = (P .. 'job:' .. id)
 local job = redis.pcall('HMGET', key, 'status', 'failure_group', 'original_queue', 'origin', 'ended_at')
 if job.err or job[1] ~= 'failed' or string.sub(job[3] or job[4] or '', 1, 1) == '_' then return false end
-if job[2] and redis.call('ZSCORE', (P .. 'failure:' .. (job[2]) .. ':jobs'), id) or is_rqs(key) then return false end
+if job[2] and redis.call('ZSCORE', (P .. 'failure:' .. job[2] .. ':jobs'), id) or is_rqs(key) then return false end
 join_failure(id, key, ms_of_iso(job[5]))
 return true
 end
@@ -1372,7 +1364,7 @@ end
 local function audit_logs(noted)
 local following, found = unpack(redis.call('ZSCAN', P .. 'logs', redis.call('HGET', noted, 'logs') or '0', 'COUNT', 100))
 for i = 1, #found, 2 do
-local job = redis.pcall('HMGET', (P .. 'job:' .. (found[i])), 'status', 'keep_logs')
+local job = redis.pcall('HMGET', (P .. 'job:' .. found[i]), 'status', 'keep_logs')
 if job.err or not job[1] or job[1] == 'finished' and not job[2] then drop_log(found[i]) end
 end
 redis.call('HSET', noted, 'logs', following)
@@ -1385,7 +1377,7 @@ end
 end
 --@clean.lua:11
 local left, removed, adopted = tonumber(ARGV[1]), 0, 0
-local has_logs = redis.call('EXISTS', P .. 'logs') == 1
+local has_logs = command('EXISTS', P .. 'logs') == 1
 --@clean.lua:16
 local function is_others(set, job, score)
 if job.err or job[2] or job[3] then return false end
@@ -1457,11 +1449,11 @@ if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
 end
 --@clean.lua:92
 local function adopt(queue)
-local ready = ready_key(queue)
+local ready = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 for class = 0, 2 do
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
 local seq, key = rare(12, queue, class, next_seq(), ''), (P .. 'job:' .. id)
-redis.call('ZADD', ready, score_of(queue, class, seq), id)
+redis.call('ZADD', ready, (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
 if job[1] and not is_rqs(key) then
 redis.call('HSET', key, 'seq', seq, 'priority', class)
@@ -1486,7 +1478,7 @@ pcall(sweep, kept[i], status)
 pcall(trim, kept[i], status)
 end
 end
-local ready, wip = ready_key(queue), (P .. 'wip:' .. queue)
+local ready, wip = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'wip:' .. queue)
 local waits, runs = redis.call('EXISTS', ready), redis.call('EXISTS', wip)
 if waits > 0 then pcall(adopt, queue) else redis.call('DEL', (P .. 'fair:' .. queue)) end
 if runs > 0 then
@@ -1527,7 +1519,7 @@ end
 --@clean.lua:167
 local ok, trashed = pcall(rare, 81, 100)
 local again = ok and trashed == 100 and 1 or 0
-local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'skip',
+local cursor, skip, began, limits, uniques, batches, grouped = unpack(command('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
 --@clean.lua:173
 local function tidy_names()
@@ -1562,7 +1554,7 @@ end
 if not cursor or cursor == '0' and skip == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if age >= 0 and age < tonumber(ARGV[3]) then
-if grouped and (redis.call('HGET', KEYS[2], 'newest') or '0') == '0' then return { 0, 0, again } end
+if grouped and (command('HGET', KEYS[2], 'newest') or '0') == '0' then return { 0, 0, again } end
 local grouped_all, more = pcall(group_failures)
 return { 0, 0, grouped_all and more and 1 or again }
 end
@@ -1576,14 +1568,14 @@ local ungrouped
 ok, ungrouped = pcall(group_failures)
 --@clean.lua:218
 tidy_names()
-limits = limits or redis.call('EXISTS', P .. 'limits') == 1 and '0'
-if limits then redis.call('HSET', KEYS[2], 'limits', audit_limits(limits)) end
-uniques = uniques or redis.call('EXISTS', P .. 'uniques') == 1 and '0'
-if uniques then redis.call('HSET', KEYS[2], 'uniques', rare(83, uniques)) end
-batches = batches or redis.call('EXISTS', P .. 'batches') == 1 and '0'
-if batches then redis.call('HSET', KEYS[2], 'batches', audit_batches(batches)) end
+limits = limits or command('EXISTS', P .. 'limits') == 1 and '0'
+if limits then command('HSET', KEYS[2], 'limits', audit_limits(limits)) end
+uniques = uniques or command('EXISTS', P .. 'uniques') == 1 and '0'
+if uniques then command('HSET', KEYS[2], 'uniques', rare(83, uniques)) end
+batches = batches or command('EXISTS', P .. 'batches') == 1 and '0'
+if batches then command('HSET', KEYS[2], 'batches', audit_batches(batches)) end
 if has_logs then pcall(rare, 94, KEYS[2]) end
-redis.call('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
+command('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again
 if more == 0 then tell(ARGV[4], 'clean') end

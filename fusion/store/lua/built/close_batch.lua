@@ -1,15 +1,16 @@
 -- ARGV: batch
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -121,9 +122,9 @@ end
 end
 --@close_batch.lua:5
 local key = (P .. 'batch:' .. ARGV[1])
-if redis.call('EXISTS', key) == 0 then return 'missing' end
-if not redis.call('HGET', key, 'closed_at') then
-redis.call('HSET', key, 'closed_at', now_iso)
+if command('EXISTS', key) == 0 then return 'missing' end
+if not command('HGET', key, 'closed_at') then
+command('HSET', key, 'closed_at', now_iso)
 rare(3, ARGV[1])
 rare(8, ARGV[1])
 end

@@ -1,7 +1,9 @@
 -- KEYS: due marks
 -- ARGV: limit
+--@
+local command = redis.call
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -31,11 +33,11 @@ end
 local now_iso = iso(now_s, now_us)
 --@cron_due.lua:6
 local rows = {}
-for _, entry in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms / 1000, 'LIMIT', 0, ARGV[1])) do
+for _, entry in ipairs(command('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms / 1000, 'LIMIT', 0, ARGV[1])) do
 local found = redis.pcall('HMGET', (P .. 'cron:entry:' .. entry), 'plan', 'spec', 'rev')
-rows[#rows + 1] = { entry, redis.call('ZSCORE', KEYS[2], entry) or '', found[1] or '', found[2] or '',
+rows[#rows + 1] = { entry, command('ZSCORE', KEYS[2], entry) or '', found[1] or '', found[2] or '',
 found[3] or '' }
 end
-local first = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.3f', now_ms / 1000), '(+inf', 'WITHSCORES',
+local first = command('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.3f', now_ms / 1000), '(+inf', 'WITHSCORES',
 'LIMIT', 0, 1)
 return { now_ms, first[2] and math.max(0, math.ceil(tonumber(first[2]) * 1000 - now_ms)) or -1, rows }

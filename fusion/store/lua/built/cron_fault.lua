@@ -1,8 +1,10 @@
 -- KEYS: entry due
 -- ARGV: id rev error
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -33,10 +35,10 @@ local now_iso = iso(now_s, now_us)
 --@cron_fault.lua:8
 local rev = redis.pcall('HGET', KEYS[1], 'rev')
 if type(rev) == 'table' or not rev and ARGV[2] == '' then
-redis.call('ZREM', KEYS[2], ARGV[1])
+command('ZREM', KEYS[2], ARGV[1])
 return 'ok'
 end
 if rev ~= ARGV[2] then return 'stale' end
-redis.call('HSET', KEYS[1], 'error', ARGV[3], 'error_at', now_iso)
-if redis.call('HEXISTS', KEYS[1], 'paused') == 0 then redis.call('ZADD', KEYS[2], now_s + 30, ARGV[1]) end
+command('HSET', KEYS[1], 'error', ARGV[3], 'error_at', now_iso)
+if command('HEXISTS', KEYS[1], 'paused') == 0 then command('ZADD', KEYS[2], now_s + 30, ARGV[1]) end
 return 'ok'

@@ -1,15 +1,17 @@
 -- KEYS: entry due
 -- ARGV: id
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -38,8 +40,8 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@cron_pause.lua:7
-if redis.call('EXISTS', KEYS[1]) == 0 then return 'missing' end
-redis.call('HSETNX', KEYS[1], 'paused', now_iso)
-redis.call('HDEL', KEYS[1], 'next')
-redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
+if command('EXISTS', KEYS[1]) == 0 then return 'missing' end
+command('HSETNX', KEYS[1], 'paused', now_iso)
+command('HDEL', KEYS[1], 'next')
+command('ZADD', KEYS[2], '+inf', ARGV[1])
 return 'ok'

@@ -2,15 +2,16 @@
 -- ARGV: entry plan spec rev app version error
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -116,36 +117,36 @@ return false
 end
 --@cron_put.lua:9
 local key = (P .. 'cron:entry:' .. ARGV[1])
-local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next',
+local owner, plan, spec, rev, planned, paused = unpack(command('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next',
 'paused'))
 if owner and owner ~= ARGV[5] then return 'taken ' .. owner end
 if ARGV[5] ~= '' and is_outdated(ARGV[5], ARGV[6]) then return 'outdated' end
 if not schema[2] and rare(3) then rare(4, 'cron_put', true) end
-redis.call('HSET', key, 'app', ARGV[5], 'version', ARGV[6], 'declared_at', now_iso)
-redis.call('HSETNX', key, 'created_at', now_iso)
+command('HSET', key, 'app', ARGV[5], 'version', ARGV[6], 'declared_at', now_iso)
+command('HSETNX', key, 'created_at', now_iso)
 if ARGV[7] ~= '' then
-redis.call('HSET', key, 'declared_error', ARGV[7])
-if not owner then redis.call('ZADD', KEYS[1], '+inf', ARGV[1]) end
+command('HSET', key, 'declared_error', ARGV[7])
+if not owner then command('ZADD', KEYS[1], '+inf', ARGV[1]) end
 return 'faulty'
 end
-redis.call('HDEL', key, 'declared_error')
+command('HDEL', key, 'declared_error')
 if rev == ARGV[4] and plan == ARGV[2] and spec == ARGV[3] then
-redis.call('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, ARGV[1])
+command('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, ARGV[1])
 return 'same'
 end
 --@cron_put.lua:28
-local mark = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]))
+local mark = tonumber(command('ZSCORE', KEYS[2], ARGV[1]))
 if plan ~= ARGV[2] then
 planned = tonumber(planned)
 local undecided = plan and not paused and planned and planned <= now_s
 local from = undecided and planned - 1 or now_s
 --@cron_put.lua:34
-if not mark or mark < from then redis.call('ZADD', KEYS[2], from, ARGV[1]) end
+if not mark or mark < from then command('ZADD', KEYS[2], from, ARGV[1]) end
 --@cron_put.lua:36
-if not undecided then redis.call('HDEL', key, 'next') end
+if not undecided then command('HDEL', key, 'next') end
 end
-redis.call('HSET', key, 'plan', ARGV[2], 'spec', ARGV[3], 'rev', ARGV[4])
-redis.call('HDEL', key, 'error', 'error_at')
-redis.call('ZADD', KEYS[1], paused and '+inf' or now_s, ARGV[1])
+command('HSET', key, 'plan', ARGV[2], 'spec', ARGV[3], 'rev', ARGV[4])
+command('HDEL', key, 'error', 'error_at')
+command('ZADD', KEYS[1], paused and '+inf' or now_s, ARGV[1])
 rare(1)
 return plan and 'changed' or 'new'

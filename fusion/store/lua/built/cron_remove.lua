@@ -1,14 +1,16 @@
 -- ARGV: entry
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -45,6 +47,6 @@ if redis.call('EXISTS', (P .. 'cron:entry:' .. other)) == 0 then redis.call('ZRE
 end
 end
 --@cron_remove.lua:6
-if redis.call('EXISTS', (P .. 'cron:entry:' .. ARGV[1])) == 0 then return 'missing' end
+if command('EXISTS', (P .. 'cron:entry:' .. ARGV[1])) == 0 then return 'missing' end
 forget_entry(ARGV[1])
 return 'ok'

@@ -3,15 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -75,9 +76,9 @@ return made_0[nth](...)
 end
 end
 --@cron_resume.lua:8
-if redis.call('EXISTS', KEYS[1]) == 0 then return 'missing' end
-if redis.call('HDEL', KEYS[1], 'paused') == 0 then return 'running' end
-redis.call('ZADD', KEYS[3], now_s, ARGV[1])
-if redis.call('HEXISTS', KEYS[1], 'plan') == 1 then redis.call('ZADD', KEYS[2], now_s, ARGV[1]) end
+if command('EXISTS', KEYS[1]) == 0 then return 'missing' end
+if command('HDEL', KEYS[1], 'paused') == 0 then return 'running' end
+command('ZADD', KEYS[3], now_s, ARGV[1])
+if command('HEXISTS', KEYS[1], 'plan') == 1 then command('ZADD', KEYS[2], now_s, ARGV[1]) end
 rare(1)
 return 'ok'

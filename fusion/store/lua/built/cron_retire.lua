@@ -1,15 +1,17 @@
 -- KEYS: due apps
 -- ARGV: app version n_entries
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -69,9 +71,9 @@ end
 if is_outdated(ARGV[1], ARGV[2]) then return { 'outdated', {}, {} } end
 local declared, removed, left = {}, {}, {}
 for i = 1, tonumber(ARGV[3]) do declared[ARGV[4 + i - 1]] = true end
-local before = redis.call('HGET', KEYS[2], ARGV[1])
+local before = command('HGET', KEYS[2], ARGV[1])
 local higher = before and is_higher(ARGV[2], before)
-for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+for _, entry in ipairs(command('ZRANGE', KEYS[1], 0, -1)) do
 if not declared[entry] and redis.pcall('HGET', (P .. 'cron:entry:' .. entry), 'app') == ARGV[1] then
 if higher then
 forget_entry(entry)
@@ -81,5 +83,5 @@ left[#left + 1] = entry
 end
 end
 end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+command('HSET', KEYS[2], ARGV[1], ARGV[2])
 return { 'ok', removed, left }

@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -26,21 +27,16 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -68,29 +64,24 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:38
+--@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
 if not tonumber(seq) then
 seq = next_seq()
 redis.call('HSET', key, 'seq', seq)
 end
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -134,9 +125,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -144,7 +136,7 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/lib/emit.lua:8
@@ -193,8 +185,6 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/ties.lua:9
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(36, id, key, queue, named) end
@@ -545,14 +535,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -561,7 +551,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -658,12 +648,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -718,7 +708,7 @@ end
 --@include/limit/limit.lua:360
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', ready_key(queue), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -746,7 +736,7 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
@@ -1021,7 +1011,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', ready_key(queue), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
 end
 --@include/gates/queue_gate.lua:75
 local function reopen_all(queues)
@@ -1055,23 +1045,23 @@ while portion_left > 0 do
 local held = redis.call('HRANDFIELD', list, portion_left, 'WITHVALUES')
 if not held[1] then return true end
 for i = 1, #held, 2 do
-local key = (P .. 'job:' .. (held[i]))
+local key = (P .. 'job:' .. held[i])
 pcall(give, held[i], held[i + 1], key)
 redis.call('HDEL', list, held[i])
-portion_left = portion_left - weight_of(key)
+portion_left = portion_left - (tied[key] and 4 or 1)
 if portion_left <= 0 then break end
 end
 end
 return redis.call('EXISTS', list) == 0
 end
 --@deregister.lua:9
-if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then return { 0, 0 } end
+if command('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then return { 0, 0 } end
 local back, queues = 0, {}
 --@deregister.lua:12
 local whole = give_portion(ARGV[1], function(id, exec, key)
 local job = read_job(key)
 if job.status ~= 'started' or job.execution_id ~= exec then return end
-local begun = (string.sub(exec, -1)) ~= "a" or redis.call('HGET', key, 'begun') == exec
+local begun = (string.sub(exec, -1)) ~= "a" or command('HGET', key, 'begun') == exec
 if not begun or rare(14, key) then
 rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', ARGV[1], {})
 else
@@ -1082,9 +1072,9 @@ queues[job.origin] = true
 end)
 write_tallies()
 if whole then
-redis.call('DEL', KEYS[1])
-redis.call('SREM', KEYS[2], KEYS[1])
-redis.call('SREM', P .. 'fleet', ARGV[1])
+command('DEL', KEYS[1])
+command('SREM', KEYS[2], KEYS[1])
+command('SREM', P .. 'fleet', ARGV[1])
 rare(72, { [ARGV[1]] = true })
 end
 rare(71, queues)

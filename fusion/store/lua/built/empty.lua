@@ -2,11 +2,12 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/states.lua:3
@@ -32,25 +33,20 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:136
+--@include/lib/keys.lua:131
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -58,7 +54,7 @@ end
 --@include/job/mark.lua:12
 local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_name') == 1 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -86,19 +82,14 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -183,9 +174,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -193,14 +185,12 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/ties.lua:9
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/on_end.lua:6
@@ -382,7 +372,7 @@ local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -391,7 +381,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -737,13 +727,13 @@ return made_1[nth - 7](...)
 end
 end
 --@empty.lua:9
-local ready, limit, deleted, kept = ready_key(ARGV[1]), tonumber(ARGV[2]), 0, 0
+local ready, limit, deleted, kept = (fifos[ARGV[1]] ~= false and in_fifo(ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])), tonumber(ARGV[2]), 0, 0
 local left = limit
-local has_logs = redis.call('EXISTS', P .. 'logs') == 1
+local has_logs = command('EXISTS', P .. 'logs') == 1
 --@empty.lua:13
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
 if ties then tied[key] = ties end
-left = left - weight_of(key)
+left = left - (tied[key] and 4 or 1)
 local counters = ties and rare(9, key)
 on_end(id, key, ARGV[1], 'deleted')
 if ties then rare(39, id, key) end
@@ -769,7 +759,7 @@ local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'exp
 if job.err or is_elsewhere(job[1]) then return end
 if not job[4] and not (ARGV[1] == 'scheduler') and is_rqs(key) then return end
 local origin = job[3]
-if origin and origin ~= ARGV[1] and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
+if origin and origin ~= ARGV[1] and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and in_fifo(origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 remove(id, key, job[2], job[5], job[6], job[4], origin, job[7])
 end
 --@empty.lua:45
@@ -819,10 +809,10 @@ if not (ARGV[1] == 'scheduler') then return 0 end
 local inbox, struck, count, room = redis.call('LRANGE', (P .. 'queue:' .. ARGV[1]), 0, limit - 1), nil, 0, left
 while count < #inbox and room > 0 do
 count = count + 1
-local key = (P .. 'job:' .. (inbox[count]))
+local key = (P .. 'job:' .. inbox[count])
 local ties = redis.pcall('HGET', key, 'ties')
 if type(ties) == 'string' then tied[key] = ties end
-room = room - weight_of(key)
+room = room - (tied[key] and 4 or 1)
 end
 struck = redis.call('EXISTS', (P .. 'inbox:' .. ARGV[1])) == 1
 redis.call('LTRIM', (P .. 'queue:' .. ARGV[1]), count, -1)

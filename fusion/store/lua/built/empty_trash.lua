@@ -2,15 +2,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -65,6 +66,6 @@ return made_0[nth](...)
 end
 end
 --@empty_trash.lua:6
-local ids = redis.call('ZRANGE', P .. 'trash', 0, ARGV[1] - 1)
+local ids = command('ZRANGE', P .. 'trash', 0, ARGV[1] - 1)
 for _, id in ipairs(ids) do rare(2, id) end
-return { #ids, redis.call('EXISTS', P .. 'trash') }
+return { #ids, command('EXISTS', P .. 'trash') }

@@ -1,8 +1,10 @@
 -- KEYS: gone
 -- ARGV: digest keep
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -31,6 +33,6 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@endpoint_gone.lua:8
-local added = redis.call('ZADD', KEYS[1], 'NX', now_ms / 1000, ARGV[1])
-redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[2])
+local added = command('ZADD', KEYS[1], 'NX', now_ms / 1000, ARGV[1])
+command('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[2])
 return added

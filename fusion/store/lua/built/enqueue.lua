@@ -2,30 +2,134 @@
 -- ARGV: queue n_jobs needs minute minute_text
 --@
 local rare, made_0, made_1
+local command, try_command = redis.call, redis.pcall
 --@include/lib/writer.lua:4
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
+local schema = try_command('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and rare(3, queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:109
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not rare(2, status) end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
 --@include/lib/time.lua:8
 if ARGV[4] then minute, prefix = ARGV[4] + 0, ARGV[5] end
+--@include/lib/time.lua:32
+local now_iso
+--@include/lib/time.lua:11
+do
+--@include/lib/time.lua:32
+local seconds, micros = now_s, now_us
+--@include/lib/time.lua:12
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+now_iso = string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/job/count.lua:10
+local first_what, first_queue, first_class, first_count
+local counts
+--@include/lib/emit.lua:8
+local epoch, cap, number, reserved = nil, nil, 0, 0
+local expected = 1
+--@include/lib/ring.lua:10
+local wildcards
+--@include/job/room.lua:8
+local gate_texts = {}
+--@include/job/turns.lua:16
+local fair = {}
+--@include/job/schedule.lua:18
+local soonest
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/accept.lua:6
+local discarded
+discarded = {}
+--@enqueue.lua:59
+local met, brought, instead
+local seen = {}
+local waiting = {}
+--@enqueue.lua:63
+local apart = {}
+--@
+rare = function(nth, ...)
+if nth <= 30 then
+if not made_0 then
+--@include/lib/ring.lua:11
+local woken
+--@include/limit/sound.lua:5
+local sound = {}
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/job/end_job.lua:8
+local net_of, net
+--@include/lib/states.lua:3
+local function is_terminal(status)
+return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
+end
+--@include/lib/states.lua:9
+local function is_elsewhere(status)
+return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
+or is_terminal(status)
+end
+--@include/lib/keys.lua:93
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/keys.lua:112
+local function set_of(status, queue)
+if status == 'failed' then return P .. 'queue:failed' end
+if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
+if status == 'started' then return (P .. 'wip:' .. queue) end
+if is_elsewhere(status) then return P .. status .. ':' .. queue end
+return (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+end
+--@include/lib/keys.lua:125
+local function error_text(err)
+local text = type(err) == 'table' and err.err or err
+return (string.gsub(tostring(text), '%s+', ' '))
+end
+--@include/lib/keys.lua:131
+local function error_reply(err)
+local text = error_text(err)
+return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
+end
 --@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
@@ -47,25 +151,15 @@ doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
 return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:32
-local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(3, queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/job/count.lua:10
-local first_what, first_queue, first_class, first_count
-local counts
 --@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
@@ -73,26 +167,20 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(26, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(26, other, what, class, 1) end
+if other then rare(36, other, what, class, 1) end
 end
---@include/job/count.lua:51
-local function write_tallies()
-if not first_count then return end
-if counts then
-rare(26, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(27)
-else
-local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
-first_count == 1 and '1' or first_count)
+--@include/job/count.lua:67
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
 end
-first_count = nil
 end
---@include/lib/emit.lua:8
-local epoch, cap, number, reserved = nil, nil, 0, 0
-local expected = 1
 --@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
@@ -131,8 +219,6 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, ...)
 end
 end
---@include/lib/ring.lua:10
-local wildcards
 --@include/lib/ring.lua:14
 local function are_wildcards()
 if not wildcards then
@@ -140,208 +226,6 @@ wildcards = redis.pcall('HGETALL', P .. 'wildcards')
 if wildcards.err then wildcards = {} end
 end
 return wildcards[1]
-end
---@include/lib/ring.lua:52
-local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
-if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(8, queue)
-if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
-local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
-for _, wildcard in ipairs(matching) do
-if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(10, wildcard, class) end
-end
-end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
-if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
-end
---@include/job/room.lua:8
-local gate_texts = {}
---@include/job/turns.lua:16
-local fair = {}
---@include/job/schedule.lua:18
-local soonest
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:377
-local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(52, id, key, queue, named) end
-end
---@include/job/end_job.lua:7
-local ended_before = 0
---@include/job/accept.lua:6
-local discarded
-discarded = {}
---@include/job/accept.lua:31
-local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
-local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
-local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
-if deferred then
-redis.call('ZADD', rare(4, 'deferred', queue), now_ms, id)
-more, seq, ttl = { 'arrival', seq }, '', false
-if due then more[3], more[4] = 'due', string.format('%d', due) end
-elseif later then
-rare(15, id, due)
-more, seq = { 'arrival', seq }, ''
-elseif front then
-seq = -redis.call('INCR', P .. 'seq:front')
-enter_line(queue, score_of(queue, priority, seq), id)
-else
---@include/lib/score.lua:29
-do
---@include/job/accept.lua:46
-local queue, id, priority, seq = queue, id, priority, seq
---@include/lib/score.lua:30
-if (queue == 'scheduler') then
-redis.call('RPUSH', (P .. 'queue:' .. queue), id)
-else
-enter_line(queue, score_of(queue, priority, seq), id)
-end
-end
---@include/job/accept.lua:47
-end
---@include/job/accept.lua:49
-if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 89, id, key) end
-local names = redis.call('HKEYS', key)
-for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
-end
---@include/job/accept.lua:55
-if ARGV[first] == 'func' then
-if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
-if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
-else
-more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'original_queue', queue, 'enqueued_at', now_iso
-more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority', priority, 'nonce', nonce
-end
-if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
-if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(30, queue)
-if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
-end
-if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
-if more[1] then
-local all, n = { unpack(ARGV, first, last) }, last - first + 1
-for j = 1, #more do all[n + j] = more[j] end
-redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
-else
-redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
-unpack(ARGV, first, last))
-end
-if ttl then
---@include/job/expiry.lua:6
-do
---@include/job/accept.lua:77
-local id, expires_at = id, more[#more]
---@include/job/expiry.lua:7
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
-end
---@include/job/accept.lua:78
-end
-if ended and ended ~= '' then redis.call('ZREM', ended, id) end
-local log_tag, known = nil, tied[key]
-for j = first, last, 2 do
-if ARGV[j] == 'log_tag' then
-log_tag = ARGV[j + 1]
-elseif ARGV[j] == 'ties' then
-tied[key] = ARGV[j + 1] .. (known or '')
-end
-end
-if known then redis.call('HSET', key, 'ties', tied[key]) end
-if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(81, rare(90, 'batch', first, last), id, rare(90, 'batch_as', first, last))
-end
-tally('enqueued', queue, priority, tied[key] and rare(25, key, rare(90, 'concurrency_key', first, last)))
-if deferred then
-emit('deferred', id, queue, log_tag, 'priority', priority)
-elseif later then
-emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
-else
-emit('queued', id, queue, log_tag, 'priority', priority)
-local way = on_arrive(id, key, queue, true)
-if way == 'discard' then
-rare(18, id, key, queue, log_tag)
-discarded[#discarded + 1] = id
-end
-if way then return true end
-end
-return later
-end
---@enqueue.lua:57
-local met, brought, instead
-local seen = {}
-local waiting = {}
---@enqueue.lua:61
-local apart = {}
---@
-rare = function(nth, ...)
-if nth <= 20 then
-if not made_0 then
---@include/lib/ring.lua:11
-local woken
---@include/limit/sound.lua:5
-local sound = {}
---@include/job/schedule.lua:17
-local instants = {}
---@include/job/callbacks.lua:7
-local hooked = {}
---@include/job/end_job.lua:8
-local net_of, net
---@include/lib/states.lua:3
-local function is_terminal(status)
-return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
-end
---@include/lib/states.lua:9
-local function is_elsewhere(status)
-return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
-or is_terminal(status)
-end
---@include/lib/keys.lua:93
-local function in_fifo(queue)
-local known = fifos[queue]
-if known == nil then
-known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
-if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
-known = true
-redis.pcall('SADD', P .. 'fifos', queue)
-end
-fifos[queue] = known
-end
-return known
-end
---@include/lib/keys.lua:115
-local function set_of(status, queue)
-if status == 'failed' then return P .. 'queue:failed' end
-if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
-if status == 'started' then return (P .. 'wip:' .. queue) end
-if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
-end
---@include/lib/keys.lua:130
-local function error_text(err)
-local text = type(err) == 'table' and err.err or err
-return (string.gsub(tostring(text), '%s+', ' '))
-end
---@include/lib/keys.lua:136
-local function error_reply(err)
-local text = error_text(err)
-return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
-end
---@include/job/count.lua:67
-local function meet(seq, from, was, queue, class)
-if not seq then
-tally('enqueued', queue, class)
-elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
-tally('deleted', from, was)
-tally('requeued', queue, class)
-end
 end
 --@include/lib/ring.lua:23
 local function wildcards_of(queue)
@@ -369,6 +253,25 @@ if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
+--@include/lib/ring.lua:52
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
+local any = are_wildcards()
+local matching = any and wildcards_of(queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then wake(wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
 --@include/limit/sound.lua:8
 local function broken_limit(name, queue)
 if sound[name .. ' ' .. queue] then return nil end
@@ -385,6 +288,10 @@ end
 end
 sound[name .. ' ' .. queue] = true
 return nil
+end
+--@include/job/expiry.lua:6
+local function expect_expiry(id, expires_at)
+if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -424,13 +331,17 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
+--@include/limit/limit.lua:377
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(62, id, key, queue, named) end
+end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 55, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 75, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 85, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 72, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 65, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 85, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 95, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 82, id, key) end
 end
 end
 --@include/job/end_job.lua:11
@@ -447,11 +358,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(66, id, key, expiry)
+local pinned = tied[key] and rare(76, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(25, key))
+tally(what, queue, class, tied[key] and rare(35, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -465,13 +376,13 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(58, id, key, queue, status) end
+if hooked[key] then rare(68, id, key, queue, status) end
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -483,7 +394,96 @@ local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
 if not sign then return nil, (before or place) == 'front', fair_key end
 return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
 end
---@enqueue.lua:41
+--@include/job/accept.lua:31
+local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
+local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
+local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
+--@include/job/accept.lua:35
+if deferred then
+redis.call('ZADD', set_of('deferred', queue), now_ms, id)
+more, seq, ttl = { 'arrival', seq }, '', false
+if due then more[3], more[4] = 'due', string.format('%d', due) end
+elseif later then
+schedule(id, due)
+more, seq = { 'arrival', seq }, ''
+elseif front then
+seq = -redis.call('INCR', P .. 'seq:front')
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
+else
+--@include/lib/score.lua:26
+do
+--@include/job/accept.lua:46
+local queue, id, priority, seq = queue, id, priority, seq
+--@include/lib/score.lua:27
+if (queue == 'scheduler') then
+redis.call('RPUSH', (P .. 'queue:' .. queue), id)
+else
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
+end
+end
+--@include/job/accept.lua:47
+end
+--@include/job/accept.lua:49
+if ended then
+if ended == P .. 'queue:failed' then pcall(rare, 99, id, key) end
+local names = redis.call('HKEYS', key)
+for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
+end
+--@include/job/accept.lua:55
+if ARGV[first] == 'func' then
+if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
+if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
+else
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'original_queue', queue, 'enqueued_at', now_iso
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority', priority, 'nonce', nonce
+end
+if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
+if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
+ttl = rare(40, queue)
+if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
+end
+if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
+if more[1] then
+local all, n = { unpack(ARGV, first, last) }, last - first + 1
+for j = 1, #more do all[n + j] = more[j] end
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
+else
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
+unpack(ARGV, first, last))
+end
+if ttl then
+expect_expiry(id, more[#more])
+end
+if ended and ended ~= '' then redis.call('ZREM', ended, id) end
+local log_tag, known = nil, tied[key]
+for j = first, last, 2 do
+if ARGV[j] == 'log_tag' then
+log_tag = ARGV[j + 1]
+elseif ARGV[j] == 'ties' then
+tied[key] = ARGV[j + 1] .. (known or '')
+end
+end
+if known then redis.call('HSET', key, 'ties', tied[key]) end
+if tied[key] and string.find(tied[key], 'b', 1, true) then
+rare(91, rare(100, 'batch', first, last), id, rare(100, 'batch_as', first, last))
+end
+tally('enqueued', queue, priority, tied[key] and rare(35, key, rare(100, 'concurrency_key', first, last)))
+if deferred then
+emit('deferred', id, queue, log_tag, 'priority', priority)
+elseif later then
+emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+else
+emit('queued', id, queue, log_tag, 'priority', priority)
+local way = on_arrive(id, key, queue, true)
+if way == 'discard' then
+discard(id, key, queue, log_tag)
+discarded[#discarded + 1] = id
+end
+if way then return true end
+end
+return later
+end
+--@enqueue.lua:43
 local function of_outbox(batch, queue, accepted)
 local number, before, outbox, stamp = string.match(batch, '^(%d+):(%d+):(%x+):(.*)$')
 local key = P .. 'outbox:' .. outbox
@@ -498,11 +498,11 @@ if noted ~= '' then redis.call('HSET', key, queue, noted) end
 return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 --@
-made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, meet, wildcards_of, push, wake, broken_limit, forget_expiry, ring_scheduler, score_at, schedule, on_end, end_job, discard, due_of, of_outbox }
+made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, iso, enter_line, tally, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_arrive, on_end, end_job, discard, due_of, accept, of_outbox }
 end
 return made_0[nth](...)
 end
-if nth <= 110 then
+if nth <= 120 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -517,7 +517,7 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
---@enqueue.lua:60
+--@enqueue.lua:62
 local awaited = {}
 --@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
@@ -535,7 +535,7 @@ if type(redis.pcall('HSETNX', P .. 'schema', field, value)) ~= 'number' then ret
 end
 return version
 end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -583,7 +583,7 @@ return own and math.min(own, most) or most
 end
 --@include/job/room.lua:37
 local function length_of(queue)
-local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
+local length = redis.call('ZCARD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))) + redis.call('ZCARD', P .. 'blocked:' .. queue)
 if not (queue == 'scheduler') then return length end
 --@include/job/room.lua:41
 return length + redis.call('LLEN', (P .. 'queue:' .. queue)) - math.max(0, redis.call('ZCARD', (P .. 'inbox:' .. queue)) - 1)
@@ -601,10 +601,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or score_of(queue, class, seq)
+turns.clock = tonumber(best) or (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44))
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -682,7 +682,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(13, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
 end
 --@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
@@ -694,15 +694,15 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
-emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+redis.call('ZREM', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+rare(12, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
@@ -710,15 +710,15 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+rare(8, queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-emit('queued', id, queue, log_tag, 'reason', 'admitted')
+rare(12, 'queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
-if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+if unrung then unrung[queue] = true else rare(17, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
 --@include/limit/limit.lua:113
 local function step_back(name, id, score)
@@ -807,12 +807,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -882,15 +882,15 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(7, nil, nil, nil, '_callbacks', 1)
+rare(10, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-on_arrive(id, key, '_callbacks')
-ring('_callbacks', 1)
+rare(24, id, key, '_callbacks')
+rare(17, '_callbacks', 1)
 return id
 end
 --@include/job/callbacks.lua:57
@@ -1259,15 +1259,15 @@ if ties then tied[key] = ties end
 if (queue == 'scheduler') and not rare(2, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
 strike(queue, id)
 end
-rare(17, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
+rare(26, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
 'replaced', 'replaced_by', by)
 if set then
 local limit = string.match(set, '^limit:(.*)')
 redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
 redis.call('HDEL', key, 'waits_in')
 end
-rare(12, id, expires)
-emit('canceled', id, queue, log_tag, 'reason', 'replaced')
+rare(20, id, expires)
+rare(12, 'canceled', id, queue, log_tag, 'reason', 'replaced')
 end
 --@include/unique/newcomer.lua:74
 local function accept_unique(unique, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
@@ -1285,7 +1285,7 @@ if same_line then seq = tonumber(place) or seq end
 if string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
 end
 take_key(unique.name, id, unique.upto, unique.window)
-local ok, later = pcall(accept, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
+local ok, later = pcall(rare, 29, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
 deferred)
 if not ok then
 if older then
@@ -1453,7 +1453,7 @@ local function cycle_text(path)
 if #path <= 6 then return table.concat(path, ' -> ') end
 return table.concat(path, ' -> ', 1, 4) .. ' -> ... -> ' .. path[#path - 1] .. ' -> ' .. path[#path]
 end
---@enqueue.lua:65
+--@enqueue.lua:67
 local function with_met(parents)
 local found, place = {}, {}
 for _, member in ipairs(parents) do
@@ -1464,7 +1464,7 @@ found[place[id]] = sign .. id
 end
 return found
 end
---@enqueue.lua:78
+--@enqueue.lua:80
 local function refuses(id, parents, anew, batch)
 local path
 for _, member in ipairs(parents) do
@@ -1483,121 +1483,121 @@ if path then return { 'cycle', id, cycle_text(path) } end
 local missing = first_missing(parents, seen)
 return missing and { 'missing', id, missing }
 end
---@enqueue.lua:98
+--@enqueue.lua:100
 local function answer_more(at, outbox_batch)
-if outbox_batch then rare(20, outbox_batch, ARGV[1], true) end
+if outbox_batch then rare(30, outbox_batch, ARGV[1], true) end
 if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
 return { 'ok', at, discarded, met or {}, apart }
 end
 --@
 made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
 end
-return made_1[nth - 20](...)
+return made_1[nth - 30](...)
 end
 end
---@enqueue.lua:104
+--@enqueue.lua:106
 local at, fresh, first_answer, again, targets, several = 6, { nil }, now_iso, nil, {}, 0
-local needs = tonumber(ARGV[3])
+local needs = schema[2] == ARGV[3] and ARGV[3] or tonumber(ARGV[3])
 if not needs and string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local graph, over
 if not needs then
 local nth
 nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
-if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
-over = graph and nth ~= '0' and not redis.call('ZSCORE', P .. 'graphs', graph)
+if graph and command('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+over = graph and nth ~= '0' and not command('ZSCORE', P .. 'graphs', graph)
 end
---@enqueue.lua:115
+--@enqueue.lua:117
 local outbox_batch = not needs and string.match(ARGV[3], '!(.*)$')
 if outbox_batch then
-local refused = rare(20, outbox_batch, ARGV[1])
+local refused = rare(30, outbox_batch, ARGV[1])
 if refused then return refused end
 end
---@enqueue.lua:124
-local looked, remains = false, 0
---@enqueue.lua:144
-local alone = ARGV[2] == '1'
-for _ = 1, ARGV[2] + 0 do
-local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
---@enqueue.lua:125
-do
---@enqueue.lua:147
-local id = id
 --@enqueue.lua:126
+local looked, remains = false, 0
+--@enqueue.lua:146
+local alone = ARGV[2] == '1'
+for _ = 1, alone and 1 or ARGV[2] + 0 do
+local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
+--@enqueue.lua:127
+do
+--@enqueue.lua:149
+local id = id
+--@enqueue.lua:128
 local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
-remains = not looked and redis.pcall('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
+remains = not looked and try_command('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
 (P .. 'fair:' .. ARGV[1]))
 looked = true
 if remains == 0 then
 wildcards = {}
-elseif tonumber(remains) and are_wildcards() then
+elseif tonumber(remains) and rare(13) then
 remains = remains - 1
 end
 if remains == 0 then
 gate_texts[ARGV[1]] = false
 if fair[ARGV[1]] == nil then fair[ARGV[1]] = false end
 else
-remains = redis.call('EXISTS', key, children, parents, P .. 'fifos')
+remains = command('EXISTS', key, children, parents, P .. 'fifos')
 end
 if remains == 0 and fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
 end
---@enqueue.lua:148
+--@enqueue.lua:150
 local status, nonce, origin, created_at, func, tied_before, graph_before, draft
 if remains > 0 then
-status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpack(redis.call('HMGET', (P .. 'job:' .. id),
+status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpack(command('HMGET', (P .. 'job:' .. id),
 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph', 'draft'))
 if draft then status, tied_before = nil, nil end
 end
 local resent = status and (nonce or func and id) == sent
-local unique = met and not resent and rare(93, at + 6, at + 5 + n)
+local unique = met and not resent and rare(103, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 94, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 104, unique, brought, ARGV[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = created_at, (P .. 'job:' .. id)
-local older = met and redis.call('HGET', again, 'replaces')
+local older = met and command('HGET', again, 'replaces')
 if older then met[#met + 1] = { id, older, 'replaced', status } end
-if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
+if status == 'canceled' and command('HGET', again, 'reason') == 'discarded' then
 discarded[#discarded + 1] = id
 end
 if status == 'deferred' then
 apart[#apart + 1] = id
-if graph and (redis.call('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
+if graph and (command('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
 end
 elseif over then
 return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(95, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(105, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(63, graph_before) and 'coming' or status or 'queued' }
+return { 'duplicate', id, rare(73, graph_before) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
 rare(3, ARGV[1])
-if redis.call('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
---@enqueue.lua:185
-local is_foreign = not draft and redis.call('EXISTS', (P .. 'job:' .. id)) == 1
-if is_foreign and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
+if command('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
+--@enqueue.lua:187
+local is_foreign = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
+if is_foreign and not command('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
 end
-if of_before and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
-and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+if of_before and command('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
+and command('ZSCORE', P .. 'releasing', 'p ' .. id) then
 why = 'leaving'
 end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
-if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(19, ARGV[at + 3]) end
-local ties = not needs and rare(90, 'ties', at + 6, at + 5 + n)
+if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(28, ARGV[at + 3]) end
+local ties = not needs and rare(100, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and rare(90, 'parents', at + 6, at + 5 + n)
-if parents then parents = rare(98, parents) end
-if parents and instead and instead[1] then parents = rare(108, parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(100, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(108, parents) end
+if parents and instead and instead[1] then parents = rare(118, parents) end
 if parents then
-local refused = rare(109, id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and rare(90, 'batch', at + 6, at + 5 + n))
+local refused = rare(119, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(100, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(101, parents, seen)
+deferred = deferred or rare(111, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 local job = { id = id, nonce = sent, priority = ARGV[at + 2], first = at + 6, last = at + 5 + n,
@@ -1621,35 +1621,35 @@ if not alone then seen[id] = true end
 at = at + 6 + n
 end
 if again and #fresh == 0 then
-local ttl = redis.call('PTTL', again)
-redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
-if ttl < 0 then redis.call('PERSIST', again) end
+local ttl = command('PTTL', again)
+command('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
+if ttl < 0 then command('PERSIST', again) end
 end
-if #fresh == 0 then return rare(110, first_answer, outbox_batch) end
---@enqueue.lua:234
+if #fresh == 0 then return rare(120, first_answer, outbox_batch) end
+--@enqueue.lua:236
 if gate_texts[ARGV[1]] == nil then
-local text = redis.pcall('HGET', P .. 'gates', ARGV[1])
+local text = try_command('HGET', P .. 'gates', ARGV[1])
 gate_texts[ARGV[1]] = type(text) == 'string' and text
 end
 if gate_texts[ARGV[1]] or MAX_LENGTH > 0 or ARGV[at] then
-local most, more = rare(31, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
+local most, more = rare(41, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(32, ARGV[1])
+local length = most and more > 0 and rare(42, ARGV[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:248
+--@enqueue.lua:250
 if not needs then
 needs = tonumber(string.match(ARGV[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = rare(90, 'concurrency_key', job.first, job.last)
-local broken = name and rare(11, name, ARGV[1])
+local name = rare(100, 'concurrency_key', job.first, job.last)
+local broken = name and rare(18, name, ARGV[1])
 if broken then return redis.error_reply(broken) end
-local batch = rare(90, 'batch', job.first, job.last)
-local why = batch and rare(76, batch, rare(90, 'batch_by', job.first, job.last),
-rare(90, 'batch_as', job.first, job.last), job.id)
+local batch = rare(100, 'batch', job.first, job.last)
+local why = batch and rare(86, batch, rare(100, 'batch_by', job.first, job.last),
+rare(100, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
@@ -1658,60 +1658,370 @@ local version
 if schema[2] then
 version = math.max(tonumber(schema[2]) or 0, 2)
 else
-version = rare(22) and rare(23, 'enqueue', true) or 2
+version = rare(32) and rare(33, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
---@enqueue.lua:270
+--@enqueue.lua:272
 if several > 1 then
 if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
-redis.call('ZCARD', ready_key(ARGV[1]))
-if (ARGV[1] == 'scheduler') then redis.call('LLEN', (P .. 'queue:' .. ARGV[1])) end
-if targets.schedule then redis.call('ZCARD', P .. 'scheduler:scheduled_jobs') end
-if targets.others then redis.call('ZCARD', rare(4, 'deferred', ARGV[1])) end
+command('ZCARD', (fifos[ARGV[1]] ~= false and rare(3, ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])))
+if (ARGV[1] == 'scheduler') then command('LLEN', (P .. 'queue:' .. ARGV[1])) end
+if targets.schedule then command('ZCARD', P .. 'scheduler:scheduled_jobs') end
+if targets.others then command('ZCARD', rare(4, 'deferred', ARGV[1])) end
 end
-redis.call('SADD', KEYS[1], (P .. 'queue:' .. ARGV[1]))
-if graph then redis.call('ZADD', P .. 'graphs', now_ms, graph) end
-local seq = redis.call('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
-reserve(#fresh)
+command('SADD', KEYS[1], (P .. 'queue:' .. ARGV[1]))
+if graph then command('ZADD', P .. 'graphs', now_ms, graph) end
+local seq = command('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
+--@include/lib/emit.lua:12
+do
+--@enqueue.lua:282
+local count = #fresh
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = try_command('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+try_command('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = try_command('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@enqueue.lua:283
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(102, job.id, job.of_before) end
+if job.of_before then rare(112, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(101, job.parents)
-rare(104, job.id, job.parents, place)
+waits = job.held or rare(111, job.parents)
+rare(114, job.id, job.parents, place)
 end
 if graph then
-redis.call('ZADD', (P .. 'graph:' .. graph), place, job.id)
-redis.call('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
+command('ZADD', (P .. 'graph:' .. graph), place, job.id)
+command('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:294
+--@enqueue.lua:296
 if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
-place = rare(36, ARGV[1], job.priority, place, job.turn)
+place = rare(46, ARGV[1], job.priority, place, job.turn)
 end
-local ok, later
+local ok, aside = true, nil
 if job.unique then
-ok, later = pcall(rare, 97, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, aside = pcall(rare, 107, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
-if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', (P .. 'job:' .. job.id), 'status') } end
-else
-ok, later = pcall(accept, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+if older then met[#met + 1] = { job.id, older, 'replaced', command('HGET', (P .. 'job:' .. job.id), 'status') } end
+elseif fresh[2] then
+ok, aside = pcall(rare, 29, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
 job.first, job.last, waits)
+else
+aside = nil
+--@include/job/accept.lua:31
+repeat
+--@enqueue.lua:309
+local queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred = ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended, job.first, job.last, waits
+--@include/job/accept.lua:32
+local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
+local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
+--@include/job/accept.lua:35
+if deferred then
+command('ZADD', rare(4, 'deferred', queue), now_ms, id)
+more, seq, ttl = { 'arrival', seq }, '', false
+if due then more[3], more[4] = 'due', string.format('%d', due) end
+elseif later then
+rare(23, id, due)
+more, seq = { 'arrival', seq }, ''
+elseif front then
+seq = -command('INCR', P .. 'seq:front')
+--@include/lib/score.lua:16
+repeat
+--@include/job/accept.lua:44
+local queue, score, id = queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id
+--@include/lib/score.lua:17
+local added = try_command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if type(added) == 'number' then break end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not rare(3, queue) then error(added) end
+command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+until true
+--@include/job/accept.lua:45
+else
+--@include/lib/score.lua:26
+do
+--@include/job/accept.lua:46
+local queue, id, priority, seq = queue, id, priority, seq
+--@include/lib/score.lua:27
+if (queue == 'scheduler') then
+command('RPUSH', (P .. 'queue:' .. queue), id)
+else
+--@include/lib/score.lua:16
+repeat
+--@include/lib/score.lua:30
+local queue, score, id = queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id
+--@include/lib/score.lua:17
+local added = try_command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if type(added) == 'number' then break end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not rare(3, queue) then error(added) end
+command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+until true
+--@include/lib/score.lua:31
+end
+end
+--@include/job/accept.lua:47
+end
+--@include/job/accept.lua:49
+if ended then
+if ended == P .. 'queue:failed' then pcall(rare, 99, id, key) end
+local names = command('HKEYS', key)
+for i = 1, #names, 1000 do command('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
+end
+--@include/job/accept.lua:55
+if ARGV[first] == 'func' then
+if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
+if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
+else
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'original_queue', queue, 'enqueued_at', now_iso
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority', priority, 'nonce', nonce
+end
+if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
+if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
+ttl = rare(40, queue)
+if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
+end
+if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
+if more[1] then
+local all, n = { unpack(ARGV, first, last) }, last - first + 1
+for j = 1, #more do all[n + j] = more[j] end
+command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
+else
+command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
+unpack(ARGV, first, last))
+end
+if ttl then
+--@include/job/expiry.lua:6
+do
+--@include/job/accept.lua:77
+local id, expires_at = id, more[#more]
+--@include/job/expiry.lua:7
+if tonumber(expires_at) then try_command('ZADD', P .. 'expiring', expires_at, id) end
+end
+--@include/job/accept.lua:78
+end
+if ended and ended ~= '' then command('ZREM', ended, id) end
+local log_tag, known = nil, tied[key]
+for j = first, last, 2 do
+if ARGV[j] == 'log_tag' then
+log_tag = ARGV[j + 1]
+elseif ARGV[j] == 'ties' then
+tied[key] = ARGV[j + 1] .. (known or '')
+end
+end
+if known then command('HSET', key, 'ties', tied[key]) end
+if tied[key] and string.find(tied[key], 'b', 1, true) then
+rare(91, rare(100, 'batch', first, last), id, rare(100, 'batch_as', first, last))
+end
+--@include/job/count.lua:40
+do
+--@include/job/accept.lua:92
+local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(35, key, rare(100, 'concurrency_key', first, last))
+--@include/job/count.lua:41
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(36, other, what, class, 1) end
+end
+--@include/job/accept.lua:93
+if deferred then
+--@include/lib/emit.lua:39
+repeat
+--@include/job/accept.lua:94
+local event, id, queue, log_tag = 'deferred', id, queue, log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then rare(11, expected) end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(try_command('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority)
+else
+try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'priority', priority)
+end
+until true
+--@include/job/accept.lua:95
+elseif later then
+--@include/lib/emit.lua:39
+repeat
+--@include/job/accept.lua:96
+local event, id, queue, log_tag = 'scheduled', id, queue, log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then rare(11, expected) end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(try_command('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
+else
+try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
+end
+until true
+--@include/job/accept.lua:97
+else
+--@include/lib/emit.lua:39
+repeat
+--@include/job/accept.lua:98
+local event, id, queue, log_tag = 'queued', id, queue, log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then rare(11, expected) end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(try_command('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority)
+else
+try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'priority', priority)
+end
+until true
+--@include/job/accept.lua:99
+local way
+--@include/limit/limit.lua:377
+repeat
+--@include/job/accept.lua:99
+local id, key, queue, named = id, key, queue, true
+--@include/limit/limit.lua:378
+if tied[key] then way = rare(62, id, key, queue, named) break end
+until true
+--@include/job/accept.lua:100
+if way == 'discard' then
+rare(27, id, key, queue, log_tag)
+discarded[#discarded + 1] = id
+end
+if way then aside = true break end
+end
+aside = later
+until true
+--@enqueue.lua:311
 end
 if not ok then
-write_tallies()
-return rare(6, later)
+--@include/job/count.lua:51
+repeat
+if not first_count then break end
+if counts then
+rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(37)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
+end
+first_count = nil
+until true
+--@enqueue.lua:314
+return rare(6, aside)
 end
 if waits then apart[#apart + 1] = job.id end
-if graph then redis.call('HSET', (P .. 'job:' .. job.id), 'graph', graph) end
+if graph then command('HSET', (P .. 'job:' .. job.id), 'graph', graph) end
 if job.parents and instead and instead[1] then
-redis.call('HSET', (P .. 'job:' .. job.id), 'parents', cjson.encode(job.parents))
+command('HSET', (P .. 'job:' .. job.id), 'parents', cjson.encode(job.parents))
 end
-if not later and (not best or job.priority + 0 > best) then best = job.priority + 0 end
+if not aside then
+local class = job.priority == '1' and 1 or job.priority + 0
+if not best or class > best then best = class end
 end
-write_tallies()
-if best then ring(ARGV[1], best) end
-if outbox_batch or met or discarded[1] or apart[1] then return rare(110, now_iso, outbox_batch) end
+end
+--@include/job/count.lua:51
+repeat
+if not first_count then break end
+if counts then
+rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(37)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
+end
+first_count = nil
+until true
+--@enqueue.lua:327
+if best then
+--@include/lib/ring.lua:52
+repeat
+--@enqueue.lua:328
+local queue, class, known = ARGV[1], best
+--@include/lib/ring.lua:53
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+local bell = (P .. 'wake:' .. queue)
+if command('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then command('RPUSH', bell, '1') end
+local any
+--@include/lib/ring.lua:14
+do
+if not wildcards then
+wildcards = try_command('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+any = wildcards[1]
+end
+--@include/lib/ring.lua:57
+local matching = any and rare(14, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(16, wildcard, class) end
+end
+end
+if class and class < 2 or command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
+until true
+--@enqueue.lua:329
+end
+if outbox_batch or met or discarded[1] or apart[1] then return rare(120, now_iso, outbox_batch) end
 return { 'ok', now_iso }

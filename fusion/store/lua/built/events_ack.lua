@@ -1,6 +1,8 @@
 -- KEYS: events sink parked
 -- ARGV: sink epoch n at_ms parked_max n_ids
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -12,22 +14,22 @@ end
 local n_ids = tonumber(ARGV[6])
 local delivered, parked = 0, 0
 for first = 1, n_ids, 1000 do
-delivered = delivered + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 7 + first - 1,
+delivered = delivered + command('XACK', KEYS[1], ARGV[1], unpack(ARGV, 7 + first - 1,
 7 + math.min(first + 999, n_ids) - 1))
 end
 for at = 7 + n_ids, #ARGV, 3 do
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[at]) == 1 then
-redis.call('XADD', KEYS[3], '*', 'why', ARGV[at + 1], 'document', ARGV[at + 2])
+if command('XACK', KEYS[1], ARGV[1], ARGV[at]) == 1 then
+command('XADD', KEYS[3], '*', 'why', ARGV[at + 1], 'document', ARGV[at + 2])
 parked = parked + 1
 end
 end
 if parked > 0 then
-local over = redis.call('XTRIM', KEYS[3], 'MAXLEN', ARGV[5])
-if over > 0 then redis.call('HINCRBY', KEYS[2], 'dropped', over) end
+local over = command('XTRIM', KEYS[3], 'MAXLEN', ARGV[5])
+if over > 0 then command('HINCRBY', KEYS[2], 'dropped', over) end
 end
-if delivered > 0 then redis.call('HINCRBY', KEYS[2], 'delivered', delivered) end
+if delivered > 0 then command('HINCRBY', KEYS[2], 'delivered', delivered) end
 if delivered + parked > 0 then
-redis.call('HSET', KEYS[2], 'epoch', ARGV[2], 'n', ARGV[3], 'at_ms', ARGV[4])
-redis.call('HDEL', KEYS[2], 'failing_since', 'failures', 'breaker')
+command('HSET', KEYS[2], 'epoch', ARGV[2], 'n', ARGV[3], 'at_ms', ARGV[4])
+command('HDEL', KEYS[2], 'failing_since', 'failures', 'breaker')
 end
 return { delivered, parked }

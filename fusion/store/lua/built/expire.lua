@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -26,23 +27,16 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/keys.lua:112
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -70,29 +64,24 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:38
+--@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
 if not tonumber(seq) then
 seq = next_seq()
 redis.call('HSET', key, 'seq', seq)
 end
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -182,9 +171,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -192,14 +182,12 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/ties.lua:9
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(27, id, key, queue, named) end
@@ -428,14 +416,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -444,7 +432,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -541,12 +529,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -626,7 +614,7 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
@@ -810,7 +798,7 @@ local status, queue, expires, log_tag, hooks, priority, seq, waits_in, ties = un
 expires = tonumber(expires)
 --@expire.lua:18
 if expires and expires > now_ms and status ~= 'started' and not is_terminal(status) then
-if status == 'queued' and (tonumber(redis.call('ZSCORE', ready_key(queue), id)) or 0) < 0 then
+if status == 'queued' and (tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)) or 0) < 0 then
 line_up_again(queue, id, key, priority, seq)
 ring(queue)
 end
@@ -818,7 +806,7 @@ redis.call('ZADD', KEYS[1], expires, id)
 return
 end
 if expires and status and status ~= 'started' and not is_terminal(status) then
-if is_foreign(status) and not waits_in then error('left to a newer version') end
+if (status == 'blocked' or status ~= 'queued' and not is_elsewhere(status)) and not waits_in then error('left to a newer version') end
 local set = set_of(status, queue or '')
 redis.call('ZSCORE', set, id)
 if ((queue or '') == 'scheduler') and not is_elsewhere(status) and not redis.call('ZSCORE', set, id) then
@@ -835,17 +823,17 @@ end
 redis.call('ZREM', KEYS[1], id)
 end
 --@expire.lua:44
-local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[1])
+local ids = command('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[1])
 expected = math.max(1, #ids)
 local left = tonumber(ARGV[1])
 for _, id in ipairs(ids) do
 if left <= 0 then break end
-if not pcall(expire, id) then redis.call('ZADD', KEYS[1], now_ms + PUT_OFF, id) end
-left = left - weight_of((P .. 'job:' .. id))
+if not pcall(expire, id) then command('ZADD', KEYS[1], now_ms + PUT_OFF, id) end
+left = left - (tied[((P .. 'job:' .. id))] and 4 or 1)
 end
 give_back_numbers()
 write_tallies()
-local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local first = command('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local next_in = first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1
 if next_in ~= 0 then tell(ARGV[2], 'expire', next_in) end
 return { ended, next_in }

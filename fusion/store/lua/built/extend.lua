@@ -1,6 +1,8 @@
 -- KEYS: worker
 -- ARGV: incarnation lease_ms worker_ttl state n_jobs
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -8,13 +10,13 @@ local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
 if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -56,10 +58,10 @@ for i = 0, tonumber(ARGV[5]) - 1 do
 local ok, answer = pcall(renew, ARGV[6 + 2 * i], ARGV[6 + 2 * i + 1])
 answers[#answers + 1] = ok and answer or 'error: ' .. error_text(answer)
 end
-if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then
+if command('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then
 answers[1] = 'unregistered'
 else
-redis.call('HSET', KEYS[1], 'last_heartbeat', now_iso, 'beat_ms', now_ms, 'state', ARGV[4])
-redis.call('EXPIRE', KEYS[1], ARGV[3])
+command('HSET', KEYS[1], 'last_heartbeat', now_iso, 'beat_ms', now_ms, 'state', ARGV[4])
+command('EXPIRE', KEYS[1], ARGV[3])
 end
 return answers

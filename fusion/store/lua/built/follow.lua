@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -26,31 +27,21 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:124
-local function is_id(id)
---@include/lib/keys.lua:126
-return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
-end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -166,9 +157,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(5, queue)
+local any = are_wildcards()
+local matching = any and rare(5, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -176,7 +168,7 @@ if not stopped then rare(7, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -252,7 +244,7 @@ end
 local function look(queue, count, set)
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(84, queue)
 local last = count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', last, 'WITHSCORES')
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
@@ -260,12 +252,12 @@ elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
 more = rare(84, queue)
-found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
 more = rare(83, queue)
-found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
@@ -278,7 +270,7 @@ return line, more
 end
 --@include/job/claim.lua:147
 local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
-local leased = {}
+local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:151
 local lacking = ARGV[9] ~= '0' and {}
@@ -287,7 +279,7 @@ local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
-local size = is_id(id) and redis.pcall('HLEN', key)
+local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
 rare(71, id, queue, nil, 'the queue names what is no job')
 return false
@@ -414,20 +406,17 @@ local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - n * (2 ^ -44) end
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
@@ -517,7 +506,7 @@ end
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -594,7 +583,7 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 turns.clock = tonumber(best) or rare(1, queue, class, seq)
@@ -680,7 +669,7 @@ local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -797,12 +786,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -1152,7 +1141,7 @@ end
 --@include/job/end_job.lua:65
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
-local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
+local kind = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.call('TYPE', (P .. 'job:' .. id)).ok
 local marked = kind == 'hash' and redis.call('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
 local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
@@ -1248,7 +1237,7 @@ end
 --@include/job/claim.lua:43
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
-local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
+local job = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
 if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
 local status, data, origin, known, ties, class = unpack(job)
 if ties then tied[key] = ties end
@@ -1257,7 +1246,7 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and in_fifo(origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
@@ -1425,7 +1414,7 @@ return made_1[nth - 14](...)
 end
 end
 --@follow.lua:16
-local incarnation, memory = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'follow'))
+local incarnation, memory = unpack(command('HMGET', KEYS[1], 'incarnation', 'follow'))
 if incarnation ~= ARGV[2] then return { 'unregistered', {}, 0 } end
 local execution, jobs, first = ARGV[7] .. '.' .. ARGV[3] .. '.', {}, ARGV[7] .. ' ' .. ARGV[3] .. ' '
 if memory and string.sub(memory, 1, #first) == first then
@@ -1442,7 +1431,7 @@ return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
 end
 --@follow.lua:33
 local function is_alike(entry)
-if entry.class ~= tonumber(ARGV[6]) or entry.aside or not is_id(entry.id) then return false end
+if entry.class ~= tonumber(ARGV[6]) or entry.aside or not (#entry.id <= 128 and (string.find(entry.id, '^%w+$') or string.find(entry.id, '^[%w_.:-]+$')) ~= nil) then return false end
 local job = redis.pcall('HMGET', (P .. 'job:' .. entry.id), 'status', 'gather', 'func', 'serializer', 'origin', 'suspect')
 return not job.err and job[1] == 'queued' and job[2] == ARGV[12] and job[3] == ARGV[11]
 and (job[4] or '') == ARGV[13] and job[5] == ARGV[5] and (job[6] or '0') == '0'
@@ -1453,7 +1442,7 @@ local found = redis.pcall('HMGET', (P .. 'job:' .. ARGV[10]), 'lost', 'on_lost')
 return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
-if is_on_probation() or redis.call('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
+if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
 or rare(94, { [0] = ARGV[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
@@ -1479,10 +1468,10 @@ jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
 --@follow.lua:72
-if leased[ARGV[5]] and leased[ARGV[5]][1] then redis.call('ZADD', (P .. 'wip:' .. ARGV[5]), unpack(leased[ARGV[5]])) end
-if held[1] then redis.call('HSET', (P .. 'worker:' .. ARGV[1] .. ':jobs'), unpack(held)) end
-if unexpected[1] then redis.call('ZREM', P .. 'expiring', unpack(unexpected)) end
-if out[1] then redis.call('ZREM', ready_key(ARGV[5]), unpack(out)) end
+if leased[ARGV[5]] and leased[ARGV[5]][1] then command('ZADD', (P .. 'wip:' .. ARGV[5]), unpack(leased[ARGV[5]])) end
+if held[1] then command('HSET', (P .. 'worker:' .. ARGV[1] .. ':jobs'), unpack(held)) end
+if unexpected[1] then command('ZREM', P .. 'expiring', unpack(unexpected)) end
+if out[1] then command('ZREM', (fifos[ARGV[5]] ~= false and in_fifo(ARGV[5]) and (P .. 'fifo:' .. ARGV[5]) or (P .. 'queue:' .. ARGV[5])), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
 if gates[0] then
 local head = line[at]
@@ -1492,7 +1481,7 @@ local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil
 for queue in pairs(rung) do ring(queue) end
 for name in pairs(names) do pcall(rare, 35, name) end
-redis.call('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
+command('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
 give_back_numbers()
 write_tallies()
 return { 'ok', jobs, more }

@@ -1,6 +1,8 @@
 -- KEYS: probation
 -- ARGV: incarnation ttl_ms keep n_sets
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -9,19 +11,19 @@ if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
 --@hold_probation.lua:11
-local holder = redis.call('GET', KEYS[1])
+local holder = command('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 local wanted = holder and ARGV[3] == '1'
-if not wanted and redis.call('EXISTS', P .. 'suspended') == 0 then
+if not wanted and command('EXISTS', P .. 'suspended') == 0 then
 for i = 5, 5 + ARGV[4] - 1 do
 local queue = string.match(ARGV[i], '^%a+:([^:]+)')
-local open = queue and redis.call('EXISTS', (P .. 'paused:' .. queue)) == 0
-if open and redis.call('EXISTS', P .. 'waits:' .. ARGV[i]) == 1 then wanted = true end
+local open = queue and command('EXISTS', (P .. 'paused:' .. queue)) == 0
+if open and command('EXISTS', P .. 'waits:' .. ARGV[i]) == 1 then wanted = true end
 end
 end
 if wanted then
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+command('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 end
-redis.call('DEL', KEYS[1])
+command('DEL', KEYS[1])
 return 0

@@ -1,15 +1,17 @@
 -- KEYS: operation
 -- ARGV: carrier lease_ms
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -38,13 +40,13 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@lease_operation.lua:10
-local status, carrier, upto = unpack(redis.call('HMGET', KEYS[1], 'status', 'carrier', 'carried_until'))
+local status, carrier, upto = unpack(command('HMGET', KEYS[1], 'status', 'carrier', 'carried_until'))
 if not status then return { 'missing' } end
 if status ~= 'running' then return { status } end
 if carrier and carrier ~= ARGV[1] and (tonumber(upto) or 0) > now_ms then return { 'busy', carrier } end
 if ARGV[2] == '0' then
-redis.call('HDEL', KEYS[1], 'carrier', 'carried_until')
+command('HDEL', KEYS[1], 'carrier', 'carried_until')
 else
-redis.call('HSET', KEYS[1], 'carrier', ARGV[1], 'carried_until', now_ms + tonumber(ARGV[2]))
+command('HSET', KEYS[1], 'carrier', ARGV[1], 'carried_until', now_ms + tonumber(ARGV[2]))
 end
-return { status, unpack(redis.call('HGETALL', KEYS[1])) }
+return { status, unpack(command('HGETALL', KEYS[1])) }

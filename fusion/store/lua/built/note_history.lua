@@ -1,8 +1,10 @@
 -- KEYS: worker queues functions keyless
 -- ARGV: number most n_series
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -50,8 +52,8 @@ if not known or now_ms - known > 3600000 then redis.call('ZADD', known_names, no
 return name
 end
 --@note_history.lua:12
-if (tonumber(redis.call('HGET', KEYS[1], 'history')) or 0) >= tonumber(ARGV[1]) then return 1 end
-if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'history', ARGV[1]) end
+if (tonumber(command('HGET', KEYS[1], 'history')) or 0) >= tonumber(ARGV[1]) then return 1 end
+if command('EXISTS', KEYS[1]) == 1 then command('HSET', KEYS[1], 'history', ARGV[1]) end
 --@note_history.lua:16
 local touched = {}
 local function add(tier, scope, name, step, field, count)
@@ -92,5 +94,5 @@ add(SERIES_TIERS[2], scope, name, (minute - minute % 60) / 60, ARGV[i + 1], ARGV
 end
 at = at + 3 + 3 * tonumber(ARGV[at + 2])
 end
-for key, kept in pairs(touched) do redis.call('EXPIRE', key, kept) end
+for key, kept in pairs(touched) do command('EXPIRE', key, kept) end
 return 1

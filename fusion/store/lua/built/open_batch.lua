@@ -2,15 +2,16 @@
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -120,7 +121,7 @@ end
 end
 --@open_batch.lua:10
 local key = (P .. 'batch:' .. ARGV[1])
-local created, nonce, closed, around = unpack(redis.call('HMGET', key, 'created_at', 'nonce', 'closed_at', 'parent'))
+local created, nonce, closed, around = unpack(command('HMGET', key, 'created_at', 'nonce', 'closed_at', 'parent'))
 --@open_batch.lua:13
 if nonce == ARGV[2] then return { 'ok', created } end
 if created and (closed or (around or '') ~= ARGV[3] or rare(9, ARGV[1])) then
@@ -129,21 +130,21 @@ end
 local depth = 1
 if created then
 rare(10, ARGV[1])
-redis.call('HDEL', key, 'name', 'on_complete', 'on_success')
-redis.call('HSET', key, 'kept', 1)
+command('HDEL', key, 'name', 'on_complete', 'on_success')
+command('HSET', key, 'kept', 1)
 elseif ARGV[3] ~= '' then
 local why = rare(4, ARGV[3], ARGV[4])
 if why then return { why } end
-depth = 1 + (tonumber(redis.call('HGET', (P .. 'batch:' .. ARGV[3]), 'depth')) or 1)
+depth = 1 + (tonumber(command('HGET', (P .. 'batch:' .. ARGV[3]), 'depth')) or 1)
 if depth > 5 then return { 'deep' } end
 end
-if not created then redis.call('HSET', key, 'created_at', now_iso, 'depth', depth) end
-redis.call('ZADD', KEYS[1], 'NX', now_ms, ARGV[1])
-redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
-redis.call('HSET', key, 'nonce', ARGV[2], 'open_ms', ARGV[5], 'open_until', now_ms + ARGV[5], 'keep_ms', ARGV[6])
-if tonumber(ARGV[7]) > 0 then redis.call('HSET', key, unpack(ARGV, 8, 8 + ARGV[7] - 1)) end
+if not created then command('HSET', key, 'created_at', now_iso, 'depth', depth) end
+command('ZADD', KEYS[1], 'NX', now_ms, ARGV[1])
+command('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+command('HSET', key, 'nonce', ARGV[2], 'open_ms', ARGV[5], 'open_until', now_ms + ARGV[5], 'keep_ms', ARGV[6])
+if tonumber(ARGV[7]) > 0 then command('HSET', key, unpack(ARGV, 8, 8 + ARGV[7] - 1)) end
 if not created and ARGV[3] ~= '' then
-redis.call('HSET', key, 'parent', ARGV[3])
+command('HSET', key, 'parent', ARGV[3])
 rare(7, ARGV[3], '#' .. ARGV[1])
 end
 return { 'ok', created or now_iso }

@@ -1,14 +1,16 @@
 -- KEYS: operation operations
 -- ARGV: id most_running most_ended keep_ms n_pairs
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -37,9 +39,9 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@open_operation.lua:9
-local known = redis.call('HGET', KEYS[1], 'cutoff')
+local known = command('HGET', KEYS[1], 'cutoff')
 if known then return { 'ok', known } end
-local running = redis.call('ZCOUNT', KEYS[2], '+inf', '+inf')
+local running = command('ZCOUNT', KEYS[2], '+inf', '+inf')
 if running >= tonumber(ARGV[2]) then return { 'full', running } end
 --@open_operation.lua:14
 local function forget(ids)
@@ -49,11 +51,11 @@ redis.call('ZREM', KEYS[2], id)
 end
 end
 --@open_operation.lua:21
-forget(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - tonumber(ARGV[4]), 'LIMIT', 0, 20))
-local over = redis.call('ZCARD', KEYS[2]) - running - tonumber(ARGV[3])
-if over > 0 then forget(redis.call('ZRANGE', KEYS[2], 0, math.min(over, 20) - 1)) end
+forget(command('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - tonumber(ARGV[4]), 'LIMIT', 0, 20))
+local over = command('ZCARD', KEYS[2]) - running - tonumber(ARGV[3])
+if over > 0 then forget(command('ZRANGE', KEYS[2], 0, math.min(over, 20) - 1)) end
 --@open_operation.lua:25
-redis.call('HSET', KEYS[1], 'status', 'running', 'cutoff', now_iso, 'part', 0, 'place', '', 'cursor', '0',
+command('HSET', KEYS[1], 'status', 'running', 'cutoff', now_iso, 'part', 0, 'place', '', 'cursor', '0',
 unpack(ARGV, 6, 6 + tonumber(ARGV[5]) - 1))
-redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
+command('ZADD', KEYS[2], '+inf', ARGV[1])
 return { 'ok', now_iso }

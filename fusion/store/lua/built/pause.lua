@@ -1,14 +1,16 @@
 -- ARGV: queue ms by reason
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -41,5 +43,5 @@ local key = (P .. 'paused:' .. ARGV[1])
 local was = redis.pcall('GET', key)
 local since = type(was) == 'string' and string.match(was, '^(%S+Z) ') or now_iso
 local value = since .. ' ' .. ARGV[3] .. '\n' .. ARGV[4]
-if ARGV[2] == '' then redis.call('SET', key, value) else redis.call('SET', key, value, 'PX', ARGV[2]) end
+if ARGV[2] == '' then command('SET', key, value) else command('SET', key, value, 'PX', ARGV[2]) end
 return since

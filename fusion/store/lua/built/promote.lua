@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command, try_command = redis.call, redis.pcall
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -26,23 +27,16 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/keys.lua:112
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -70,28 +64,23 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:29
+--@include/lib/score.lua:26
 local function line_up(queue, id, priority, seq)
 if (queue == 'scheduler') then
 redis.call('RPUSH', (P .. 'queue:' .. queue), id)
 else
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 end
 --@include/job/count.lua:10
@@ -177,9 +166,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -187,7 +177,7 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -197,21 +187,21 @@ local function next_due(limits)
 local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
 if limit and limit <= now_ms then return now_ms end
 local first = redis.pcall('ZRANGE', P .. 'scheduler:scheduled_jobs', 0, 0, 'WITHSCORES')
-if first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001)) <= now_ms then
+if first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001)) <= now_ms then
 local from = string.format('%.17g', (now_ms + 1) / 1000)
+local ours = false
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', '-inf', '(' .. from, 'LIMIT', 0, 20)) do
-if redis.pcall('HEXISTS', (P .. 'job:' .. id), 'seq') == 1 then return now_ms end
+ours = ours or redis.pcall('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
 end
+if ours then return now_ms end
 first = redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 end
-local job = first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001))
+local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 return limit and math.min(limit, job or limit) or job
 end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/ties.lua:9
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:18
 local steps_left = 80
 --@include/limit/limit.lua:377
@@ -452,7 +442,7 @@ end
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -475,7 +465,7 @@ schedule(id, due)
 redis.call('HSET', key, 'status', 'scheduled', 'ties', ties or '', unpack(front and { 'at_front', 1 } or {}))
 else
 seq = front and -redis.call('INCR', P .. 'seq:front') or rare(25, queue, priority, next_seq(), fair_key or '')
-if front then enter_line(queue, score_of(queue, priority, seq), id) else line_up(queue, id, priority, seq) end
+if front then enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id) else line_up(queue, id, priority, seq) end
 redis.call('HSET', key, 'status', 'queued', 'ties', ties or '', 'seq', seq, 'enqueued_at', now_iso)
 redis.call('HDEL', key, 'at_front', 'arrival')
 end
@@ -604,10 +594,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or score_of(queue, class, seq)
+turns.clock = tonumber(best) or (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44))
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -697,14 +687,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -713,7 +703,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -810,12 +800,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -904,7 +894,7 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
@@ -1404,7 +1394,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, priority, seq, log_tag, front, _, ties, fair_key = unpack(job, 1, 9)
 if ties then tied[key] = ties end
 if status ~= 'scheduled' then
-if is_foreign(status) then error('left to a newer version') end
+if (status == 'blocked' or status ~= 'queued' and not is_elsewhere(status)) then error('left to a newer version') end
 else
 local broken = ties and rare(8, redis.call('HGET', key, 'concurrency_key') or '', queue)
 if broken then
@@ -1413,13 +1403,13 @@ redis.call('HSET', key, 'reason', broken)
 return emit('held', id, queue, log_tag, 'reason', 'its concurrency key is broken')
 end
 if tonumber(seq) then
-redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued')
 else
 seq = front and -redis.call('INCR', P .. 'seq:front')
 or rare(25, queue, priority, next_seq(), fair_key or '')
 if front then
-redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HDEL', key, 'at_front')
 else
 line_up(queue, id, priority, seq)
@@ -1464,8 +1454,8 @@ end
 --@promote.lua:83
 local due, more = read('-inf')
 if not due[1] and more then
-local rank = now_us % redis.call('ZCOUNT', KEYS[1], '-inf', upto)
-due = read(redis.call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2])
+local rank = now_us % command('ZCOUNT', KEYS[1], '-inf', upto)
+due = read(command('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')[2])
 end
 local count = #due
 if count > 1 and due[count].group < count then
@@ -1479,19 +1469,19 @@ local left = limit
 for i = 1, math.min(count, limit) do
 if left <= 0 then break end
 local id = due[i].id
-if not pcall(move, id, due[i].job) then redis.call('ZADD', KEYS[1], now_s + PUT_OFF, id) end
-left = left - weight_of((P .. 'job:' .. id))
+if not pcall(move, id, due[i].job) then command('ZADD', KEYS[1], now_s + PUT_OFF, id) end
+left = left - (tied[((P .. 'job:' .. id))] and 4 or 1)
 end
 --@promote.lua:104
-local others = redis.call('EXISTS', P .. 'limits:due', P .. 'releasing', P .. 'graphs', P .. 'batches:due') > 0
+local others = command('EXISTS', P .. 'limits:due', P .. 'releasing', P .. 'graphs', P .. 'batches:due') > 0
 steps_left = math.max(20, math.min(left, 80))
-for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', P .. 'limits:due', '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
+for _, name in ipairs(others and try_command('ZRANGEBYSCORE', P .. 'limits:due', '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
 if steps_left <= 0 then break end
-redis.call('ZREM', P .. 'limits:due', name)
-if not pcall(rare, 44, name) then redis.call('ZADD', P .. 'limits:due', now_ms + 1000 * PUT_OFF, name) end
+command('ZREM', P .. 'limits:due', name)
+if not pcall(rare, 44, name) then command('ZADD', P .. 'limits:due', now_ms + 1000 * PUT_OFF, name) end
 end
 if others then
-for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. 'graphs', '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
+for _, token in ipairs(command('ZRANGEBYSCORE', P .. 'graphs', '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
 rare(53, token)
 end
 rare(94, math.max(5, math.min(math.ceil(left / 4), 20)))
@@ -1499,17 +1489,17 @@ end
 write_tallies()
 rare(14)
 for queue in pairs(rung) do
-redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
+command('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 ring(queue)
 end
 local first = next_due(true)
-local expiry = redis.pcall('ZRANGE', P .. 'expiring', 0, 0, 'WITHSCORES')
+local expiry = try_command('ZRANGE', P .. 'expiring', 0, 0, 'WITHSCORES')
 local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
-local batch = others and redis.pcall('ZRANGE', P .. 'batches:due', 0, 0, 'WITHSCORES') or {}
+local batch = others and try_command('ZRANGE', P .. 'batches:due', 0, 0, 'WITHSCORES') or {}
 local tends = batch[1] and math.max(0, math.ceil(tonumber(batch[2]) - now_ms)) or -1
 local due_in = first and math.max(0, first - now_ms) or -1
 --@promote.lua:130
-if due_in ~= 0 and not (others and redis.call('EXISTS', P .. 'releasing') == 1) then
+if due_in ~= 0 and not (others and command('EXISTS', P .. 'releasing') == 1) then
 tell(ARGV[2], 'promote', due_in, expires, tends)
 end
 return { moved, due_in, expires, tends }

@@ -31,24 +31,19 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:136
+--@include/lib/keys.lua:131
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
 --@include/job/mark.lua:6
 local function waits(id, queue)
-if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
+if tonumber(redis.pcall('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
 --@include/job/mark.lua:12

@@ -2,6 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -25,28 +26,16 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/keys.lua:112
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:115
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
-end
---@include/lib/keys.lua:124
-local function is_id(id)
---@include/lib/keys.lua:126
-return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -74,29 +63,24 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:38
+--@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
 if not tonumber(seq) then
 seq = next_seq()
 redis.call('HSET', key, 'seq', seq)
 end
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -140,9 +124,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(2, queue)
+local any = are_wildcards()
+local matching = any and rare(2, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -150,7 +135,7 @@ if not stopped then rare(4, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/lib/emit.lua:8
@@ -199,8 +184,6 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/job/ties.lua:9
-local function weight_of(key) return tied[key] and 4 or 1 end
 --@include/limit/limit.lua:377
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(38, id, key, queue, named) end
@@ -317,7 +300,7 @@ local blocked = P .. 'blocked:' .. queue
 for _, id in ipairs(left > 0 and redis.call('ZRANGEBYSCORE', blocked, '-inf', now_ms, 'LIMIT', 0, left) or {}) do
 if left <= 0 then break end
 if not pcall(fail_held, id, queue) then redis.call('ZADD', blocked, now_ms + put_off_ms, id) end
-left = left - weight_of((P .. 'job:' .. id))
+left = left - (tied[((P .. 'job:' .. id))] and 4 or 1)
 end
 end
 return left <= 0
@@ -617,14 +600,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -633,7 +616,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -730,12 +713,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -790,7 +773,7 @@ end
 --@include/limit/limit.lua:360
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', ready_key(queue), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -818,7 +801,7 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), score_of('_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
@@ -1055,7 +1038,7 @@ end
 --@include/job/end_job.lua:65
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
-local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
+local kind = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.call('TYPE', (P .. 'job:' .. id)).ok
 local marked = kind == 'hash' and redis.call('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
 local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
@@ -1117,7 +1100,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', ready_key(queue), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
 end
 --@include/gates/queue_gate.lua:75
 local function reopen_all(queues)
@@ -1134,11 +1117,11 @@ return made_1[nth - 17](...)
 end
 end
 --@reap.lua:10
-local last, more, lease_ms = unpack(redis.call('HMGET', P .. 'reap', 'last', 'more', 'lease'))
+local last, more, lease_ms = unpack(command('HMGET', P .. 'reap', 'last', 'more', 'lease'))
 if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < ARGV[2] / 2 then return { 0, 0, 0 } end
 local more_waits = sweep_waits(math.ceil(ARGV[3] / 3), tonumber(ARGV[1]))
 local hold = hold_until(tonumber(ARGV[1]))
-redis.call('HSET', P .. 'reap', 'last', now_ms, 'hold', hold, 'more', 0)
+command('HSET', P .. 'reap', 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then
 write_tallies()
 return { 0, 0, 1 }
@@ -1154,7 +1137,7 @@ local worker = job.worker_name or '?'
 rare(17, id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
 redis.pcall('HDEL', (P .. 'worker:' .. worker .. ':jobs'), id)
 recovered = recovered + 1
-elseif job.status and is_foreign(job.status) then
+elseif job.status and (job.status == 'blocked' or job.status ~= 'queued' and not is_elsewhere(job.status)) then
 error('left to a newer version')
 elseif job.status then
 redis.call('ZREM', wip, id)
@@ -1172,7 +1155,7 @@ if left <= 0 then break end
 --@reap.lua:47
 queues_of[queue] = true
 if not pcall(give_back, queue, wip, id) then redis.call('ZADD', wip, now_ms + ARGV[1], id) end
-left = left - weight_of((P .. 'job:' .. id))
+left = left - (tied[((P .. 'job:' .. id))] and 4 or 1)
 end
 end
 end
@@ -1205,5 +1188,5 @@ end
 if left <= 0 or more_waits then again = 1 end
 write_tallies()
 rare(75, queues_of)
-if again == 1 then redis.call('HSET', P .. 'reap', 'more', 1) end
+if again == 1 then command('HSET', P .. 'reap', 'more', 1) end
 return { recovered, again, 0 }

@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -11,7 +12,7 @@ if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -82,24 +83,24 @@ now_iso, 'beat_ms', now_ms, unpack(ARGV, 7, 7 + ARGV[6] - 1))
 redis.call('EXPIRE', key, ttl)
 end
 --@register.lua:10
-local known, beat, lease = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
-if not known and redis.call('EXISTS', KEYS[1]) == 1 then return 'taken' end
+local known, beat, lease = unpack(command('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
+if not known and command('EXISTS', KEYS[1]) == 1 then return 'taken' end
 if known ~= ARGV[2] then
 local silent = silence(KEYS[1], beat)
 if known and silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return 'taken' end
-for _, exec in ipairs(redis.call('HVALS', (P .. 'worker:' .. ARGV[1] .. ':jobs'))) do
+for _, exec in ipairs(command('HVALS', (P .. 'worker:' .. ARGV[1] .. ':jobs'))) do
 if string.sub(exec, 1, #ARGV[2] + 1) ~= ARGV[2] .. ':' then
-redis.call('SADD', KEYS[2], KEYS[1])
+command('SADD', KEYS[2], KEYS[1])
 return 'taken'
 end
 end
-redis.call('DEL', KEYS[1])
+command('DEL', KEYS[1])
 end
-redis.call('SADD', KEYS[2], KEYS[1])
-redis.call('SADD', P .. 'fleet', ARGV[1])
+command('SADD', KEYS[2], KEYS[1])
+command('SADD', P .. 'fleet', ARGV[1])
 redis.pcall('SET', P .. 'callbacks:secret', ARGV[5], 'NX')
-redis.call('HSETNX', KEYS[1], 'state', 'started')
+command('HSETNX', KEYS[1], 'state', 'started')
 write_member(KEYS[1], ARGV[4])
-local longest = tonumber(redis.call('HGET', P .. 'reap', 'lease')) or 0
-if tonumber(ARGV[3]) > longest then redis.call('HSET', P .. 'reap', 'lease', ARGV[3]) end
+local longest = tonumber(command('HGET', P .. 'reap', 'lease')) or 0
+if tonumber(ARGV[3]) > longest then command('HSET', P .. 'reap', 'lease', ARGV[3]) end
 return 'ok'

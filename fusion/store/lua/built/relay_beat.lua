@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local try_command = redis.pcall
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -33,7 +34,7 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@include/lib/member.lua:3
-local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
+local schema = try_command('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 local needed = math.max(tonumber(schema[1]) or 0, tonumber(schema[2]) or 0)
 if needed > SCHEMA then
@@ -111,7 +112,7 @@ end
 end
 --@relay_beat.lua:9
 if not enter_list(KEYS[1], KEYS[2], ARGV[4]) then return 'taken' end
-if tonumber(ARGV[5]) > 0 then redis.pcall('HSET', KEYS[3], 'cap', ARGV[5], 'cap_until', now_s + ARGV[6]) end
-for i = 8 + ARGV[7], #ARGV do redis.pcall('HSET', (P .. 'sink:' .. (ARGV[i])), 'served_ms', now_ms) end
+if tonumber(ARGV[5]) > 0 then try_command('HSET', KEYS[3], 'cap', ARGV[5], 'cap_until', now_s + ARGV[6]) end
+for i = 8 + ARGV[7], #ARGV do try_command('HSET', (P .. 'sink:' .. ARGV[i]), 'served_ms', now_ms) end
 drop_silent(KEYS[2], (P .. 'relay:' .. ''))
 return 'ok'

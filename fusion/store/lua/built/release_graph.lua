@@ -1,11 +1,12 @@
 -- ARGV: token queue first nonce
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:92
@@ -21,11 +22,6 @@ end
 fifos[queue] = known
 end
 return known
-end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
 end
 --@include/lib/ring.lua:10
 local wildcards
@@ -80,9 +76,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -90,11 +87,11 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -125,16 +122,16 @@ local now_iso = iso(now_s, now_us)
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@release_graph.lua:7
-if not redis.call('ZSCORE', P .. 'graphs', ARGV[1]) then
-local nonce, func, own = unpack(redis.call('HMGET', (P .. 'job:' .. ARGV[3]), 'nonce', 'func', 'graph'))
+if not command('ZSCORE', P .. 'graphs', ARGV[1]) then
+local nonce, func, own = unpack(command('HMGET', (P .. 'job:' .. ARGV[3]), 'nonce', 'func', 'graph'))
 local there = (nonce or func and ARGV[3]) == ARGV[4]
-if not there or own and not redis.call('ZSCORE', P .. 'releasing', 'g ' .. ARGV[1]) then return 'dropped' end
-local ttl = redis.call('PTTL', (P .. 'job:' .. ARGV[3]))
-redis.call('PEXPIRE', (P .. 'job:' .. ARGV[3]), ttl < 0 and 60000 or math.max(ttl, 1))
-if ttl < 0 then redis.call('PERSIST', (P .. 'job:' .. ARGV[3])) end
+if not there or own and not command('ZSCORE', P .. 'releasing', 'g ' .. ARGV[1]) then return 'dropped' end
+local ttl = command('PTTL', (P .. 'job:' .. ARGV[3]))
+command('PEXPIRE', (P .. 'job:' .. ARGV[3]), ttl < 0 and 60000 or math.max(ttl, 1))
+if ttl < 0 then command('PERSIST', (P .. 'job:' .. ARGV[3])) end
 return 'ok'
 end
 do_later('g ' .. ARGV[1])
-redis.call('ZREM', P .. 'graphs', ARGV[1])
+command('ZREM', P .. 'graphs', ARGV[1])
 ring(ARGV[2])
 return 'ok'

@@ -2,11 +2,12 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:92
@@ -23,13 +24,8 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -98,19 +94,14 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, ...)
 end
 end
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/lib/ring.lua:10
 local wildcards
@@ -127,9 +118,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -137,7 +129,7 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/ties.lua:4
@@ -269,7 +261,7 @@ local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -278,7 +270,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -342,5 +334,5 @@ return made_1[nth - 5](...)
 end
 end
 --@release_slot.lua:8
-if tonumber(redis.call('ZSCORE', (P .. 'limits:held:' .. ARGV[1]), ARGV[2])) ~= math.huge then return 0 end
+if tonumber(command('ZSCORE', (P .. 'limits:held:' .. ARGV[1]), ARGV[2])) ~= math.huge then return 0 end
 return rare(17, ARGV[1], ARGV[2], ARGV[3]) and 1 or 0

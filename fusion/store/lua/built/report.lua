@@ -1,6 +1,6 @@
 -- ARGV: worker n_jobs
 -- FLAGS: allow-oom
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))

@@ -31,38 +31,26 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:112
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:136
+--@include/lib/keys.lua:131
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
@@ -110,9 +98,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -120,7 +109,7 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/ties.lua:4
@@ -352,14 +341,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -368,7 +357,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -541,7 +530,7 @@ local status, origin, seq, was, signature, set, ties, fair_key, name = unpack(re
 if not status then return 'missing' end
 if not seq then return 'foreign' end
 local queue = origin or ''
-if status == 'started' or is_terminal(status) or is_foreign(status) and not (status == 'blocked' and set) then
+if status == 'started' or is_terminal(status) or (status == 'blocked' or status ~= 'queued' and not is_elsewhere(status)) and not (status == 'blocked' and set) then
 return status
 end
 if (queue == 'scheduler') then return 'list' end
@@ -561,10 +550,10 @@ rare(7, of_key, 'enqueued', before, -1)
 rare(7, of_key, 'enqueued', priority, 1)
 end
 if not tonumber(seq) then return 'ok' end
-local score = score_of(queue, priority, seq)
+local score = (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44))
 local better = priority > before
 if status == 'queued' then
-redis.call('ZADD', ready_key(queue), 'XX', score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'XX', score, id)
 if better then raised[queue] = true end
 if tonumber(seq) >= 0 and rare(9, queue) then
 redis.call('ZADD', (P .. 'fair:' .. queue), 'LT', score, string.format('%d:', priority) .. (fair_key or ''))

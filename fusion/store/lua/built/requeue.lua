@@ -36,32 +36,27 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:136
+--@include/lib/keys.lua:131
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
 end
 --@include/job/mark.lua:6
 local function waits(id, queue)
-if tonumber(redis.pcall('ZSCORE', ready_key(queue), id)) then return true end
+if tonumber(redis.pcall('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)) then return true end
 return (queue == 'scheduler') and type(redis.pcall('LPOS', (P .. 'queue:' .. queue), id)) == 'number'
 end
 --@include/job/mark.lua:12
@@ -103,37 +98,32 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
 if not in_fifo(queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:29
+--@include/lib/score.lua:26
 local function line_up(queue, id, priority, seq)
 if (queue == 'scheduler') then
 redis.call('RPUSH', (P .. 'queue:' .. queue), id)
 else
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 end
---@include/lib/score.lua:38
+--@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
 if not tonumber(seq) then
 seq = next_seq()
 redis.call('HSET', key, 'seq', seq)
 end
-enter_line(queue, score_of(queue, priority, seq), id)
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
@@ -218,9 +208,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -228,7 +219,7 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:18
@@ -437,10 +428,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or score_of(queue, class, seq)
+turns.clock = tonumber(best) or (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44))
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -545,14 +536,14 @@ if turn ~= seq then
 place = next_seq()
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return score_of(queue, priority, place)
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
@@ -561,7 +552,7 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
@@ -658,12 +649,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return

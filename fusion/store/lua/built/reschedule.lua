@@ -3,15 +3,16 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -132,19 +133,19 @@ return made_0[nth](...)
 end
 end
 --@reschedule.lua:10
-local status, queue, log_tag, ttl, reason, seq, timeout = unpack(redis.call('HMGET', KEYS[1], 'status', 'origin',
+local status, queue, log_tag, ttl, reason, seq, timeout = unpack(command('HMGET', KEYS[1], 'status', 'origin',
 'log_tag', 'ttl', 'reason', 'seq', 'queue_timeout'))
 if not status then return 'missing' end
 if not seq then return 'foreign' end
 if status ~= 'scheduled' then return status end
 local due = tonumber(ARGV[2])
-local before = redis.call('ZSCORE', P .. 'scheduler:scheduled_jobs', ARGV[1])
+local before = command('ZSCORE', P .. 'scheduler:scheduled_jobs', ARGV[1])
 if before and (math.floor(tonumber(before) * 1000 + 0.001)) == due then return 'ok' end
 rare(3, ARGV[1], due)
 ttl = tonumber(ttl) and ttl * 1000 or tonumber(timeout)
 if ttl and not reason then
 local expires_at = math.floor(math.max(due, now_ms) + ttl)
-redis.call('HSET', KEYS[1], 'expires_at', expires_at)
+command('HSET', KEYS[1], 'expires_at', expires_at)
 rare(4, ARGV[1], expires_at)
 end
 emit('scheduled', ARGV[1], queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000),

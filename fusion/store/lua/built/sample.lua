@@ -1,6 +1,8 @@
 -- KEYS: queues sample names
 -- ARGV: interval_ms limit most duties
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -15,13 +17,8 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -87,7 +84,7 @@ return days * 86400 + hours * 3600 + minutes * 60 + seconds
 end
 --@sample.lua:26
 local function look(queue, key)
-local ready, figures, any = ready_key(queue), {}, false
+local ready, figures, any = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), {}, false
 for class, range in ipairs(CLASSES) do
 local depth, age = redis.pcall('ZCOUNT', ready, range[1], range[2]), 0
 if type(depth) ~= 'number' then return nil end
@@ -96,7 +93,7 @@ if type(inbox) == 'number' then depth = depth + inbox end
 if depth > 0 then
 any = true
 local head = redis.pcall('ZREVRANGEBYSCORE', ready, range[2], range[1], 'LIMIT', 0, 1)
-local came = head[1] and redis.pcall('HMGET', (P .. 'job:' .. (head[1])), 'enqueued_at', 'created_at') or {}
+local came = head[1] and redis.pcall('HMGET', (P .. 'job:' .. head[1]), 'enqueued_at', 'created_at') or {}
 local since = seconds_of(came[1] or came[2])
 if since then age = math.max(0, now_s - since) end
 end
@@ -151,15 +148,15 @@ end
 redis.call('SET', key, table.concat(words, ' '), 'PX', 5 * 60000)
 end
 --@sample.lua:98
-local cursor, began = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'began'))
+local cursor, began = unpack(command('HMGET', KEYS[2], 'cursor', 'began'))
 if not cursor or cursor == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if age >= 0 and age < tonumber(ARGV[1]) then return 0 end
 cursor, began = '0', now_ms
 end
 local keys
-cursor, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
-redis.call('HSET', KEYS[2], 'cursor', cursor, 'began', began)
+cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
+command('HSET', KEYS[2], 'cursor', cursor, 'began', began)
 local this_minute = (now_s - now_s % 60) / 60
 for _, key in ipairs(keys) do
 local queue = (string.sub(key, #P + 7))

@@ -1,17 +1,19 @@
 -- KEYS: job
 -- ARGV: execution meta
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@save_meta.lua:7
-local job = redis.call('HMGET', KEYS[1], 'status', 'execution_id', 'seq')
+local job = command('HMGET', KEYS[1], 'status', 'execution_id', 'seq')
 if not job[1] then return 'missing' end
-if not job[3] and redis.call('HEXISTS', KEYS[1], 'success_callback_name') == 1 then return 'foreign' end
+if not job[3] and command('HEXISTS', KEYS[1], 'success_callback_name') == 1 then return 'foreign' end
 if ARGV[1] ~= '' and (job[1] ~= 'started' or job[2] ~= ARGV[1]) then return 'stale' end
-redis.call('HSET', KEYS[1], 'meta', ARGV[2])
+command('HSET', KEYS[1], 'meta', ARGV[2])
 return 'ok'

@@ -1,8 +1,10 @@
 -- KEYS: schema workers schedulers relays
 -- ARGV: version min_reader min_writer by
 -- FLAGS: allow-oom
+--@
+local command = redis.call
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -51,11 +53,11 @@ older[#older + 1] = name
 older[#older + 1] = knows
 end
 --@schema_raise.lua:23
-for _, key in ipairs(redis.call('SMEMBERS', KEYS[2])) do ask('worker', (string.sub(key, #P + 8)), key) end
-for _, name in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do ask('scheduler', name, (P .. 'scheduler:process:' .. name)) end
-for _, name in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do ask('relay', name, (P .. 'relay:' .. name)) end
+for _, key in ipairs(command('SMEMBERS', KEYS[2])) do ask('worker', (string.sub(key, #P + 8)), key) end
+for _, name in ipairs(command('ZRANGE', KEYS[3], 0, -1)) do ask('scheduler', name, (P .. 'scheduler:process:' .. name)) end
+for _, name in ipairs(command('ZRANGE', KEYS[4], 0, -1)) do ask('relay', name, (P .. 'relay:' .. name)) end
 if #older > 1 then return older end
 --@schema_raise.lua:28
-redis.call('HSET', KEYS[1], 'version', ARGV[1], 'min_reader', ARGV[2], 'min_writer', ARGV[3], 'fusion',
+command('HSET', KEYS[1], 'version', ARGV[1], 'min_reader', ARGV[2], 'min_writer', ARGV[3], 'fusion',
 FUSION, 'by', ARGV[4], 'at', now_iso)
 return { 'ok' }

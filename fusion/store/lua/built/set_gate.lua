@@ -2,11 +2,12 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:92
@@ -23,13 +24,8 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -72,9 +68,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -82,7 +79,7 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@
@@ -179,7 +176,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', ready_key(queue), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
 end
 --@
 made_1 = { rate_of, used_ahead, rate_room, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, reopen }
@@ -188,17 +185,17 @@ return made_1[nth - 3](...)
 end
 end
 --@set_gate.lua:10
-local held, names, given, words = redis.call('HGET', P .. 'gates', ARGV[1]) or '', {}, {}, {}
+local held, names, given, words = command('HGET', P .. 'gates', ARGV[1]) or '', {}, {}, {}
 for i = 4, 4 + ARGV[2] - 1, 2 do
 names[#names + 1], given[ARGV[i]] = ARGV[i], ARGV[i + 1]
 end
 local function add(name, value) words[#words + 1] = name .. '=' .. value end
 --@set_gate.lua:16
 if ARGV[3] == '1' then
-local said = redis.call('HGET', P .. 'gates:settings', ARGV[1]) or ''
+local said = command('HGET', P .. 'gates:settings', ARGV[1]) or ''
 for _, name in ipairs(names) do add(name, given[name]) end
 local says = table.concat(words, ' ')
-if says == '' then redis.call('HDEL', P .. 'gates:settings', ARGV[1]) else redis.call('HSET', P .. 'gates:settings', ARGV[1], says) end
+if says == '' then command('HDEL', P .. 'gates:settings', ARGV[1]) else command('HSET', P .. 'gates:settings', ARGV[1], says) end
 words = {}
 for name, value in string.gmatch(said, '([^%s=]+)=(%S*)') do
 if given[name] == value then
@@ -218,10 +215,10 @@ end
 local text = table.concat(words, ' ')
 if ARGV[3] == '1' and text == held then return text end
 if text == '' then
-redis.call('HDEL', P .. 'gates', ARGV[1])
-redis.call('DEL', (P .. 'gate:' .. ARGV[1]))
+command('HDEL', P .. 'gates', ARGV[1])
+command('DEL', (P .. 'gate:' .. ARGV[1]))
 else
-redis.call('HSET', P .. 'gates', ARGV[1], text)
+command('HSET', P .. 'gates', ARGV[1], text)
 end
 --@set_gate.lua:47
 rare(13, ARGV[1], true)

@@ -3,6 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
+local command, try_command = redis.call, redis.pcall
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -17,13 +18,8 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -104,9 +100,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -114,26 +111,26 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@survey.lua:14
 local fresh
 for i = 4, 4 + 2 * ARGV[3] - 1, 2 do
-fresh = redis.call('HSET', KEYS[3], ARGV[i], now_ms .. ARGV[i + 1]) == 1 or fresh
+fresh = command('HSET', KEYS[3], ARGV[i], now_ms .. ARGV[i + 1]) == 1 or fresh
 end
-local named = redis.call('HGETALL', KEYS[3])
+local named = command('HGETALL', KEYS[3])
 for i = 1, #named, 2 do
 local age = now_ms - (tonumber(string.match(named[i + 1], '^%d+')) or 0)
 if age > 3600000 then
-redis.call('HDEL', KEYS[3], named[i])
-redis.call('DEL', (P .. 'work:' .. (named[i])), (P .. 'wake:' .. (named[i])), (P .. 'wake:' .. (named[i]) .. ':high'))
+command('HDEL', KEYS[3], named[i])
+command('DEL', (P .. 'work:' .. named[i]), (P .. 'wake:' .. named[i]), (P .. 'wake:' .. named[i] .. ':high'))
 elseif age < 0 then
-redis.call('HSET', KEYS[3], named[i], now_ms .. string.match(named[i + 1], '^%d+(.*)'))
+command('HSET', KEYS[3], named[i], now_ms .. string.match(named[i + 1], '^%d+(.*)'))
 end
 end
 --@survey.lua:29
-local cursor, began = unpack(redis.call('HMGET', KEYS[2], 'cursor', 'began'))
+local cursor, began = unpack(command('HMGET', KEYS[2], 'cursor', 'began'))
 if fresh or not cursor or cursor == '0' then
 local age = now_ms - (tonumber(began) or 0)
 if not fresh and age >= 0 and age < tonumber(ARGV[1]) then return 0 end
@@ -141,19 +138,19 @@ cursor, began = '0', now_ms
 end
 --@survey.lua:36
 local keys
-cursor, keys = unpack(redis.call('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
-redis.call('HSET', KEYS[2], 'cursor', cursor, 'began', began)
+cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
+command('HSET', KEYS[2], 'cursor', cursor, 'began', began)
 for _, key in ipairs(keys) do
 local queue = (string.sub(key, #P + 7))
-local head = redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2]
-local class = head and (math.max(0, math.min(255, math.floor(tonumber(head) or 1)))) or (queue == 'scheduler') and redis.pcall('EXISTS', key) == 1 and 1
+local head = try_command('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2]
+local class = head and (math.max(0, math.min(255, math.floor(tonumber(head) or 1)))) or (queue == 'scheduler') and try_command('EXISTS', key) == 1 and 1
 if class then
 local missing
 for _, wildcard in ipairs(rare(1, queue)) do
-local known = redis.pcall('ZSCORE', (P .. 'work:' .. wildcard), queue)
+local known = try_command('ZSCORE', (P .. 'work:' .. wildcard), queue)
 missing = missing or (tonumber(known) or -1) < class
 end
-if missing and redis.call('EXISTS', (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')) == 0 then ring(queue, class) end
+if missing and command('EXISTS', (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')) == 0 then ring(queue, class) end
 end
 end
 return cursor == '0' and 0 or 1

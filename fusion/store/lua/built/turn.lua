@@ -3,20 +3,11 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1, made_2
+local command, try_command = redis.call, redis.pcall
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and rare(42, queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
---@include/lib/keys.lua:124
-local function is_id(id)
---@include/lib/keys.lua:126
-return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
-end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -49,6 +40,269 @@ local now_iso = iso(now_s, now_us)
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
+--@include/lib/emit.lua:8
+local epoch, cap, number, reserved = nil, nil, 0, 0
+local expected = 1
+--@include/lib/ring.lua:10
+local wildcards
+--@include/job/schedule.lua:18
+local soonest
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/limit/limit.lua:22
+local unsettled
+--@include/limit/limit.lua:27
+local unrung
+--@include/job/park.lua:19
+local parked = false
+--@include/job/callbacks.lua:7
+local hooked = {}
+--@include/job/end_job.lua:7
+local ended_before = 0
+--@include/job/commit.lua:19
+local nothing = {}
+--@include/job/commit.lua:163
+local left = { set = nil }
+local freed = { queue = nil }
+--@include/job/claim.lua:99
+local function look(queue, count, set)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(131, queue)
+local last = count == 2 and '1' or count - 1
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
+if set and found.err then
+error(found)
+elseif set then
+elseif found.err and not fifos[queue] then
+fifos[queue] = nil
+if not rare(48, queue) then error(found) end
+more = rare(131, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+elseif found.err then
+error(found)
+elseif not found[1] and (queue == 'scheduler') then
+more = rare(130, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+end
+local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
+for i = 1, #found, 2 do
+local score = found[i + 1] + 0
+local aside = score < 0
+local class = aside and 0 or score < 255 and score - score % 1 or 255
+line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
+end
+return line, more
+end
+--@include/job/claim.lua:147
+local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
+local leased = { queue = nil }
+local unexpected = {}
+--@include/job/claim.lua:151
+local lacking = ARGV[15] ~= '0' and {}
+--@include/job/claim.lua:196
+local chains = {}
+local function take(queue, head, exec, set, behind)
+local id = head.id
+local key = (P .. 'job:' .. id)
+local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
+if type(size) ~= 'number' then
+rare(114, id, queue, nil, 'the queue names what is no job')
+return false
+end
+local fresh, job = false, nil
+local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
+--@include/job/claim.lua:208
+if size == 6 then
+status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
+'seq', 'func', 'data'))
+fresh = status and origin and created_at and seq and func and data and true
+end
+if not fresh then
+if size <= 16 then
+local found = redis.call('HGETALL', key)
+job = {}
+for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
+else
+job = rare(135, key)
+end
+status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
+expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
+end
+if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+rare(114, id, queue, nil, 'the queue names a job of stock RQ')
+return false
+end
+if set then
+if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
+elseif status ~= 'queued' and rare(46, status) then
+return false
+end
+if ties then tied[key] = ties end
+if not data then
+rare(114, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+return false
+end
+if expires and (tonumber(expires) or math.huge) <= now_ms then
+if job.hooks then hooked[key] = true end
+local class = redis.call('HGET', key, 'priority')
+rare(6, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+'expired', 'seq', seq or '')
+rare(15, seq, origin, class, queue, class)
+if set then rare(87, id, key, queue) end
+--@include/lib/emit.lua:39
+repeat
+--@include/job/claim.lua:245
+local event, id, queue, log_tag = 'expired', id, queue, log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then rare(3, expected) end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'reason', 'waited longer than its ttl')
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'reason', 'waited longer than its ttl')
+end
+until true
+--@include/job/claim.lua:246
+unexpected[#unexpected + 1] = id
+return false, true
+end
+--@include/job/claim.lua:250
+local placed = head.score % 1 ~= 0 and tonumber(seq)
+local own = placed and origin == queue
+if own and not set and (deliveries or lacking) then
+local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
+if rare(133, queue, id, key, head, task, deliveries, log_tag) then return nil end
+end
+local ahead = ties and (string.sub(exec, -1)) == "a"
+if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
+local keyed, name = ties and string.find(ties, 'k', 1, true), nil
+if keyed and not behind then
+local ok, has
+ok, has, name = pcall(rare, 78, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(134, id, key, queue, set, log_tag, has) end
+if has == nil then return 'keyed' end
+if not has then
+if set then
+redis.call('ZREM', (P .. 'waits:' .. set), id)
+if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
+rare(24, id, key, queue)
+end
+return nil
+end
+end
+local entries = leased[queue]
+if entries then
+entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+else
+redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
+leased[queue] = {}
+end
+if #held == 0 then redis.call('HSET', held_key, id, exec) end
+held[#held + 1], held[#held + 2] = id, exec
+redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
+'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
+if not own then
+local was = redis.call('HGET', key, 'priority')
+redis.call('HSET', key, 'seq', rare(11), 'priority', head.class, 'origin', queue)
+rare(15, seq, origin, was, queue, head.class)
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
+rare(89, key)
+if seq and origin then rare(128, key, origin, queue) end
+if not seq and rare(127, key, data) then job.serializer = 'pickle' end
+if job then job.origin = queue end
+end
+if not fresh then redis.call('PERSIST', key) end
+if set then rare(87, id, key, queue) end
+if set or not placed then rare(24, id, key, queue) end
+--@include/job/claim.lua:22
+do
+--@include/job/claim.lua:297
+local id, key, queue = id, key, queue
+--@include/job/claim.lua:23
+if tied[key] then
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 99, id, key, 'started') end
+end
+end
+--@include/job/claim.lua:298
+if expires then unexpected[#unexpected + 1] = id end
+--@include/lib/emit.lua:39
+repeat
+--@include/job/claim.lua:299
+local event, id, queue, log_tag = 'processing', id, queue, log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then rare(3, expected) end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'worker', ARGV[1])
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'worker', ARGV[1])
+end
+until true
+--@include/job/claim.lua:300
+if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
+if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
+--@include/job/claim.lua:303
+if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
+local row, last = {}, 29
+for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
+if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
+if string.find(ties, 'g', 1, true) then rare(126, key) end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
+local n = 5 + (ahead and 2 or 0)
+for i = 1, n do row[last + i] = more[i] end
+last = last + n
+end
+while not row[last] do last = last - 1 end
+return { queue, id, exec, unpack(row, 1, last) }
+end
+--@include/job/wildcards.lua:4
+local names, count = { [0] = nil }, 0
+--@include/job/wildcards.lua:6
+local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
+--@include/gates/turn_gates.lua:5
+local gates = {}
+local opens
+--@
+rare = function(nth, ...)
+if nth <= 9 then
+if not made_0 then
+--@include/job/end_job.lua:8
+local net_of, net
+--@include/lib/time.lua:35
+local function iso_before(back)
+local micros = (now_us - back) % 1000000
+return iso(now_s + (now_us - back - micros) / 1000000, micros)
+end
 --@include/job/count.lua:40
 local function tally(what, queue, class, other)
 if not first_count then
@@ -56,26 +310,10 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(46, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(46, other, what, class, 1) end
+if other then rare(52, other, what, class, 1) end
 end
---@include/job/count.lua:51
-local function write_tallies()
-if not first_count then return end
-if counts then
-rare(46, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(47)
-else
-local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
-first_count == 1 and '1' or first_count)
-end
-first_count = nil
-end
---@include/lib/emit.lua:8
-local epoch, cap, number, reserved = nil, nil, 0, 0
-local expected = 1
 --@include/lib/emit.lua:12
 local function reserve(count)
 if not epoch then
@@ -114,259 +352,13 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, ...)
 end
 end
---@include/lib/ring.lua:10
-local wildcards
---@include/lib/ring.lua:14
-local function are_wildcards()
-if not wildcards then
-wildcards = redis.pcall('HGETALL', P .. 'wildcards')
-if wildcards.err then wildcards = {} end
-end
-return wildcards[1]
-end
---@include/lib/ring.lua:52
-local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
-if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(13, queue)
-if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
-local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
-for _, wildcard in ipairs(matching) do
-if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(15, wildcard, class) end
-end
-end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
-if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
-end
---@include/job/schedule.lua:18
-local soonest
---@include/job/schedule.lua:55
-local function next_due(limits)
-local limit = limits and tonumber(redis.pcall('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
-if limit and limit <= now_ms then return now_ms end
-local first = redis.pcall('ZRANGE', P .. 'scheduler:scheduled_jobs', 0, 0, 'WITHSCORES')
-if first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001)) <= now_ms then
-local from = string.format('%.17g', (now_ms + 1) / 1000)
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', '-inf', '(' .. from, 'LIMIT', 0, 20)) do
-if redis.pcall('HEXISTS', (P .. 'job:' .. id), 'seq') == 1 then return now_ms end
-end
-first = redis.call('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-end
-local job = first[2] and (math.floor(tonumber((first[2])) * 1000 + 0.001))
-return limit and math.min(limit, job or limit) or job
-end
---@include/job/ties.lua:4
-local tied
-tied = {}
---@include/limit/limit.lua:22
-local unsettled
---@include/limit/limit.lua:27
-local unrung
---@include/limit/limit.lua:377
-local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(70, id, key, queue, named) end
-end
---@include/job/park.lua:19
-local parked = false
---@include/job/callbacks.lua:7
-local hooked = {}
---@include/job/end_job.lua:7
-local ended_before = 0
---@include/job/commit.lua:163
-local left = {}
-local freed = {}
---@include/job/claim.lua:22
-local function on_claim(id, key, queue)
-if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 93, id, key, 'started') end
-end
-end
---@include/job/claim.lua:99
-local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(125, queue)
-local last = count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or ready_key(queue), '0', last, 'WITHSCORES')
-if set and found.err then
-error(found)
-elseif set then
-elseif found.err and not fifos[queue] then
-fifos[queue] = nil
-if not rare(42, queue) then error(found) end
-more = rare(125, queue)
-found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
-elseif found.err then
-error(found)
-elseif not found[1] and (queue == 'scheduler') then
-more = rare(124, queue)
-found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
-end
-local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
-for i = 1, #found, 2 do
-local score = found[i + 1] + 0
-local aside = score < 0
-local class = aside and 0 or score < 255 and score - score % 1 or 255
-line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
-end
-return line, more
-end
---@include/job/claim.lua:147
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
-local leased = {}
-local unexpected = {}
---@include/job/claim.lua:151
-local lacking = ARGV[15] ~= '0' and {}
---@include/job/claim.lua:196
-local chains = {}
-local function take(queue, head, exec, set, behind)
-local id = head.id
-local key = (P .. 'job:' .. id)
-local size = is_id(id) and redis.pcall('HLEN', key)
-if type(size) ~= 'number' then
-rare(108, id, queue, nil, 'the queue names what is no job')
-return false
-end
-local fresh, job = false, nil
-local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:208
-if size == 6 then
-status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
-'seq', 'func', 'data'))
-fresh = status and origin and created_at and seq and func and data and true
-end
-if not fresh then
-if size <= 16 then
-local found = redis.call('HGETALL', key)
-job = {}
-for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
-else
-job = rare(129, key)
-end
-status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
-expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
-end
-if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(108, id, queue, nil, 'the queue names a job of stock RQ')
-return false
-end
-if set then
-if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(40, status) then
-return false
-end
-if ties then tied[key] = ties end
-if not data then
-rare(108, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
-return false
-end
-if expires and (tonumber(expires) or math.huge) <= now_ms then
-if job.hooks then hooked[key] = true end
-local class = redis.call('HGET', key, 'priority')
-rare(3, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
-'expired', 'seq', seq or '')
-rare(12, seq, origin, class, queue, class)
-if set then rare(81, id, key, queue) end
-emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
-unexpected[#unexpected + 1] = id
-return false, true
-end
---@include/job/claim.lua:250
-local placed = head.score % 1 ~= 0 and tonumber(seq)
-local own = placed and origin == queue
-if own and not set and (deliveries or lacking) then
-local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(127, queue, id, key, head, task, deliveries, log_tag) then return nil end
-end
-local ahead = ties and (string.sub(exec, -1)) == "a"
-if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
-local keyed, name = ties and string.find(ties, 'k', 1, true), nil
-if keyed and not behind then
-local ok, has
-ok, has, name = pcall(rare, 72, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(128, id, key, queue, set, log_tag, has) end
-if has == nil then return 'keyed' end
-if not has then
-if set then
-redis.call('ZREM', (P .. 'waits:' .. set), id)
-if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
-on_arrive(id, key, queue)
-end
-return nil
-end
-end
-local entries = leased[queue]
-if entries then
-entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
-else
-redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
-leased[queue] = {}
-end
-if #held == 0 then redis.call('HSET', held_key, id, exec) end
-held[#held + 1], held[#held + 2] = id, exec
-redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
-'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-if not own then
-local was = redis.call('HGET', key, 'priority')
-redis.call('HSET', key, 'seq', rare(9), 'priority', head.class, 'origin', queue)
-rare(12, seq, origin, was, queue, head.class)
-redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(83, key)
-if seq and origin then rare(122, key, origin, queue) end
-if not seq and rare(121, key, data) then job.serializer = 'pickle' end
-if job then job.origin = queue end
-end
-if not fresh then redis.call('PERSIST', key) end
-if set then rare(81, id, key, queue) end
-if set or not placed then on_arrive(id, key, queue) end
-on_claim(id, key, queue)
-if expires then unexpected[#unexpected + 1] = id end
-emit('processing', id, queue, log_tag, 'worker', ARGV[1])
-if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
-if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:303
-if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
-local row, last = {}, 29
-for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
-if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(120, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
-local n = 5 + (ahead and 2 or 0)
-for i = 1, n do row[last + i] = more[i] end
-last = last + n
-end
-while not row[last] do last = last - 1 end
-return { queue, id, exec, unpack(row, 1, last) }
-end
---@include/job/wildcards.lua:4
-local names, count = {}, 0
---@include/job/wildcards.lua:6
-local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
---@include/gates/turn_gates.lua:5
-local gates = {}
-local opens
---@
-rare = function(nth, ...)
-if nth <= 7 then
-if not made_0 then
---@include/job/end_job.lua:8
-local net_of, net
---@include/job/commit.lua:19
-local nothing = {}
---@include/lib/time.lua:35
-local function iso_before(back)
-local micros = (now_us - back) % 1000000
-return iso(now_s + (now_us - back - micros) / 1000000, micros)
-end
 --@include/job/on_end.lua:6
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 76, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 93, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 101, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 92, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 82, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 99, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 107, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 98, id, key) end
 end
 end
 --@include/job/end_job.lua:11
@@ -383,11 +375,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(90, id, key, expiry)
+local pinned = tied[key] and rare(96, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(45, key))
+tally(what, queue, class, tied[key] and rare(51, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -401,7 +393,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(86, id, key, queue, status) end
+if hooked[key] then rare(92, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -415,16 +407,6 @@ result_ttl = found[6] or found[17] and 500,
 failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
 attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
 spared = found[19] }
-end
---@include/job/commit.lua:20
-local function callback_error(more)
-if not more[1] then return nothing end
-for i = 1, #more, 2 do
-if more[i] == 'callback_error' then
-return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
-end
-end
-return nothing
 end
 --@include/job/commit.lua:155
 local function read_held(key)
@@ -444,14 +426,14 @@ if job.status ~= 'started' then return 'ok', false end
 local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age + 0)
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 65, key, now_ms + delay)
+pcall(rare, 71, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 112, queue, now_ms + delay)
+pcall(rare, 118, queue, now_ms + delay)
 end
 --@include/job/commit.lua:184
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(91, id, key)
-if dropped then rare(33, more) end
+local dropped = tonumber(job.result_ttl) == 0 and not rare(97, id, key)
+if dropped then rare(39, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
 if dropped then redis.call('HDEL', key, 'result') end
@@ -459,18 +441,18 @@ if job.attempts or job.lost or job.reason or job.cancel or job.spared then
 redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
 'held_since', 'begun', 'spared', 'wanted', 'suspect')
 end
-left[wip] = left[wip] or {}
-left[wip][#left[wip] + 1] = id
+local ids = left[wip]
+if ids then ids[#ids + 1] = id else left[wip] = { id } end
 emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(34, more) then
+if rare(40, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
 job.lost = false
 redis.call('HDEL', key, 'spared')
 end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(26, more, 'spared')
-if begun and not rare(29, key) then
-if rare(26, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(32, more, 'spared')
+if begun and not rare(35, key) then
+if rare(32, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
 kind, reason = 'lost', reason .. ' (put back too often)'
 elseif begun and kind == 'release' then
 more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
@@ -478,46 +460,43 @@ end
 job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-rare(30, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+rare(36, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(28, job)
-rare(26, more, 'within')
-rare(27, key, job.worker_name, status, reason, more, started, ended)
-rare(23, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(35, kind, id, key, queue, job, wip, delay, reason, more) and rare(38, kind, id, key, queue, job,
+local status = kind == 'stopped' and kind or rare(34, job)
+rare(32, more, 'within')
+rare(33, key, job.worker_name, status, reason, more, started, ended)
+rare(29, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(41, kind, id, key, queue, job, wip, delay, reason, more) and rare(44, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
 return 'over', true
 end
 return 'ok', true
 end
 --@
-made_0 = { iso_before, on_end, end_job, read_job, callback_error, read_held, commit }
+made_0 = { iso_before, tally, reserve, emit, on_end, end_job, read_job, read_held, commit }
 end
 return made_0[nth](...)
 end
-if nth <= 38 then
+if nth <= 44 then
 if not made_1 then
 --@include/lib/ring.lua:11
 local woken
 --@include/job/schedule.lua:17
 local instants = {}
 --@include/lib/score.lua:11
-local function score_of(queue, priority, seq)
-local class = (priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))
-return class + 0.5 - seq * (2 ^ -44)
-end
---@include/lib/score.lua:16
+local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - n * (2 ^ -44) end
+--@include/lib/score.lua:13
 local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:19
+--@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', ready_key(queue), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(42, queue) then error(added) end
-redis.call('ZADD', ready_key(queue), score, id)
+if not rare(48, queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
---@include/lib/score.lua:38
+--@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
 if not tonumber(seq) then
 seq = next_seq()
@@ -525,15 +504,36 @@ redis.call('HSET', key, 'seq', seq)
 end
 enter_line(queue, score_of(queue, priority, seq), id)
 end
+--@include/job/count.lua:51
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(53)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
+end
+first_count = nil
+end
 --@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
 if not seq then
-tally('enqueued', queue, class)
+rare(2, 'enqueued', queue, class)
 elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
 and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
-tally('deleted', from, was)
-tally('requeued', queue, class)
+rare(2, 'deleted', from, was)
+rare(2, 'requeued', queue, class)
 end
+end
+--@include/lib/ring.lua:14
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
 end
 --@include/lib/ring.lua:23
 local function wildcards_of(queue)
@@ -560,6 +560,25 @@ woken = woken or {}
 if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
 if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
 woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/lib/ring.lua:52
+local function ring(queue, class, known)
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+local bell = (P .. 'wake:' .. queue)
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
+local any = are_wildcards()
+local matching = any and wildcards_of(queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then wake(wildcard, class) end
+end
+end
+if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:7
 local function ring_scheduler(ms)
@@ -595,13 +614,17 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
+--@include/limit/limit.lua:377
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(76, id, key, queue, named) end
+end
 --@include/limit/limit.lua:383
 local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 76, id, key) end
+if tied[key] then pcall(rare, 82, id, key) end
 end
 --@include/limit/limit.lua:389
 local function on_return(id, key, queue)
-if tied[key] then rare(77, id, key, queue) end
+if tied[key] then rare(83, id, key, queue) end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -613,27 +636,27 @@ if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
 --@include/job/end_job.lua:46
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
-rare(3, id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
+rare(6, id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
 if status == 'stopped' then
-emit('stopped', id, queue, log_tag, 'reason', status .. why)
+rare(4, 'stopped', id, queue, log_tag, 'reason', status .. why)
 else
-emit('canceled', id, queue, log_tag, 'reason', status .. why)
+rare(4, 'canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
-rare(3, id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 107, id, key)
-emit('failed', id, queue, log_tag, unpack(told))
+rare(6, id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 113, id, key)
+rare(4, 'failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-rare(3, id, key, queue, class, 'discarded', 86400, ready_key(queue), 'ended_at', now_iso,
+rare(6, id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
-emit('canceled', id, queue, log_tag, 'reason', 'discarded')
+rare(4, 'canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@include/job/history.lua:3
 local function cut(fields, name)
@@ -705,12 +728,12 @@ expect_expiry(id, job.expires_at)
 redis.call('ZREM', leave, id)
 if pause == 0 then ring(queue) end
 if job.displaced then
-emit('displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+rare(4, 'displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 elseif lost then
-emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,
-'blame', (job.shared or job.unbegun) and 'shared' or 'job')
+rare(4, 'abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause, 'blame', (job.shared or job.unbegun) and 'shared' or 'job')
+--@include/job/settle.lua:85
 else
-emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+rare(4, 'released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
@@ -753,8 +776,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(78, set) then
-rare(80, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(84, set) then
+rare(86, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -764,12 +787,12 @@ on_leave(id, key, queue)
 end
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
-emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
+rare(4, 'held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
 --@include/job/commit.lua:79
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(55, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(61, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
@@ -824,24 +847,24 @@ redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts
 'started_at', started, 'ended_at', ended, 'reason', reason, unpack(more))
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
-emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts,
-'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+rare(4, 'retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+--@include/job/commit.lua:140
 if not at_once and keeps_slot then
 on_return(id, key, queue)
 elseif not at_once then
 on_leave(id, key, queue)
 else
-emit('queued', id, queue, job.log_tag, 'reason', 'due')
+rare(4, 'queued', id, queue, job.log_tag, 'reason', 'due')
 ring(queue)
 on_return(id, key, queue)
 end
 end
 --@
-made_1 = { score_of, next_seq, enter_line, line_up_again, meet, wildcards_of, push, wake, ring_scheduler, score_at, schedule, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+made_1 = { score_of, next_seq, enter_line, line_up_again, write_tallies, meet, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
-return made_1[nth - 7](...)
+return made_1[nth - 9](...)
 end
-if nth <= 136 then
+if nth <= 142 then
 if not made_2 then
 --@include/job/count.lua:15
 local counted = {}
@@ -875,15 +898,15 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:115
+--@include/lib/keys.lua:112
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return ready_key(queue)
+return (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:130
+--@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -941,10 +964,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = ready_key(queue), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or rare(8, queue, class, seq)
+turns.clock = tonumber(best) or rare(10, queue, class, seq)
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -1008,7 +1031,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(16, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
 end
 --@include/limit/limit.lua:73
 local function place_in_key(key, queue, score, arrives)
@@ -1017,18 +1040,18 @@ local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_
 if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
 local turn, place = string.match(known or '', '^(%S+) (%S+)$')
 if turn ~= seq then
-place = rare(9)
+place = rare(11)
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return rare(8, queue, priority, place)
+return rare(10, queue, priority, place)
 end
 --@include/limit/limit.lua:86
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', ready_key(queue), id)
-emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+redis.call('ZREM', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+rare(4, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:96
 local function admit(name, id, score, behind)
@@ -1036,15 +1059,15 @@ local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
 if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
-rare(10, queue, place and tonumber(seq) and rare(8, queue, priority, seq) or score, id)
+rare(12, queue, place and tonumber(seq) and rare(10, queue, priority, seq) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-emit('queued', id, queue, log_tag, 'reason', 'admitted')
+rare(4, 'queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
-if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+if unrung then unrung[queue] = true else rare(20, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
 --@include/limit/limit.lua:113
 local function step_back(name, id, score)
@@ -1151,12 +1174,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', ready_key(queue), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', ready_key(queue), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -1249,7 +1272,7 @@ end
 --@include/limit/limit.lua:360
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', ready_key(queue), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -1267,9 +1290,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-rare(14, (P .. 'wake:' .. set), paused, closed)
+rare(18, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then rare(14, (P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(18, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1280,7 +1303,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(19, id, key, queue) end
+if not keeps then rare(25, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1324,7 +1347,7 @@ end
 --@include/job/callbacks.lua:34
 local function accept_delivery(message)
 if is_full() then return end
-local seq = rare(9)
+local seq = rare(11)
 local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
 local key = (P .. 'job:' .. id)
 local said = cjson.encode(message)
@@ -1332,15 +1355,15 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(8, '_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(10, '_callbacks', 1, seq), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(12, nil, nil, nil, '_callbacks', 1)
+rare(15, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-on_arrive(id, key, '_callbacks')
-ring('_callbacks', 1)
+rare(24, id, key, '_callbacks')
+rare(20, '_callbacks', 1)
 return id
 end
 --@include/job/callbacks.lua:57
@@ -1571,15 +1594,15 @@ end
 --@include/job/end_job.lua:65
 local function fail_corrupt(id, queue, leave, what, known)
 local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
-local kind = is_id(id) and redis.call('TYPE', (P .. 'job:' .. id)).ok
+local kind = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.call('TYPE', (P .. 'job:' .. id)).ok
 local marked = kind == 'hash' and redis.call('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
 local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(24, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(30, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
-if not marked and not (known and kind == 'none') then rare(12, nil, nil, nil, queue, class) end
+if not marked and not (known and kind == 'none') then rare(15, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
 end
 --@include/gates/queue_gate.lua:14
@@ -1631,7 +1654,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', ready_key(queue), (P .. 'queue:' .. queue)) > 0 then ring(queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(20, queue) end
 end
 --@include/job/inbox.lua:17
 local function passed(queue, count)
@@ -1678,7 +1701,7 @@ end
 --@include/job/claim.lua:43
 local function take_over_one(queue, id, position)
 local key, ready = (P .. 'job:' .. id), (P .. 'fifo:' .. queue)
-local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
+local job = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
 if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
 local status, data, origin, known, ties, class = unpack(job)
 if ties then tied[key] = ties end
@@ -1687,19 +1710,19 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(48, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
-local seq = turn_of(queue, 1, rare(9), '')
-redis.call('ZADD', ready, rare(8, queue, 1, seq), id)
+local seq = turn_of(queue, 1, rare(11), '')
+redis.call('ZADD', ready, rare(10, queue, 1, seq), id)
 if not known then note_pickle(key, data) end
 if known and origin then keep_origin(key, origin, queue) end
 redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
-rare(12, known, origin, class, queue, class)
+rare(15, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and on_arrive(id, key, queue) == 'discard' then rare(25, id, key, queue, nil, true) end
+if (not known or ties) and rare(24, id, key, queue) == 'discard' then rare(31, id, key, queue, nil, true) end
 end
 --@include/job/claim.lua:70
 local function take_over(queue)
@@ -1727,7 +1750,7 @@ return false
 end
 --@include/job/claim.lua:131
 local function pass_expired(queue)
-local ready, aside, missing = ready_key(queue), { 'XX' }, {}
+local ready, aside, missing = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
 local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
 for i, id in ipairs(ids) do
@@ -1747,7 +1770,7 @@ if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
 if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
 park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
-emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
+rare(4, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
 return true
 end
 end
@@ -1755,15 +1778,15 @@ local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. tas
 if not why or not has_room(set) then return false end
 local since = tonumber(redis.call('HGET', key, 'held_since'))
 park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
-if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
+if not since then rare(4, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
 --@include/job/claim.lua:173
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(18, id, now_ms + 30000)
+rare(23, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
-emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+rare(4, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
 --@include/job/claim.lua:183
 local function read_by_name(key)
@@ -1877,10 +1900,10 @@ if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
 local since = rare(1, gate.max_wait * 1000)
 for _ = 1, 3 do
-local found = redis.call('ZREVRANGEBYSCORE', ready_key(queue), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
-local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. (found[1])), 'enqueued_at', 'created_at'))
-class = (math.max(0, math.min(255, math.floor(tonumber((found[2])) or 1))))
+local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. found[1]), 'enqueued_at', 'created_at'))
+class = (math.max(0, math.min(255, math.floor(tonumber(found[2]) or 1))))
 if (enqueued or created or since) < since then
 return { id = found[1], class = class, score = tonumber(found[2]) }
 end
@@ -1889,83 +1912,86 @@ end
 --@
 made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_2[nth - 38](...)
+return made_2[nth - 44](...)
 end
 end
---@turn.lua:34
+--@turn.lua:36
 local incarnation, memory, was, beat, finished, worked
 if ARGV[16] == '0' then
-incarnation, memory, was, beat = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
+incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
 else
-incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', KEYS[1], 'incarnation', 'turn',
+incarnation, memory, was, beat, finished, worked = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn',
 'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
 end
 if incarnation ~= ARGV[2] then return { 'unregistered', false, false, 0, 0, -1 } end
 local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
 if token < last then return { 'outdated', false, false, 0, 0, -1 } end
 local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
---@turn.lua:46
+--@turn.lua:48
 local answers, jobs, bad = { nil }, { nil }, {}
---@turn.lua:50
+--@turn.lua:52
 local n_slots = ARGV[11] + 0
 local slots_from = 19 + ARGV[10]
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * ARGV[13]
 local lacking_from = sets_from + ARGV[14]
 local outcomes_from = lacking_from + 2 * ARGV[15]
---@turn.lua:58
+--@turn.lua:60
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:63
+--@turn.lua:65
 local lines, note = { ARGV[3], nil, nil }, { 'turn', '' }
---@turn.lua:105
+--@turn.lua:109
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
-local queued, out = {}, {}
+local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:196
-local function take_out(i)
-if not out[i][1] then return end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. (set_at[i])) or ready_key(names[i]), out[i])
-out[i] = {}
-end
---@turn.lua:203
+--@turn.lua:207
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
-take_out(i)
-if set_at[i] then
---@turn.lua:210
-elseif stopped then rare(42, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:200
+repeat
+--@turn.lua:211
+local i = i
+--@turn.lua:201
+if not out[i][1] then break end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+out[i] = {}
+until true
 --@turn.lua:212
+if set_at[i] then
+--@turn.lua:214
+elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:216
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(44, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:245
+--@turn.lua:249
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(136, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(142, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
---@turn.lua:256
+--@turn.lua:260
 local work, expired = 0, 0
---@turn.lua:310
+--@turn.lua:314
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(57, chain.name)
+local limit, interval = rare(63, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -1982,7 +2008,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-rare(62, chain.name, id, score, true)
+rare(68, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -1990,7 +2016,7 @@ redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
 chain.id, chain.exec = id, exec
 return job
 end
---@turn.lua:342
+--@turn.lua:346
 local function claim_in_chain(floor)
 local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
 while chains[1] do
@@ -2003,23 +2029,23 @@ return job
 end
 end
 end
---@turn.lua:355
+--@turn.lua:359
 local spare
---@turn.lua:455
+--@turn.lua:463
 if token == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
 i = i + 1
-local exec, job = execution .. i .. mark, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
+local exec, job = execution .. i .. mark, try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
 "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
 if job[1] == 'started' and job[2] == exec then
 local last = 2 + 29 + 5 + (mark == "a" and 2 or 0)
 jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
-local reply = { 'ok', table.concat(answers, '\n'), false, 0, redis.call('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(82, ARGV[6]),
+local reply = { 'ok', table.concat(answers, '\n'), false, 0, command('EXISTS', P .. 'releasing'),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(88, ARGV[6]),
 tonumber(string.match(memory, '\n~(%d+)')) or false }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
@@ -2027,28 +2053,42 @@ for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:477
+--@turn.lua:485
 unrung = {}
 expected = math.max(1, ARGV[16] + n_slots)
---@turn.lua:66
+--@turn.lua:68
 do
-local done, at, counts, failed = { nil }, outcomes_from, false, 0
+local done, at, any_changed, failed = { nil }, outcomes_from, false, 0
 for i = 1, ARGV[16] + 0 do
 local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
 local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
-local raised = rare(5, more)
-local ok, answer, changed = pcall(rare, 7, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
+local raised
+--@include/job/commit.lua:20
+do
+--@turn.lua:73
+local more = more
+--@include/job/commit.lua:21
+local found = nothing
+for i = 1, #more, 2 do
+if more[i] == 'callback_error' then
+found = { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
+end
+end
+raised = found
+end
+--@turn.lua:74
+local ok, answer, changed = pcall(rare, 9, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(44, answer) end
+if not ok then answer = 'error: ' .. rare(50, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
-if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
+if ok and (answer == 'ok' or try_command('HGET', held_key, id) == exec) then done[#done + 1] = id end
 if ok and changed then
 if raised[1] then
-redis.pcall('HINCRBY', P .. 'callback_errors', 'count', 1)
-redis.pcall('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
+try_command('HINCRBY', P .. 'callback_errors', 'count', 1)
+try_command('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
 end
-counts = true
+any_changed = true
 worked = (tonumber(worked) or 0) + elapsed
 if kind == 'finished' then
 finished = (tonumber(finished) or 0) + 1
@@ -2057,25 +2097,40 @@ failed = failed + 1
 end
 end
 end
-if counts then
-note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked }
-if failed > 0 and type(redis.pcall('HINCRBY', KEYS[1], 'failed_job_count', failed)) ~= 'number' then
-redis.call('HSET', KEYS[1], 'failed_job_count', failed)
+if any_changed then
+note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil, nil }
+if failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', failed)) ~= 'number' then
+command('HSET', KEYS[1], 'failed_job_count', failed)
 end
 end
 for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
-if done[1] and first_count then write_tallies() end
+if done[1] then
+--@include/job/count.lua:51
+repeat
+if not first_count then break end
+if counts then
+rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(53)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
 end
---@turn.lua:442
+first_count = nil
+until true
+--@turn.lua:104
+end
+end
+--@turn.lua:450
 do
---@turn.lua:113
+--@turn.lua:117
 do
 if n_slots > 0 and ARGV[8] == '0' then
 for i = 19, slots_from - 1 do
-if (string.find((ARGV[i]), '[*?%[]') ~= nil) then
+if (string.find(ARGV[i], '[*?%[]') ~= nil) then
 for j = 19, slots_from - 1 do listed[ARGV[j]] = true end
-rare(130, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+rare(136, string.match(ARGV[i], '^(%S+) ?(.*)$'))
 else
 names[count] = ARGV[i]
 count = count + 1
@@ -2087,22 +2142,22 @@ count = count + 1
 end
 end
 end
---@turn.lua:149
+--@turn.lua:153
 do
 for i = begun_from, sets_from - 1, 2 do
-local key = (P .. 'job:' .. (ARGV[i]))
-local job = redis.pcall('HMGET', key, 'status', 'execution_id')
-if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
+local key = (P .. 'job:' .. ARGV[i])
+local job = try_command('HMGET', key, 'status', 'execution_id')
+if job[1] == 'started' and job[2] == ARGV[i + 1] then command('HSET', key, 'begun', ARGV[i + 1]) end
 end
 end
---@turn.lua:131
+--@turn.lua:135
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
 sets_of, set_at, unindexed = {}, {}, {}
 for i = 0, count - 1 do index[names[i]] = i end
 for i = sets_from, lacking_from - 1 do
-local queue = (string.match((ARGV[i]), '^%a+:([^:]+)'))
+local queue = (string.match(ARGV[i], '^%a+:([^:]+)'))
 if not index[queue] then
 index[queue], names[count], unindexed[count] = count, queue, true
 count = count + 1
@@ -2112,33 +2167,33 @@ table.insert(sets_of[index[queue]], ARGV[i])
 end
 end
 end
---@turn.lua:446
+--@turn.lua:454
 for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
---@turn.lua:158
+--@turn.lua:162
 do
-local paused = {}
-for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. (names[i])) end
-local there = redis.call('EXISTS', KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing',
+local paused = { nil }
+for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
+local there = command('EXISTS', KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing',
 unpack(paused, 1, math.min(count, 1000)))
 for first = 1001, count, 1000 do
-there = there + redis.call('EXISTS', unpack(paused, first, math.min(first + 999, count)))
+there = there + command('EXISTS', unpack(paused, first, math.min(first + 999, count)))
 end
-if there == 0 then wildcards = {} elseif are_wildcards() then there = there - 1 end
-due_limits = there > 0 and redis.call('EXISTS', P .. 'limits:due') == 1
+if there == 0 then wildcards = {} elseif rare(16) then there = there - 1 end
+due_limits = there > 0 and command('EXISTS', P .. 'limits:due') == 1
 if due_limits then there = there - 1 end
-waiting = there > 0 and redis.call('EXISTS', P .. 'waits') == 1
+waiting = there > 0 and command('EXISTS', P .. 'waits') == 1
 if waiting then there = there - 1 end
-gated = there > 0 and redis.call('EXISTS', P .. 'gates') == 1
+gated = there > 0 and command('EXISTS', P .. 'gates') == 1
 if gated then there = there - 1 end
-releasing = there > 0 and redis.call('EXISTS', P .. 'releasing') == 1
+releasing = there > 0 and command('EXISTS', P .. 'releasing') == 1
 if releasing then there = there - 1 end
 stopped = there > 0
-suspended = stopped and redis.call('EXISTS', KEYS[2]) == 1
+suspended = stopped and command('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(131, names, count) end
+if gated and count > 0 then bad = rare(137, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
-if stopped and redis.call('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
+if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
 end
 n_sources = count
 if sets_of ~= NONE then
@@ -2152,18 +2207,18 @@ end
 end
 end
 end
---@turn.lua:357
+--@turn.lua:361
 do
 unsettled = {}
 local ahead_from = begun_from - ARGV[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(ARGV[i]), i >= ahead_from and "a" or ARGV[7] == '1' and "s" or ''
 local given
---@turn.lua:259
+--@turn.lua:263
 do
---@turn.lua:362
+--@turn.lua:366
 local floor, mark = floor, mark
---@turn.lua:260
+--@turn.lua:264
 local job
 while not job do
 if work >= 100 then
@@ -2171,15 +2226,15 @@ again = 1
 break
 end
 local from, of
---@turn.lua:223
+--@turn.lua:227
 do
---@turn.lua:266
+--@turn.lua:270
 local floor, ahead = floor, mark == "a"
---@turn.lua:224
+--@turn.lua:228
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(132, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(138, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2195,7 +2250,7 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:267
+--@turn.lua:271
 if not from then break end
 local head, late, late_of = queued[from][queued[from].at], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
@@ -2204,29 +2259,47 @@ local queue, line = names[of], queued[from]
 local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
 set_at[from])
 if not ok then
-bad[#bad + 1] = { queue, rare(44, found) }
+bad[#bad + 1] = { queue, rare(50, found) }
 queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
-take_out(from)
+--@turn.lua:200
+repeat
+--@turn.lua:286
+local i = from
+--@turn.lua:201
+if not out[i][1] then break end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+out[i] = {}
+until true
+--@turn.lua:287
 queued[from] = nil
 else
 line.at = line.at + 1
 end
 if found then
 job = found
-if gates[of] then rare(134, of) end
+if gates[of] then rare(140, of) end
 if ARGV[9] == '0' then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
-take_out(from)
-rare(126, queue)
+--@turn.lua:200
+repeat
+--@turn.lua:300
+local i = from
+--@turn.lua:201
+if not out[i][1] then break end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+out[i] = {}
+until true
+--@turn.lua:301
+rare(132, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2236,7 +2309,7 @@ end
 end
 given = job
 end
---@turn.lua:363
+--@turn.lua:367
 if not given and mark == "a" and chains[1] then given = claim_in_chain(floor) end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2247,7 +2320,7 @@ break
 end
 end
 end
---@turn.lua:374
+--@turn.lua:378
 do
 local leases = { 'NX', nil, nil }
 for queue, entries in pairs(leased) do
@@ -2256,75 +2329,140 @@ leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
 end
 each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
-if leases[2] then redis.pcall('ZADD', P .. 'leases', unpack(leases)) end
-for i = 0, n_sources - 1 do take_out(i) end
+if leases[2] then try_command('ZADD', P .. 'leases', unpack(leases)) end
+for i = 0, n_sources - 1 do
+--@turn.lua:200
+repeat
+--@turn.lua:388
+local i = i
+--@turn.lua:201
+if not out[i][1] then break end
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+out[i] = {}
+until true
+--@turn.lua:389
 end
---@turn.lua:386
+end
+--@turn.lua:392
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 116, queue) end
+for queue in pairs(freed) do pcall(rare, 122, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(135, i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+if rare(141, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
 end
 end
---@turn.lua:401
+--@turn.lua:407
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
 if #jobs > 0 then unrung[names[i]] = nil end
 end
-for queue in pairs(unrung) do ring(queue) end
+for queue in pairs(unrung) do rare(20, queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 64, name) end
+for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:412
+--@turn.lua:418
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(133, i) then
-redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
+if crowded and head and gates[i] and rare(139, i) then
+try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
-redis.pcall('ZADD', (P .. 'work:' .. (origin[i])), head.class, names[i])
-elseif not head and not (((names[i]) == 'scheduler') and redis.pcall('EXISTS', (P .. 'queue:' .. (names[i]))) == 1) then
-redis.pcall('ZREM', (P .. 'work:' .. (origin[i])), names[i])
+try_command('ZADD', (P .. 'work:' .. origin[i]), head.class, names[i])
+elseif not head and not ((names[i] == 'scheduler') and try_command('EXISTS', (P .. 'queue:' .. names[i])) == 1) then
+try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if crowded and #jobs < n_slots then again = 1 end
 end
 end
 end
 end
---@turn.lua:453
+--@turn.lua:461
 end
---@turn.lua:482
+--@turn.lua:490
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:430
+--@turn.lua:436
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
-if head then ring(names[i], head.class, true) end
-if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
+if head then
+--@include/lib/ring.lua:52
+repeat
+--@turn.lua:440
+local queue, class, known = names[i], head.class, true
+--@include/lib/ring.lua:53
+local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+local bell = (P .. 'wake:' .. queue)
+if command('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then command('RPUSH', bell, '1') end
+local any
+--@include/lib/ring.lua:14
+do
+if not wildcards then
+wildcards = try_command('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+any = wildcards[1]
+end
+--@include/lib/ring.lua:57
+local matching = any and rare(17, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(19, wildcard, class) end
+end
+end
+if class and class < 2 or command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
+until true
+--@turn.lua:441
+end
+if bound[i] and queued[i] == nil then rare(19, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(79, set_at[i], head.class) end
+if head then rare(85, set_at[i], head.class) end
 end
 end
---@turn.lua:487
+--@turn.lua:495
 else
-if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
-due = next_due(due_limits or soonest)
+if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
+due = nil
+--@include/job/schedule.lua:55
+repeat
+--@turn.lua:497
+local limits = due_limits or soonest
+--@include/job/schedule.lua:56
+local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
+if limit and limit <= now_ms then due = now_ms break end
+local first = try_command('ZRANGE', P .. 'scheduler:scheduled_jobs', 0, 0, 'WITHSCORES')
+if first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001)) <= now_ms then
+local from = string.format('%.17g', (now_ms + 1) / 1000)
+local ours = false
+for _, id in ipairs(command('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', '-inf', '(' .. from, 'LIMIT', 0, 20)) do
+ours = ours or try_command('HEXISTS', (P .. 'job:' .. id), 'seq') == 1
 end
---@turn.lua:492
+if ours then due = now_ms break end
+first = command('ZRANGEBYSCORE', P .. 'scheduler:scheduled_jobs', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+end
+local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
+due = limit and math.min(limit, job or limit) or job
+until true
+--@turn.lua:498
+end
+--@turn.lua:500
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2332,20 +2470,20 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:500
+--@turn.lua:508
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, ARGV[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
-redis.call('EXPIRE', KEYS[1], ARGV[5])
+command('EXPIRE', KEYS[1], ARGV[5])
 end
-redis.call('HSET', KEYS[1], unpack(note))
+command('HSET', KEYS[1], unpack(note))
 --@include/lib/emit.lua:25
 do
-if reserved > 0 then redis.pcall('HINCRBY', P .. 'events:meta', 'n', -reserved) end
+if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:506
-if first_count then write_tallies() end
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(82, ARGV[6])
+--@turn.lua:514
+if first_count then rare(14) end
+local waits = (waiting or parked or ARGV[6] ~= '') and rare(88, ARGV[6])
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
 bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,

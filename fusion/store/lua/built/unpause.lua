@@ -1,11 +1,12 @@
 -- ARGV: queue
 --@
 local rare, made_0
+local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
 if (tonumber(schema[1]) or 0) > SCHEMA then
-local by = redis.call('HGET', P .. 'schema', 'fusion') or ''
+local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
 --@include/lib/keys.lua:92
@@ -22,11 +23,6 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:106
-local function ready_key(queue)
-if fifos[queue] ~= false and in_fifo(queue) then return (P .. 'fifo:' .. queue) end
-return (P .. 'queue:' .. queue)
-end
 --@include/lib/ring.lua:10
 local wildcards
 --@include/lib/ring.lua:14
@@ -42,9 +38,10 @@ local function ring(queue, class, known)
 local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 local bell = (P .. 'wake:' .. queue)
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-local matching = are_wildcards() and rare(1, queue)
+local any = are_wildcards()
+local matching = any and rare(1, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -52,11 +49,11 @@ if not stopped then rare(3, wildcard, class) end
 end
 end
 if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/lib/time.lua:2
-local clock = redis.call('TIME')
+local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
 local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
@@ -158,11 +155,11 @@ if best >= 2 then rare(2, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@unpause.lua:5
 local key, was = (P .. 'paused:' .. ARGV[1]), {}
-if redis.call('EXISTS', key) == 1 then was = { redis.pcall('GET', key), redis.call('PTTL', key) } end
+if command('EXISTS', key) == 1 then was = { redis.pcall('GET', key), command('PTTL', key) } end
 if was[1] and type(was[1]) ~= 'string' then was[1] = '' end
-redis.call('DEL', key)
-if redis.call('EXISTS', ready_key(ARGV[1]), (P .. 'queue:' .. ARGV[1])) > 0 then ring(ARGV[1]) end
-for _, set in ipairs(redis.call('HKEYS', P .. 'waits')) do
+command('DEL', key)
+if command('EXISTS', (fifos[ARGV[1]] ~= false and in_fifo(ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])), (P .. 'queue:' .. ARGV[1])) > 0 then ring(ARGV[1]) end
+for _, set in ipairs(command('HKEYS', P .. 'waits')) do
 if (string.match(set, '^%a+:([^:]+)')) == ARGV[1] then ring_set(set) end
 end
 return was

@@ -145,7 +145,7 @@ local function pass_expired(queue)
 end
 
 local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), { nil, nil }
-local leased = {} -- by queue: what is to be entered among those that run, behind the first
+local leased = { queue = nil } -- by queue: what is to be entered among those that run, behind the first
 local unexpected = {} -- ids that are to leave the index of expiry
 
 local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others

@@ -18,13 +18,13 @@ end
 -- For an event: the class alone of what the job's callback raised. None, if it did not.
 local nothing = {}
 local function callback_error(more)
-  if not more[1] then return nothing end
+  local found = nothing
   for i = 1, #more, 2 do
     if more[i] == 'callback_error' then
-      return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
+      found = { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
     end
   end
-  return nothing
+  return found
 end
 
 -- Whether a retry goes behind those that wait; what says so is taken out of its fields.
@@ -160,8 +160,8 @@ local function read_held(key)
     result_ttl = STORED_RESULT_TTL }
 end
 
-local left = {} -- by set: finished jobs that are to leave it, all together
-local freed = {} -- queues of which an execution has ended in this call
+local left = { set = nil } -- by set: finished jobs that are to leave it, all together
+local freed = { queue = nil } -- queues of which an execution has ended in this call
 
 -- Compare-and-set on (status, execution_id). Answers: ok | over (failed: too late for the retry) | stale (another
 -- execution holds or held the job since) | gone (no such job); and whether it changed anything: an outcome that
@@ -191,8 +191,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
         'held_since', 'begun', 'spared', 'wanted', 'suspect')
     end
-    left[wip] = left[wip] or {}
-    left[wip][#left[wip] + 1] = id
+    local ids = left[wip]
+    if ids then ids[#ids + 1] = id else left[wip] = { id } end
     emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
     if has_moved(more) then -- it gets somewhere: what was before counts no more

@@ -58,9 +58,11 @@ local function next_due(limits)
   local first = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
   if first[2] and ms_of(first[2]) <= now_ms then
     local from = string.format('%.17g', (now_ms + 1) / 1000)
+    local ours = false
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SCHEDULED, '-inf', '(' .. from, 'LIMIT', 0, 20)) do
-      if redis.pcall('HEXISTS', job_key(id), 'seq') == 1 then return now_ms end
+      ours = ours or redis.pcall('HEXISTS', job_key(id), 'seq') == 1
     end
+    if ours then return now_ms end
     first = redis.call('ZRANGEBYSCORE', SCHEDULED, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   end
   local job = first[2] and ms_of(first[2])

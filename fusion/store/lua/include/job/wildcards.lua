@@ -1,7 +1,7 @@
 -- The queues of a turn: those its worker names, and of each wildcard those in its index, the best classes first.
 -- INCLUDE: keys
 -- Exports: bound count crowded listed names origin tail
-local WINDOW, names, count = 16, {}, 0 -- queues looked at of one wildcard; from 0 on
+local WINDOW, names, count = 16, { [0] = nil }, 0 -- queues looked at of one wildcard; from 0 on
 -- of a queue by its wildcard: best class that may wait there; wildcard
 local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
 

@@ -103,10 +103,7 @@ local function in_fifo(queue)
   return known
 end
 
-local function ready_key(queue)
-  if fifos[queue] ~= false and in_fifo(queue) then return fifo_key(queue) end
-  return queue_key(queue)
-end
+local function ready_key(q) return fifos[q] ~= false and in_fifo(q) and fifo_key(q) or queue_key(q) end
 
 -- A status that only a newer version knows. Its job stands in a set of that version's, and is left alone.
 local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
@@ -121,10 +118,8 @@ local function set_of(status, queue)
 end
 
 -- Whether outsiders may have meant this as a job's id. Anything else could make the name of another key.
-local function is_id(id)
-  -- a set takes twice as long as a class, which nearly all ids are of
-  return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil
-end
+-- A set takes twice as long as a class, which nearly all ids are of.
+local function is_id(id) return #id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil end
 
 -- What an error caught by pcall says, in one line: a table on Redis 7, a string before.
 local function error_text(err)

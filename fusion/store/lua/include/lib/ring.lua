@@ -53,7 +53,8 @@ local function ring(queue, class, known)
   local high, paused, closed = wake_high_key(queue), paused_key(queue), closed_key(queue)
   local bell = wake_key(queue)
   if redis.call('EXISTS', bell, SUSPENDED, paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
-  local matching = are_wildcards() and wildcards_of(queue)
+  local any = are_wildcards()
+  local matching = any and wildcards_of(queue)
   if matching and matching[1] then
     class = class or class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
     local stopped = not known and redis.call('EXISTS', SUSPENDED, paused, closed) > 0

@@ -8,10 +8,7 @@ local UNIT = 2 ^ -44
 -- The whole priority of a number, of whatever a hash or an old producer's score holds.
 local function class_of(priority) return math.max(0, math.min(255, math.floor(tonumber(priority) or 1))) end
 
-local function score_of(queue, priority, seq)
-  local class = (priority == '1' or is_list(queue)) and 1 or class_of(priority)
-  return class + 0.5 - seq * UNIT
-end
+local function score_of(q, class, n) return ((class == '1' or is_list(q)) and 1 or class_of(class)) + 0.5 - n * UNIT end
 
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 
