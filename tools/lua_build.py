@@ -155,7 +155,7 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     lines = joined(name, read)
     once = {word for text in files.values() for word in headers(text).get("ONCE", ())}
     lines = without_unused(in_place(lines, once, set[str]().union(*rare)))
-    lines = made_when_called(with_commands_at_hand(lines), rare)
+    lines = made_when_called(at_hand(lines, arguments), rare)
     lines = [replace(line, text=COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
     if change is not None:
         lines = [Line(text) for text in change("".join(f"{line.text}\n" for line in lines)).splitlines()]
@@ -257,24 +257,25 @@ def _without_variables_of(lines: Sequence[Line], groups: Sequence[Collection[str
     return rest, own
 
 
-def with_commands_at_hand(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines with `redis.call` and `redis.pcall` as locals of the script, but in functions: there a local from outside costs more."""
+def at_hand(lines: Sequence[Line], arguments: Mapping[str, str]) -> list[Line]:
+    """Return the lines with `redis.call`, `redis.pcall` and ARGV as locals of the script, but in functions: there a local from outside costs
+    more."""
     inside = {at for one in functions(lines) for at in range(one.first, one.end)}
-    names = {"redis.call(": "command(", "redis.pcall(": "try_command("}
-    used = Counter(
-        name for at, line in enumerate(lines) if at not in inside for name in names for _ in range(line.text.count(name))
-    )
+    own = [line if at in inside else next(iter(with_values([line], arguments))) for at, line in enumerate(lines)]
+    names = {r"redis\.call\b": "command", r"redis\.pcall\b": "try_command", r"\bARGV\b": "argv"}
+    used = {name: sum(len(re.findall(name, line.text)) for at, line in enumerate(own) if at not in inside) for name in names}
     chosen = {name: local for name, local in names.items() if used[name] > 2}
     if not chosen:
-        return list(lines)
+        return own
 
     def changed(text: str) -> str:
         for name, local in chosen.items():
-            text = text.replace(name, local)
+            text = re.sub(name, local, text)
         return text
 
-    head = f"local {', '.join(local[:-1] for local in chosen.values())} = {', '.join(name[:-1] for name in chosen)}"
-    return [Line(head), *(line if at in inside else replace(line, text=changed(line.text)) for at, line in enumerate(lines))]
+    values = ", ".join(name.replace("\\b", "").replace("\\", "") for name in chosen)
+    head = Line(f"local {', '.join(chosen.values())} = {values}")
+    return [head, *(line if at in inside else replace(line, text=changed(line.text)) for at, line in enumerate(own))]
 
 
 def inlined(lines: Sequence[Line]) -> list[Line]:

@@ -206,11 +206,14 @@ def test_a_small_function_may_use_a_variable_of_the_script_and_an_argument_twice
     )
 
 
-def test_commands_are_at_hand_outside_of_functions() -> None:
-    text = "local function a() return redis.call('TIME') end\nreturn redis.call('A'), redis.call('B'), redis.call('C'), redis.pcall('D')\n"
-    assert on_lines(lua_build.with_commands_at_hand, text) == (
-        "local command = redis.call\nlocal function a() return redis.call('TIME') end\n"
-        "return command('A'), command('B'), command('C'), redis.pcall('D')\n"
+def test_commands_and_arguments_are_at_hand_outside_of_functions() -> None:
+    text = (
+        "local function a() return redis.call('TIME', ARGV[1], A_id) end\n"
+        "return redis.call('A', A_id), redis.call('B', ARGV[2]), redis.call('C', ARGV[at]), redis.pcall('D')\n"
+    )
+    assert on_lines(lua_build.at_hand, text, {"A_id": "ARGV[1]"}) == (
+        "local command, argv = redis.call, ARGV\nlocal function a() return redis.call('TIME', ARGV[1], A_id) end\n"
+        "return command('A', argv[1]), command('B', argv[2]), command('C', argv[at]), redis.pcall('D')\n"
     )
 
 
@@ -343,7 +346,7 @@ def test_every_line_leads_to_its_source() -> None:
                 or given
                 or re.search(r"\brare\b|command\(", line)
                 or line in ("do", "repeat", "until true")
-                or re.search(r"^[A-Z]|\b[KA]_|_key\(", source)
+                or re.search(r"^[A-Z]|\b[KA]_|_key\(|\bARGV\b", source)
             )
             assert line.split()[0] == source.split()[0] or changed, (line, source)
         assert same > 0.6 * len(lines), (name, same, len(lines))

@@ -232,8 +232,9 @@ def _descriptors(process: psutil.Process) -> list[str]:
 
 def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
     spares = [horse for horse in worker.horses() if alive(horse.pid)]
-    # It opens the connection of its doorbell when it waits there first: on a busy machine that is later than the last commit.
-    waits = any(client["cmd"] == "blpop" for client in conn.client_list())
+    # It opens the connections of its doorbell and of its commands in its loop: on a busy machine that is later than the last commit.
+    clients = conn.client_list()
+    waits = any(client["cmd"] == "blpop" for client in clients) and any(client["sub"] != "0" for client in clients)
     return waits and queue.is_empty() and not conn.exists("rq:wip:f") and len(spares) == (1 if CROWDED else 2)
 
 
@@ -260,6 +261,6 @@ def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> No
         try:
             eventually(lambda process=process, fds=fds: process.num_fds() <= len(fds), why="no descriptor more than before")
         except AssertionError as error:
-            raise AssertionError(f"{error}\nbefore: {fds}\nafter: {_descriptors(process)}") from None
+            raise AssertionError(f"{error}\nbefore: {fds}\nafter: {_descriptors(process)}\n{conn.client_list()}") from None
         assert rss_after <= rss * 1.03 + 256, f"{rss} KiB became {rss_after} KiB"
     assert last[0][1] == last[1][1] == 1, "the worker and its fork server have no threads"

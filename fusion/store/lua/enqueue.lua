@@ -58,7 +58,7 @@ end
 -- that has its key.
 local met, brought, instead
 local seen = {} -- by id: this call brings it
-local waiting = {} -- by id the parents of those that come now
+local coming = {} -- by id the parents of those that come now
 local awaited = {} -- ids of these parents
 local apart = {} -- ids of those that are deferred
 
@@ -87,9 +87,9 @@ local function refuses(id, parents, anew, batch)
   if not path then
     local around = batch and batches_around(batch, awaited)
     if around or anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
-      path = cycle_of(id, parents, waiting, nil, around or nil)
+      path = cycle_of(id, parents, coming, nil, around or nil)
     end
-    waiting[id] = parents
+    coming[id] = parents
   end
   if path then return { 'cycle', id, cycle_text(path) } end
   local missing = first_missing(parents, seen)

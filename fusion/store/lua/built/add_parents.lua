@@ -1,7 +1,7 @@
 -- ARGV: id token nth n_parents
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -225,25 +225,25 @@ return made_0[nth](...)
 end
 end
 --@add_parents.lua:8
-local key = (P .. 'job:' .. ARGV[1])
+local key = (P .. 'job:' .. argv[1])
 local graph, arrival, status, batch, as = unpack(command('HMGET', key, 'graph', 'arrival', 'status', 'batch',
 'batch_as'))
-if not command('ZSCORE', P .. 'graphs', ARGV[2]) then
-return status and (not graph or command('ZSCORE', P .. 'releasing', 'g ' .. ARGV[2])) and 'ok' or 'dropped'
+if not command('ZSCORE', P .. 'graphs', argv[2]) then
+return status and (not graph or command('ZSCORE', P .. 'releasing', 'g ' .. argv[2])) and 'ok' or 'dropped'
 end
-if graph ~= ARGV[2] then return 'dropped' end
-if command('HGET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3]) then return 'ok' end
-local parents = { unpack(ARGV, 5, 5 + ARGV[4] - 1) }
+if graph ~= argv[2] then return 'dropped' end
+if command('HGET', (P .. 'job:' .. argv[1] .. ':parents'), argv[3]) then return 'ok' end
+local parents = { unpack(argv, 5, 5 + argv[4] - 1) }
 local missing = rare(5, parents, {})
-if missing then return { 'missing', ARGV[1], missing } end
+if missing then return { 'missing', argv[1], missing } end
 local awaited = {}
 for _, member in ipairs(parents) do
 local _, one = rare(2, member)
 awaited[one] = true
 end
-local path = rare(10, ARGV[1], parents, nil, nil, batch and not as and rare(9, batch, awaited))
-if path then return { 'cycle', ARGV[1], rare(11, path) } end
-rare(8, ARGV[1], parents, tonumber(arrival))
-command('HSET', (P .. 'job:' .. ARGV[1] .. ':parents'), ARGV[3], cjson.encode(parents))
-command('ZADD', P .. 'graphs', 'XX', now_ms, ARGV[2])
+local path = rare(10, argv[1], parents, nil, nil, batch and not as and rare(9, batch, awaited))
+if path then return { 'cycle', argv[1], rare(11, path) } end
+rare(8, argv[1], parents, tonumber(arrival))
+command('HSET', (P .. 'job:' .. argv[1] .. ':parents'), argv[3], cjson.encode(parents))
+command('ZADD', P .. 'graphs', 'XX', now_ms, argv[2])
 return 'ok'

@@ -2,7 +2,7 @@
 -- ARGV: id part step place cursor run_id skipped over
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -42,14 +42,14 @@ local now_iso = iso(now_s, now_us)
 --@advance_operation.lua:10
 local status, part, step = unpack(command('HMGET', KEYS[1], 'status', 'part', 'step'))
 if not status then return 'missing' end
-if step == ARGV[3] then return ARGV[8] == '1' and 'done' or 'ok' end
-if status ~= 'running' or part ~= ARGV[2] then return 'stale' end
-command('HSET', KEYS[1], 'part', part + 1, 'step', ARGV[3], 'place', ARGV[4], 'cursor', ARGV[5],
-'run_id', ARGV[6])
-if ARGV[7] ~= '0' then command('HINCRBY', KEYS[1], 'skipped', ARGV[7]) end
-if ARGV[8] ~= '1' then return 'ok' end
+if step == argv[3] then return argv[8] == '1' and 'done' or 'ok' end
+if status ~= 'running' or part ~= argv[2] then return 'stale' end
+command('HSET', KEYS[1], 'part', part + 1, 'step', argv[3], 'place', argv[4], 'cursor', argv[5],
+'run_id', argv[6])
+if argv[7] ~= '0' then command('HINCRBY', KEYS[1], 'skipped', argv[7]) end
+if argv[8] ~= '1' then return 'ok' end
 command('HSET', KEYS[1], 'status', 'done', 'ended_at', now_iso)
 command('HDEL', KEYS[1], 'carrier', 'carried_until')
-command('ZADD', KEYS[2], now_ms, ARGV[1])
-command('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
+command('ZADD', KEYS[2], now_ms, argv[1])
+command('UNLINK', (P .. 'operation:' .. argv[1] .. ':seen'))
 return 'done'

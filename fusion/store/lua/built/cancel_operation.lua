@@ -2,7 +2,7 @@
 -- ARGV: id by
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -43,8 +43,8 @@ local now_iso = iso(now_s, now_us)
 local status = command('HGET', KEYS[1], 'status')
 if not status then return 'missing' end
 if status ~= 'running' then return status end
-command('HSET', KEYS[1], 'status', 'canceled', 'ended_at', now_iso, 'canceled_by', ARGV[2])
+command('HSET', KEYS[1], 'status', 'canceled', 'ended_at', now_iso, 'canceled_by', argv[2])
 command('HDEL', KEYS[1], 'carrier', 'carried_until')
-command('ZADD', KEYS[2], now_ms, ARGV[1])
-command('UNLINK', (P .. 'operation:' .. ARGV[1] .. ':seen'))
+command('ZADD', KEYS[2], now_ms, argv[1])
+command('UNLINK', (P .. 'operation:' .. argv[1] .. ':seen'))
 return 'canceled'

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -126,8 +126,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -139,7 +138,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1376,7 +1377,7 @@ return made_1[nth - 7](...)
 end
 end
 --@clean.lua:11
-local left, removed, adopted = tonumber(ARGV[1]), 0, 0
+local left, removed, adopted = tonumber(argv[1]), 0, 0
 local has_logs = command('EXISTS', P .. 'logs') == 1
 --@clean.lua:16
 local function is_others(set, job, score)
@@ -1553,7 +1554,7 @@ end
 --@clean.lua:202
 if not cursor or cursor == '0' and skip == '0' then
 local age = now_ms - (tonumber(began) or 0)
-if age >= 0 and age < tonumber(ARGV[3]) then
+if age >= 0 and age < tonumber(argv[3]) then
 if grouped and (command('HGET', KEYS[2], 'newest') or '0') == '0' then return { 0, 0, again } end
 local grouped_all, more = pcall(group_failures)
 return { 0, 0, grouped_all and more and 1 or again }
@@ -1578,5 +1579,5 @@ if has_logs then pcall(rare, 94, KEYS[2]) end
 command('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again
-if more == 0 then tell(ARGV[4], 'clean') end
+if more == 0 then tell(argv[4], 'clean') end
 return { removed, adopted, more }

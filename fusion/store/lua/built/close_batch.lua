@@ -1,7 +1,7 @@
 -- ARGV: batch
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -121,11 +121,11 @@ return made_0[nth](...)
 end
 end
 --@close_batch.lua:5
-local key = (P .. 'batch:' .. ARGV[1])
+local key = (P .. 'batch:' .. argv[1])
 if command('EXISTS', key) == 0 then return 'missing' end
 if not command('HGET', key, 'closed_at') then
 command('HSET', key, 'closed_at', now_iso)
-rare(3, ARGV[1])
-rare(8, ARGV[1])
+rare(3, argv[1])
+rare(8, argv[1])
 end
 return 'ok'

@@ -2,7 +2,7 @@
 -- ARGV: id rev error
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/time.lua:2
 local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -34,11 +34,11 @@ end
 local now_iso = iso(now_s, now_us)
 --@cron_fault.lua:8
 local rev = redis.pcall('HGET', KEYS[1], 'rev')
-if type(rev) == 'table' or not rev and ARGV[2] == '' then
-command('ZREM', KEYS[2], ARGV[1])
+if type(rev) == 'table' or not rev and argv[2] == '' then
+command('ZREM', KEYS[2], argv[1])
 return 'ok'
 end
-if rev ~= ARGV[2] then return 'stale' end
-command('HSET', KEYS[1], 'error', ARGV[3], 'error_at', now_iso)
-if command('HEXISTS', KEYS[1], 'paused') == 0 then command('ZADD', KEYS[2], now_s + 30, ARGV[1]) end
+if rev ~= argv[2] then return 'stale' end
+command('HSET', KEYS[1], 'error', argv[3], 'error_at', now_iso)
+if command('HEXISTS', KEYS[1], 'paused') == 0 then command('ZADD', KEYS[2], now_s + 30, argv[1]) end
 return 'ok'

@@ -2,7 +2,7 @@
 -- ARGV: entry plan spec rev app version error
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -116,37 +116,37 @@ end
 return false
 end
 --@cron_put.lua:9
-local key = (P .. 'cron:entry:' .. ARGV[1])
+local key = (P .. 'cron:entry:' .. argv[1])
 local owner, plan, spec, rev, planned, paused = unpack(command('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next',
 'paused'))
-if owner and owner ~= ARGV[5] then return 'taken ' .. owner end
-if ARGV[5] ~= '' and is_outdated(ARGV[5], ARGV[6]) then return 'outdated' end
+if owner and owner ~= argv[5] then return 'taken ' .. owner end
+if argv[5] ~= '' and is_outdated(argv[5], argv[6]) then return 'outdated' end
 if not schema[2] and rare(3) then rare(4, 'cron_put', true) end
-command('HSET', key, 'app', ARGV[5], 'version', ARGV[6], 'declared_at', now_iso)
+command('HSET', key, 'app', argv[5], 'version', argv[6], 'declared_at', now_iso)
 command('HSETNX', key, 'created_at', now_iso)
-if ARGV[7] ~= '' then
-command('HSET', key, 'declared_error', ARGV[7])
-if not owner then command('ZADD', KEYS[1], '+inf', ARGV[1]) end
+if argv[7] ~= '' then
+command('HSET', key, 'declared_error', argv[7])
+if not owner then command('ZADD', KEYS[1], '+inf', argv[1]) end
 return 'faulty'
 end
 command('HDEL', key, 'declared_error')
-if rev == ARGV[4] and plan == ARGV[2] and spec == ARGV[3] then
-command('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, ARGV[1])
+if rev == argv[4] and plan == argv[2] and spec == argv[3] then
+command('ZADD', KEYS[1], 'NX', paused and '+inf' or now_s, argv[1])
 return 'same'
 end
 --@cron_put.lua:28
-local mark = tonumber(command('ZSCORE', KEYS[2], ARGV[1]))
-if plan ~= ARGV[2] then
+local mark = tonumber(command('ZSCORE', KEYS[2], argv[1]))
+if plan ~= argv[2] then
 planned = tonumber(planned)
 local undecided = plan and not paused and planned and planned <= now_s
 local from = undecided and planned - 1 or now_s
 --@cron_put.lua:34
-if not mark or mark < from then command('ZADD', KEYS[2], from, ARGV[1]) end
+if not mark or mark < from then command('ZADD', KEYS[2], from, argv[1]) end
 --@cron_put.lua:36
 if not undecided then command('HDEL', key, 'next') end
 end
-command('HSET', key, 'plan', ARGV[2], 'spec', ARGV[3], 'rev', ARGV[4])
+command('HSET', key, 'plan', argv[2], 'spec', argv[3], 'rev', argv[4])
 command('HDEL', key, 'error', 'error_at')
-command('ZADD', KEYS[1], paused and '+inf' or now_s, ARGV[1])
+command('ZADD', KEYS[1], paused and '+inf' or now_s, argv[1])
 rare(1)
 return plan and 'changed' or 'new'

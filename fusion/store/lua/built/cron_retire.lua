@@ -2,7 +2,7 @@
 -- ARGV: app version n_entries
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -68,13 +68,13 @@ end
 return false
 end
 --@cron_retire.lua:10
-if is_outdated(ARGV[1], ARGV[2]) then return { 'outdated', {}, {} } end
+if is_outdated(argv[1], argv[2]) then return { 'outdated', {}, {} } end
 local declared, removed, left = {}, {}, {}
-for i = 1, tonumber(ARGV[3]) do declared[ARGV[4 + i - 1]] = true end
-local before = command('HGET', KEYS[2], ARGV[1])
-local higher = before and is_higher(ARGV[2], before)
+for i = 1, tonumber(argv[3]) do declared[argv[4 + i - 1]] = true end
+local before = command('HGET', KEYS[2], argv[1])
+local higher = before and is_higher(argv[2], before)
 for _, entry in ipairs(command('ZRANGE', KEYS[1], 0, -1)) do
-if not declared[entry] and redis.pcall('HGET', (P .. 'cron:entry:' .. entry), 'app') == ARGV[1] then
+if not declared[entry] and redis.pcall('HGET', (P .. 'cron:entry:' .. entry), 'app') == argv[1] then
 if higher then
 forget_entry(entry)
 removed[#removed + 1] = entry
@@ -83,5 +83,5 @@ left[#left + 1] = entry
 end
 end
 end
-command('HSET', KEYS[2], ARGV[1], ARGV[2])
+command('HSET', KEYS[2], argv[1], argv[2])
 return { 'ok', removed, left }

@@ -2,7 +2,7 @@
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -138,8 +138,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -151,7 +150,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1151,36 +1152,36 @@ end
 --@cron_run.lua:9
 local rev, nonce, last, by_hand = unpack(command('HMGET', KEYS[1], 'rev', 'manual_nonce', 'last_job', 'manual_job'))
 if not rev then return { 'missing', '' } end
-if nonce == ARGV[3] then return { 'ok', by_hand } end
-if rev ~= ARGV[2] then return { 'stale', '' } end
-if ARGV[4] ~= 'allow' then
+if nonce == argv[3] then return { 'ok', by_hand } end
+if rev ~= argv[2] then return { 'stale', '' } end
+if argv[4] ~= 'allow' then
 for _, id in ipairs({ last or '', by_hand or '' }) do
 if is_live(id) then return { 'overlap', id } end
 end
 end
-local unique = rare(69, 9, 9 + ARGV[8] - 1)
+local unique = rare(69, 9, 9 + argv[8] - 1)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 70, unique, nil, ARGV[5]) end
+if unique then ok, other = pcall(rare, 70, unique, nil, argv[5]) end
 if not ok then return error_reply(other) end
 if other and other.way ~= 'replace' then return { 'duplicate', other.owner } end
-local concurrency_key = rare(66, 'concurrency_key', 9, 9 + ARGV[8] - 1)
-local broken = concurrency_key and rare(5, concurrency_key, ARGV[5])
+local concurrency_key = rare(66, 'concurrency_key', 9, 9 + argv[8] - 1)
+local broken = concurrency_key and rare(5, concurrency_key, argv[5])
 if broken then return redis.error_reply(broken) end
 local id
 repeat
-id = 'cron-' .. ARGV[1] .. '-manual-' .. command('HINCRBY', KEYS[1], 'manual', 1)
+id = 'cron-' .. argv[1] .. '-manual-' .. command('HINCRBY', KEYS[1], 'manual', 1)
 until command('EXISTS', (P .. 'job:' .. id)) == 0
-command('SADD', P .. 'queues', (P .. 'queue:' .. ARGV[5]))
-local last_pair = 9 + ARGV[8] - 1
-local place = rare(19, ARGV[5], ARGV[6], next_seq(), rare(66, 'fair_key', 9, last_pair) or '')
+command('SADD', P .. 'queues', (P .. 'queue:' .. argv[5]))
+local last_pair = 9 + argv[8] - 1
+local place = rare(19, argv[5], argv[6], next_seq(), rare(66, 'fair_key', 9, last_pair) or '')
 if unique then
-rare(72, unique, ARGV[5], id, ARGV[6], nil, false, tonumber(ARGV[7]), ARGV[3], place, nil, 9, last_pair)
+rare(72, unique, argv[5], id, argv[6], nil, false, tonumber(argv[7]), argv[3], place, nil, 9, last_pair)
 else
-accept(ARGV[5], id, ARGV[6], nil, false, tonumber(ARGV[7]), ARGV[3], place, nil, 9, last_pair)
+accept(argv[5], id, argv[6], nil, false, tonumber(argv[7]), argv[3], place, nil, 9, last_pair)
 end
 write_tallies()
-command('HSET', (P .. 'job:' .. id), 'cron', ARGV[1])
-ring(ARGV[5], tonumber(ARGV[6]))
-command('HSET', KEYS[1], 'manual_nonce', ARGV[3], 'manual_job', id)
-note_decision(ARGV[1], now_s, 'manual', id)
+command('HSET', (P .. 'job:' .. id), 'cron', argv[1])
+ring(argv[5], tonumber(argv[6]))
+command('HSET', KEYS[1], 'manual_nonce', argv[3], 'manual_job', id)
+note_decision(argv[1], now_s, 'manual', id)
 return { 'ok', id }

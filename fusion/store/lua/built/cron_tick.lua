@@ -2,7 +2,7 @@
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -126,8 +126,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -139,7 +138,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1191,19 +1192,19 @@ end
 --@cron_tick.lua:15
 local rev, nonce, answer, paused, last, by_hand = unpack(command('HMGET', KEYS[1], 'rev', 'nonce', 'answer',
 'paused', 'last_job', 'manual_job'))
-if nonce == ARGV[4] then
+if nonce == argv[4] then
 local enqueued, skipped, others = string.match(answer, '(%d+) (%d+) ?(%S*)')
 return { others == '' and 'ok' or 'taken ' .. others, tonumber(enqueued), tonumber(skipped) }
 end
-if rev ~= ARGV[2] or paused or (command('ZSCORE', KEYS[3], ARGV[1]) or '') ~= ARGV[3] then return { 'stale', 0, 0 } end
-if tonumber(ARGV[9]) > now_s then
+if rev ~= argv[2] or paused or (command('ZSCORE', KEYS[3], argv[1]) or '') ~= argv[3] then return { 'stale', 0, 0 } end
+if tonumber(argv[9]) > now_s then
 --@cron_tick.lua:24
-if (tonumber(ARGV[3]) or 0) > now_s then command('ZADD', KEYS[2], ARGV[3], ARGV[1]) end
+if (tonumber(argv[3]) or 0) > now_s then command('ZADD', KEYS[2], argv[3], argv[1]) end
 return { 'early', 0, 0 }
 end
 --@cron_tick.lua:28
-local first_pair, at = 14, 14 + ARGV[12]
-local enqueued, skipped, missed, mark, queued, taken, PUT_OFF = 0, 0, tonumber(ARGV[11]), ARGV[3], false, nil, 30
+local first_pair, at = 14, 14 + argv[12]
+local enqueued, skipped, missed, mark, queued, taken, PUT_OFF = 0, 0, tonumber(argv[11]), argv[3], false, nil, 30
 --@cron_tick.lua:33
 local function note(tick, outcome, what)
 if missed > 0 then
@@ -1288,19 +1289,19 @@ mark = tick
 end
 --@cron_tick.lua:118
 local ok, problem = true, nil
-for i = 0, ARGV[13] - 1 do
-local tick, name, delay = unpack(ARGV, at + 3 * i, at + 3 * i + 2)
+for i = 0, argv[13] - 1 do
+local tick, name, delay = unpack(argv, at + 3 * i, at + 3 * i + 2)
 ok, problem = pcall(run, tonumber(tick), name, delay)
 if not ok then break end
 end
 write_tallies()
 --@cron_tick.lua:126
 if ok then
-mark = ARGV[9]
-command('ZADD', KEYS[3], mark, ARGV[1])
-command('ZADD', KEYS[2], ARGV[10] == '' and '+inf' or ARGV[10], ARGV[1])
+mark = argv[9]
+command('ZADD', KEYS[3], mark, argv[1])
+command('ZADD', KEYS[2], argv[10] == '' and '+inf' or argv[10], argv[1])
 note()
-command('HSET', KEYS[1], 'next', ARGV[10], 'nonce', ARGV[4], 'answer', enqueued .. ' ' .. skipped .. (taken
+command('HSET', KEYS[1], 'next', argv[10], 'nonce', argv[4], 'answer', enqueued .. ' ' .. skipped .. (taken
 and ' ' .. taken or ''))
 if taken then
 command('HSET', KEYS[1], 'error',
@@ -1310,8 +1311,8 @@ command('HDEL', KEYS[1], 'error', 'error_at')
 end
 else
 problem = error_text(problem)
-if mark ~= ARGV[3] then command('ZADD', KEYS[3], mark, ARGV[1]) end
-command('ZADD', KEYS[2], now_s + PUT_OFF, ARGV[1])
+if mark ~= argv[3] then command('ZADD', KEYS[3], mark, argv[1]) end
+command('ZADD', KEYS[2], now_s + PUT_OFF, argv[1])
 command('HSET', KEYS[1], 'error', problem, 'error_at', now_iso)
 end
 if enqueued > 0 then
@@ -1319,5 +1320,5 @@ command('HSET', KEYS[1], 'last_job', last)
 redis.pcall('HINCRBY', KEYS[1], 'enqueued', enqueued)
 end
 if skipped > 0 then redis.pcall('HINCRBY', KEYS[1], 'overlapped', skipped) end
-if queued then ring(ARGV[6], tonumber(ARGV[7])) end
+if queued then ring(argv[6], tonumber(argv[7])) end
 return { ok and (taken and 'taken ' .. taken or 'ok') or 'error: ' .. problem, enqueued, skipped }

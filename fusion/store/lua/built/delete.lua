@@ -2,6 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local argv = ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -183,8 +184,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -196,7 +196,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -930,16 +932,16 @@ emit('deleted', id, queue, log_tag)
 return kept and 'kept' or 'deleted'
 end
 --@delete.lua:36
-local answers, one = {}, rare(63, ARGV[2], remove)
-for i = 1, tonumber(ARGV[3]) do
-local ok, answer = pcall(one, ARGV[4 + i - 1])
+local answers, one = {}, rare(63, argv[2], remove)
+for i = 1, tonumber(argv[3]) do
+local ok, answer = pcall(one, argv[4 + i - 1])
 if not ok then
 write_tallies()
-rare(64, ARGV[2])
+rare(64, argv[2])
 return error_reply(answer)
 end
 answers[i] = answer
 end
 write_tallies()
-rare(64, ARGV[2])
+rare(64, argv[2])
 return answers

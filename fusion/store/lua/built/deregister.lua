@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -122,8 +122,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -135,7 +134,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1055,17 +1056,17 @@ end
 return redis.call('EXISTS', list) == 0
 end
 --@deregister.lua:9
-if command('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then return { 0, 0 } end
+if command('HGET', KEYS[1], 'incarnation') ~= argv[2] then return { 0, 0 } end
 local back, queues = 0, {}
 --@deregister.lua:12
-local whole = give_portion(ARGV[1], function(id, exec, key)
+local whole = give_portion(argv[1], function(id, exec, key)
 local job = read_job(key)
 if job.status ~= 'started' or job.execution_id ~= exec then return end
 local begun = (string.sub(exec, -1)) ~= "a" or command('HGET', key, 'begun') == exec
 if not begun or rare(14, key) then
-rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', ARGV[1], {})
+rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', argv[1], {})
 else
-rare(15, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', ARGV[1], {})
+rare(15, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', argv[1], {})
 end
 back = back + 1
 queues[job.origin] = true
@@ -1074,8 +1075,8 @@ write_tallies()
 if whole then
 command('DEL', KEYS[1])
 command('SREM', KEYS[2], KEYS[1])
-command('SREM', P .. 'fleet', ARGV[1])
-rare(72, { [ARGV[1]] = true })
+command('SREM', P .. 'fleet', argv[1])
+rare(72, { [argv[1]] = true })
 end
 rare(71, queues)
 return { back, whole and 0 or 1 }

@@ -2,7 +2,7 @@
 -- ARGV: queue n_jobs needs minute minute_text
 --@
 local rare, made_0, made_1
-local command, try_command = redis.call, redis.pcall
+local command, try_command, argv = redis.call, redis.pcall, ARGV
 --@include/lib/writer.lua:4
 local schema = try_command('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -21,7 +21,7 @@ local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
 --@include/lib/time.lua:8
-if ARGV[4] then minute, prefix = ARGV[4] + 0, ARGV[5] end
+if argv[4] then minute, prefix = argv[4] + 0, argv[5] end
 --@include/lib/time.lua:32
 local now_iso
 --@include/lib/time.lua:11
@@ -73,7 +73,6 @@ discarded = {}
 --@enqueue.lua:59
 local met, brought, instead
 local seen = {}
-local waiting = {}
 --@enqueue.lua:63
 local apart = {}
 --@
@@ -255,8 +254,7 @@ woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
@@ -268,7 +266,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then wake(wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -517,7 +517,8 @@ local unrung
 local joined = {}
 --@include/unique/newcomer.lua:34
 local told = 0
---@enqueue.lua:62
+--@enqueue.lua:61
+local coming = {}
 local awaited = {}
 --@include/lib/keys.lua:70
 local function unique_key(name) return P .. 'unique:' .. name end
@@ -1475,9 +1476,9 @@ end
 if not path then
 local around = batch and batches_around(batch, awaited)
 if around or anew and (awaited[id] or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1) then
-path = cycle_of(id, parents, waiting, nil, around or nil)
+path = cycle_of(id, parents, coming, nil, around or nil)
 end
-waiting[id] = parents
+coming[id] = parents
 end
 if path then return { 'cycle', id, cycle_text(path) } end
 local missing = first_missing(parents, seen)
@@ -1497,27 +1498,27 @@ end
 end
 --@enqueue.lua:106
 local at, fresh, first_answer, again, targets, several = 6, { nil }, now_iso, nil, {}, 0
-local needs = schema[2] == ARGV[3] and ARGV[3] or tonumber(ARGV[3])
-if not needs and string.find(ARGV[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
+local needs = schema[2] == argv[3] and argv[3] or tonumber(argv[3])
+if not needs and string.find(argv[3], 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local graph, over
 if not needs then
 local nth
-nth, graph = string.match(ARGV[3], '#(%d+)%.(%d+)$')
+nth, graph = string.match(argv[3], '#(%d+)%.(%d+)$')
 if graph and command('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
 over = graph and nth ~= '0' and not command('ZSCORE', P .. 'graphs', graph)
 end
 --@enqueue.lua:117
-local outbox_batch = not needs and string.match(ARGV[3], '!(.*)$')
+local outbox_batch = not needs and string.match(argv[3], '!(.*)$')
 if outbox_batch then
-local refused = rare(30, outbox_batch, ARGV[1])
+local refused = rare(30, outbox_batch, argv[1])
 if refused then return refused end
 end
 --@enqueue.lua:126
 local looked, remains = false, 0
 --@enqueue.lua:146
-local alone = ARGV[2] == '1'
-for _ = 1, alone and 1 or ARGV[2] + 0 do
-local id, sent, n = ARGV[at], ARGV[at + 1], ARGV[at + 5] + 0
+local alone = argv[2] == '1'
+for _ = 1, alone and 1 or argv[2] + 0 do
+local id, sent, n = argv[at], argv[at + 1], argv[at + 5] + 0
 --@enqueue.lua:127
 do
 --@enqueue.lua:149
@@ -1525,7 +1526,7 @@ local id = id
 --@enqueue.lua:128
 local key, children, parents = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')
 remains = not looked and try_command('EXISTS', key, children, parents, P .. 'fifos', P .. 'gates', P .. 'wildcards',
-(P .. 'fair:' .. ARGV[1]))
+(P .. 'fair:' .. argv[1]))
 looked = true
 if remains == 0 then
 wildcards = {}
@@ -1533,12 +1534,12 @@ elseif tonumber(remains) and rare(13) then
 remains = remains - 1
 end
 if remains == 0 then
-gate_texts[ARGV[1]] = false
-if fair[ARGV[1]] == nil then fair[ARGV[1]] = false end
+gate_texts[argv[1]] = false
+if fair[argv[1]] == nil then fair[argv[1]] = false end
 else
 remains = command('EXISTS', key, children, parents, P .. 'fifos')
 end
-if remains == 0 and fifos[ARGV[1]] == nil then fifos[ARGV[1]] = false end
+if remains == 0 and fifos[argv[1]] == nil then fifos[argv[1]] = false end
 end
 --@enqueue.lua:150
 local status, nonce, origin, created_at, func, tied_before, graph_before, draft
@@ -1550,7 +1551,7 @@ end
 local resent = status and (nonce or func and id) == sent
 local unique = met and not resent and rare(103, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 104, unique, brought, ARGV[1]) end
+if unique then ok, other = pcall(rare, 104, unique, brought, argv[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = created_at, (P .. 'job:' .. id)
@@ -1575,7 +1576,7 @@ return { 'duplicate', id, rare(73, graph_before) and 'coming' or status or 'queu
 else
 local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
-rare(3, ARGV[1])
+rare(3, argv[1])
 if command('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
 --@enqueue.lua:187
 local is_foreign = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
@@ -1587,7 +1588,7 @@ why = 'leaving'
 end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
-if ARGV[at + 3] ~= 'back' then due, front, fair_key = rare(28, ARGV[at + 3]) end
+if argv[at + 3] ~= 'back' then due, front, fair_key = rare(28, argv[at + 3]) end
 local ties = not needs and rare(100, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
 local parents = ties and string.find(ties, 'p', 1, true) and rare(100, 'parents', at + 6, at + 5 + n)
@@ -1600,15 +1601,15 @@ if refused then return refused end
 deferred = deferred or rare(111, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
-local job = { id = id, nonce = sent, priority = ARGV[at + 2], first = at + 6, last = at + 5 + n,
+local job = { id = id, nonce = sent, priority = argv[at + 2], first = at + 6, last = at + 5 + n,
 turn = target == 'back' and (fair_key or '') }
 if due or front then job.due, job.front = due, front end
-if ARGV[at + 4] ~= '' then job.ttl = ARGV[at + 4] + 0 end
+if argv[at + 4] ~= '' then job.ttl = argv[at + 4] + 0 end
 if of_before then job.of_before = of_before end
 if draft then
 job.ended = ''
 elseif status then
-job.ended = rare(4, status, origin or ARGV[1])
+job.ended = rare(4, status, origin or argv[1])
 end
 if deferred or parents or ties then
 job.deferred, job.parents, job.held = deferred, parents, graph or string.find(ties, 'h', 1, true) ~= nil
@@ -1627,25 +1628,25 @@ if ttl < 0 then command('PERSIST', again) end
 end
 if #fresh == 0 then return rare(120, first_answer, outbox_batch) end
 --@enqueue.lua:236
-if gate_texts[ARGV[1]] == nil then
-local text = try_command('HGET', P .. 'gates', ARGV[1])
-gate_texts[ARGV[1]] = type(text) == 'string' and text
+if gate_texts[argv[1]] == nil then
+local text = try_command('HGET', P .. 'gates', argv[1])
+gate_texts[argv[1]] = type(text) == 'string' and text
 end
-if gate_texts[ARGV[1]] or MAX_LENGTH > 0 or ARGV[at] then
-local most, more = rare(41, ARGV[1], ARGV[at]), tonumber(ARGV[at + 1]) or 0
+if gate_texts[argv[1]] or MAX_LENGTH > 0 or argv[at] then
+local most, more = rare(41, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(42, ARGV[1])
+local length = most and more > 0 and rare(42, argv[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
 --@enqueue.lua:250
 if not needs then
-needs = tonumber(string.match(ARGV[3], '^%d+'))
+needs = tonumber(string.match(argv[3], '^%d+'))
 for _, job in ipairs(fresh) do
 local name = rare(100, 'concurrency_key', job.first, job.last)
-local broken = name and rare(18, name, ARGV[1])
+local broken = name and rare(18, name, argv[1])
 if broken then return redis.error_reply(broken) end
 local batch = rare(100, 'batch', job.first, job.last)
 local why = batch and rare(86, batch, rare(100, 'batch_by', job.first, job.last),
@@ -1653,7 +1654,7 @@ rare(100, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
-if schema[2] ~= ARGV[3] then
+if schema[2] ~= argv[3] then
 local version
 if schema[2] then
 version = math.max(tonumber(schema[2]) or 0, 2)
@@ -1664,13 +1665,13 @@ if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. versi
 end
 --@enqueue.lua:272
 if several > 1 then
-if not fifos[ARGV[1]] then fifos[ARGV[1]] = nil end
-command('ZCARD', (fifos[ARGV[1]] ~= false and rare(3, ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])))
-if (ARGV[1] == 'scheduler') then command('LLEN', (P .. 'queue:' .. ARGV[1])) end
+if not fifos[argv[1]] then fifos[argv[1]] = nil end
+command('ZCARD', (fifos[argv[1]] ~= false and rare(3, argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])))
+if (argv[1] == 'scheduler') then command('LLEN', (P .. 'queue:' .. argv[1])) end
 if targets.schedule then command('ZCARD', P .. 'scheduler:scheduled_jobs') end
-if targets.others then command('ZCARD', rare(4, 'deferred', ARGV[1])) end
+if targets.others then command('ZCARD', rare(4, 'deferred', argv[1])) end
 end
-command('SADD', KEYS[1], (P .. 'queue:' .. ARGV[1]))
+command('SADD', KEYS[1], (P .. 'queue:' .. argv[1]))
 if graph then command('ZADD', P .. 'graphs', now_ms, graph) end
 local seq = command('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
 --@include/lib/emit.lua:12
@@ -1703,24 +1704,24 @@ command('ZADD', (P .. 'graph:' .. graph), place, job.id)
 command('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
 --@enqueue.lua:296
-if not waits and job.turn and (job.turn ~= '' or fair[ARGV[1]] ~= false) then
-place = rare(46, ARGV[1], job.priority, place, job.turn)
+if not waits and job.turn and (job.turn ~= '' or fair[argv[1]] ~= false) then
+place = rare(46, argv[1], job.priority, place, job.turn)
 end
 local ok, aside = true, nil
 if job.unique then
-ok, aside = pcall(rare, 107, job.unique, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, aside = pcall(rare, 107, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', command('HGET', (P .. 'job:' .. job.id), 'status') } end
 elseif fresh[2] then
-ok, aside = pcall(rare, 29, ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+ok, aside = pcall(rare, 29, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
 job.first, job.last, waits)
 else
 aside = nil
 --@include/job/accept.lua:31
 repeat
 --@enqueue.lua:309
-local queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred = ARGV[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended, job.first, job.last, waits
+local queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred = argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended, job.first, job.last, waits
 --@include/job/accept.lua:32
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
@@ -1780,7 +1781,7 @@ local names = command('HKEYS', key)
 for i = 1, #names, 1000 do command('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
 --@include/job/accept.lua:55
-if ARGV[first] == 'func' then
+if argv[first] == 'func' then
 if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
 if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
 else
@@ -1794,12 +1795,12 @@ if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
 if more[1] then
-local all, n = { unpack(ARGV, first, last) }, last - first + 1
+local all, n = { unpack(argv, first, last) }, last - first + 1
 for j = 1, #more do all[n + j] = more[j] end
 command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
 else
 command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq,
-unpack(ARGV, first, last))
+unpack(argv, first, last))
 end
 if ttl then
 --@include/job/expiry.lua:6
@@ -1814,10 +1815,10 @@ end
 if ended and ended ~= '' then command('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
 for j = first, last, 2 do
-if ARGV[j] == 'log_tag' then
-log_tag = ARGV[j + 1]
-elseif ARGV[j] == 'ties' then
-tied[key] = ARGV[j + 1] .. (known or '')
+if argv[j] == 'log_tag' then
+log_tag = argv[j + 1]
+elseif argv[j] == 'ties' then
+tied[key] = argv[j + 1] .. (known or '')
 end
 end
 if known then command('HSET', key, 'ties', tied[key]) end
@@ -1993,10 +1994,9 @@ if best then
 --@include/lib/ring.lua:52
 repeat
 --@enqueue.lua:328
-local queue, class, known = ARGV[1], best
+local queue, class, known = argv[1], best
 --@include/lib/ring.lua:53
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if command('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then command('RPUSH', bell, '1') end
 local any
 --@include/lib/ring.lua:14
@@ -2007,7 +2007,7 @@ if wildcards.err then wildcards = {} end
 end
 any = wildcards[1]
 end
---@include/lib/ring.lua:57
+--@include/lib/ring.lua:56
 local matching = any and rare(14, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
@@ -2017,7 +2017,9 @@ if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(16, wildcard, class) end
 end
 end
-if class and class < 2 or command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
+if class and class < 2 then break end
+local high = (P .. 'wake:' .. queue .. ':high')
+if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true

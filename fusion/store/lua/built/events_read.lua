@@ -1,6 +1,8 @@
 -- KEYS: events sink
 -- ARGV: sink relay count own dead
 -- FLAGS: allow-oom
+--@
+local argv = ARGV
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -147,13 +149,13 @@ return rows
 end
 --@events_read.lua:99
 local rows, more = {}, false
-if ARGV[4] == '1' then
+if argv[4] == '1' then
 repeat rows, more = unfinished() until #rows > 0 or not more
 end
-if #rows == 0 and ARGV[5] == '1' then rows = left_behind() end
+if #rows == 0 and argv[5] == '1' then rows = left_behind() end
 if #rows == 0 then rows = fresh() end
 local last = '0-0'
 for _, group in ipairs(groups_of(KEYS[1])) do
-if group.name == ARGV[1] then last = group['last-delivered-id'] end
+if group.name == argv[1] then last = group['last-delivered-id'] end
 end
 return { rows, last }

@@ -2,7 +2,7 @@
 -- ARGV: keep abandoned_s limit
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/time.lua:2
 local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -57,7 +57,7 @@ local b_ms, b_seq = parts(b)
 return a_ms < b_ms or a_ms == b_ms and a_seq < b_seq
 end
 --@events_trim.lua:20
-local excess = command('XLEN', KEYS[1]) - ARGV[1]
+local excess = command('XLEN', KEYS[1]) - argv[1]
 if excess <= 0 then return 0 end
 local low
 for _, group in ipairs(groups_of(KEYS[1])) do
@@ -66,11 +66,11 @@ if served and served > now_ms then
 redis.pcall('HSET', (P .. 'sink:' .. group.name), 'served_ms', now_ms)
 served = now_ms
 end
-if not served or now_ms - served < ARGV[2] * 1000 then
+if not served or now_ms - served < argv[2] * 1000 then
 local needed = group['last-delivered-id']
 if group.pending > 0 then needed = command('XPENDING', KEYS[1], group.name)[2] end
 if not low or is_before(needed, low) then low = needed end
 end
 end
 if not low then return 0 end
-return command('XTRIM', KEYS[1], 'MINID', '~', low, 'LIMIT', math.min(excess, ARGV[3]))
+return command('XTRIM', KEYS[1], 'MINID', '~', low, 'LIMIT', math.min(excess, argv[3]))

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -168,8 +168,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -181,7 +180,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -823,9 +824,9 @@ end
 redis.call('ZREM', KEYS[1], id)
 end
 --@expire.lua:44
-local ids = command('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[1])
+local ids = command('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, argv[1])
 expected = math.max(1, #ids)
-local left = tonumber(ARGV[1])
+local left = tonumber(argv[1])
 for _, id in ipairs(ids) do
 if left <= 0 then break end
 if not pcall(expire, id) then command('ZADD', KEYS[1], now_ms + PUT_OFF, id) end
@@ -835,5 +836,5 @@ give_back_numbers()
 write_tallies()
 local first = command('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local next_in = first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1
-if next_in ~= 0 then tell(ARGV[2], 'expire', next_in) end
+if next_in ~= 0 then tell(argv[2], 'expire', next_in) end
 return { ended, next_in }

@@ -2,7 +2,7 @@
 -- ARGV: incarnation lease_ms worker_ttl state n_jobs
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -54,14 +54,14 @@ return cancel == 'stop' and 'stopped' or cancel and 'canceled' or 'ok'
 end
 --@extend.lua:18
 local answers = { 'ok' }
-for i = 0, tonumber(ARGV[5]) - 1 do
-local ok, answer = pcall(renew, ARGV[6 + 2 * i], ARGV[6 + 2 * i + 1])
+for i = 0, tonumber(argv[5]) - 1 do
+local ok, answer = pcall(renew, argv[6 + 2 * i], argv[6 + 2 * i + 1])
 answers[#answers + 1] = ok and answer or 'error: ' .. error_text(answer)
 end
-if command('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then
+if command('HGET', KEYS[1], 'incarnation') ~= argv[1] then
 answers[1] = 'unregistered'
 else
-command('HSET', KEYS[1], 'last_heartbeat', now_iso, 'beat_ms', now_ms, 'state', ARGV[4])
-command('EXPIRE', KEYS[1], ARGV[3])
+command('HSET', KEYS[1], 'last_heartbeat', now_iso, 'beat_ms', now_ms, 'state', argv[4])
+command('EXPIRE', KEYS[1], argv[3])
 end
 return answers

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -154,8 +154,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(5, queue)
@@ -167,7 +166,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(7, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -269,11 +270,11 @@ end
 return line, more
 end
 --@include/job/claim.lua:147
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
+local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. 'worker:' .. argv[1] .. ':jobs'), { nil, nil }
 local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:151
-local lacking = ARGV[9] ~= '0' and {}
+local lacking = argv[9] ~= '0' and {}
 --@include/job/claim.lua:196
 local chains = {}
 local function take(queue, head, exec, set, behind)
@@ -1415,8 +1416,8 @@ end
 end
 --@follow.lua:16
 local incarnation, memory = unpack(command('HMGET', KEYS[1], 'incarnation', 'follow'))
-if incarnation ~= ARGV[2] then return { 'unregistered', {}, 0 } end
-local execution, jobs, first = ARGV[7] .. '.' .. ARGV[3] .. '.', {}, ARGV[7] .. ' ' .. ARGV[3] .. ' '
+if incarnation ~= argv[2] then return { 'unregistered', {}, 0 } end
+local execution, jobs, first = argv[7] .. '.' .. argv[3] .. '.', {}, argv[7] .. ' ' .. argv[3] .. ' '
 if memory and string.sub(memory, 1, #first) == first then
 local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
@@ -1424,7 +1425,7 @@ i = i + 1
 local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
 "takes", "batch", "given", "given_as", "gather")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { ARGV[5], id, exec, unpack(job, 3, 2 + 29 + 5) }
+jobs[#jobs + 1] = { argv[5], id, exec, unpack(job, 3, 2 + 29 + 5) }
 end
 end
 return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
@@ -1442,20 +1443,20 @@ local found = redis.pcall('HMGET', (P .. 'job:' .. ARGV[10]), 'lost', 'on_lost')
 return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
-if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. ARGV[5])) > 0
-or rare(94, { [0] = ARGV[5] }, 1)[1] then
+if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
+or rare(94, { [0] = argv[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
-local n, out, lines, more, at = tonumber(ARGV[8]), {}, {}, 1, 1
-local line = look(ARGV[5], n, nil)
+local n, out, lines, more, at = tonumber(argv[8]), {}, {}, 1, 1
+local line = look(argv[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
 if not is_alike(head) or gates[0] and not rare(95, 0, false) then
 more = 0
 break
 end
-local ok, job = pcall(take, ARGV[5], head, execution .. (#jobs + 1), nil)
+local ok, job = pcall(take, argv[5], head, execution .. (#jobs + 1), nil)
 if not ok then
 more = 0
 break
@@ -1468,14 +1469,14 @@ jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
 --@follow.lua:72
-if leased[ARGV[5]] and leased[ARGV[5]][1] then command('ZADD', (P .. 'wip:' .. ARGV[5]), unpack(leased[ARGV[5]])) end
-if held[1] then command('HSET', (P .. 'worker:' .. ARGV[1] .. ':jobs'), unpack(held)) end
+if leased[argv[5]] and leased[argv[5]][1] then command('ZADD', (P .. 'wip:' .. argv[5]), unpack(leased[argv[5]])) end
+if held[1] then command('HSET', (P .. 'worker:' .. argv[1] .. ':jobs'), unpack(held)) end
 if unexpected[1] then command('ZREM', P .. 'expiring', unpack(unexpected)) end
-if out[1] then command('ZREM', (fifos[ARGV[5]] ~= false and in_fifo(ARGV[5]) and (P .. 'fifo:' .. ARGV[5]) or (P .. 'queue:' .. ARGV[5])), unpack(out)) end
-if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, ARGV[5]) end
+if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and (P .. 'fifo:' .. argv[5]) or (P .. 'queue:' .. argv[5])), unpack(out)) end
+if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
 local head = line[at]
-if rare(97, 0, ARGV[5], head, nil, #jobs) then ring(ARGV[5], head.class) end
+if rare(97, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

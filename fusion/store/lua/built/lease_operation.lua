@@ -2,7 +2,7 @@
 -- ARGV: carrier lease_ms
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -43,10 +43,10 @@ local now_iso = iso(now_s, now_us)
 local status, carrier, upto = unpack(command('HMGET', KEYS[1], 'status', 'carrier', 'carried_until'))
 if not status then return { 'missing' } end
 if status ~= 'running' then return { status } end
-if carrier and carrier ~= ARGV[1] and (tonumber(upto) or 0) > now_ms then return { 'busy', carrier } end
-if ARGV[2] == '0' then
+if carrier and carrier ~= argv[1] and (tonumber(upto) or 0) > now_ms then return { 'busy', carrier } end
+if argv[2] == '0' then
 command('HDEL', KEYS[1], 'carrier', 'carried_until')
 else
-command('HSET', KEYS[1], 'carrier', ARGV[1], 'carried_until', now_ms + tonumber(ARGV[2]))
+command('HSET', KEYS[1], 'carrier', argv[1], 'carried_until', now_ms + tonumber(argv[2]))
 end
 return { status, unpack(command('HGETALL', KEYS[1])) }

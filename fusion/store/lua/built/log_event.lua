@@ -1,5 +1,7 @@
 -- KEYS: said
 -- ARGV: n_lines
+--@
+local argv = ARGV
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -71,10 +73,10 @@ epoch, 'n', n, ...)
 end
 end
 --@log_event.lua:8
-if not redis.call('SET', KEYS[1], 1, 'PX', 60000, 'NX') then return tonumber(ARGV[1]) end
-reserve(tonumber(ARGV[1]))
-for i = 0, ARGV[1] - 1 do
-local event, id, queue, log_tag, worker, age, dropped, message = unpack(ARGV, 2 + 8 * i, 2 + 8 * i + 7)
+if not redis.call('SET', KEYS[1], 1, 'PX', 60000, 'NX') then return tonumber(argv[1]) end
+reserve(tonumber(argv[1]))
+for i = 0, argv[1] - 1 do
+local event, id, queue, log_tag, worker, age, dropped, message = unpack(argv, 2 + 8 * i, 2 + 8 * i + 7)
 if dropped == '0' then
 emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'message', message)
 else
@@ -82,4 +84,4 @@ emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_
 'message', message)
 end
 end
-return tonumber(ARGV[1])
+return tonumber(argv[1])

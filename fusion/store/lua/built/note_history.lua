@@ -2,7 +2,7 @@
 -- ARGV: number most n_series
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/time.lua:2
 local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -52,8 +52,8 @@ if not known or now_ms - known > 3600000 then redis.call('ZADD', known_names, no
 return name
 end
 --@note_history.lua:12
-if (tonumber(command('HGET', KEYS[1], 'history')) or 0) >= tonumber(ARGV[1]) then return 1 end
-if command('EXISTS', KEYS[1]) == 1 then command('HSET', KEYS[1], 'history', ARGV[1]) end
+if (tonumber(command('HGET', KEYS[1], 'history')) or 0) >= tonumber(argv[1]) then return 1 end
+if command('EXISTS', KEYS[1]) == 1 then command('HSET', KEYS[1], 'history', argv[1]) end
 --@note_history.lua:16
 local touched = {}
 local function add(tier, scope, name, step, field, count)
@@ -79,20 +79,20 @@ redis.call('PEXPIRE', KEYS[4], 86400000)
 end
 --@note_history.lua:40
 local at = 4
-for _ = 1, tonumber(ARGV[3]) do
-local scope, name, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+for _ = 1, tonumber(argv[3]) do
+local scope, name, n = argv[at], argv[at + 1], tonumber(argv[at + 2])
 if scope == 'keyless' then
-note_keyless(name, ARGV[at + 5])
+note_keyless(name, argv[at + 5])
 n = 0
 else
-name = series_name(scope == 'queue' and KEYS[2] or KEYS[3], name, ARGV[2])
+name = series_name(scope == 'queue' and KEYS[2] or KEYS[3], name, argv[2])
 end
 for i = at + 3, at + 3 * n, 3 do
-local minute = (now_s - now_s % 60) / 60 - ARGV[i]
-add(SERIES_TIERS[1], scope, name, minute, ARGV[i + 1], ARGV[i + 2])
-add(SERIES_TIERS[2], scope, name, (minute - minute % 60) / 60, ARGV[i + 1], ARGV[i + 2])
+local minute = (now_s - now_s % 60) / 60 - argv[i]
+add(SERIES_TIERS[1], scope, name, minute, argv[i + 1], argv[i + 2])
+add(SERIES_TIERS[2], scope, name, (minute - minute % 60) / 60, argv[i + 1], argv[i + 2])
 end
-at = at + 3 + 3 * tonumber(ARGV[at + 2])
+at = at + 3 + 3 * tonumber(argv[at + 2])
 end
 for key, kept in pairs(touched) do command('EXPIRE', key, kept) end
 return 1

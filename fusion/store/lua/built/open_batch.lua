@@ -2,7 +2,7 @@
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -120,31 +120,31 @@ return made_0[nth](...)
 end
 end
 --@open_batch.lua:10
-local key = (P .. 'batch:' .. ARGV[1])
+local key = (P .. 'batch:' .. argv[1])
 local created, nonce, closed, around = unpack(command('HMGET', key, 'created_at', 'nonce', 'closed_at', 'parent'))
 --@open_batch.lua:13
-if nonce == ARGV[2] then return { 'ok', created } end
-if created and (closed or (around or '') ~= ARGV[3] or rare(9, ARGV[1])) then
+if nonce == argv[2] then return { 'ok', created } end
+if created and (closed or (around or '') ~= argv[3] or rare(9, argv[1])) then
 return { 'duplicate' }
 end
 local depth = 1
 if created then
-rare(10, ARGV[1])
+rare(10, argv[1])
 command('HDEL', key, 'name', 'on_complete', 'on_success')
 command('HSET', key, 'kept', 1)
-elseif ARGV[3] ~= '' then
-local why = rare(4, ARGV[3], ARGV[4])
+elseif argv[3] ~= '' then
+local why = rare(4, argv[3], argv[4])
 if why then return { why } end
-depth = 1 + (tonumber(command('HGET', (P .. 'batch:' .. ARGV[3]), 'depth')) or 1)
+depth = 1 + (tonumber(command('HGET', (P .. 'batch:' .. argv[3]), 'depth')) or 1)
 if depth > 5 then return { 'deep' } end
 end
 if not created then command('HSET', key, 'created_at', now_iso, 'depth', depth) end
-command('ZADD', KEYS[1], 'NX', now_ms, ARGV[1])
-command('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
-command('HSET', key, 'nonce', ARGV[2], 'open_ms', ARGV[5], 'open_until', now_ms + ARGV[5], 'keep_ms', ARGV[6])
-if tonumber(ARGV[7]) > 0 then command('HSET', key, unpack(ARGV, 8, 8 + ARGV[7] - 1)) end
-if not created and ARGV[3] ~= '' then
-command('HSET', key, 'parent', ARGV[3])
-rare(7, ARGV[3], '#' .. ARGV[1])
+command('ZADD', KEYS[1], 'NX', now_ms, argv[1])
+command('ZADD', KEYS[2], now_ms + argv[5], argv[1])
+command('HSET', key, 'nonce', argv[2], 'open_ms', argv[5], 'open_until', now_ms + argv[5], 'keep_ms', argv[6])
+if tonumber(argv[7]) > 0 then command('HSET', key, unpack(argv, 8, 8 + argv[7] - 1)) end
+if not created and argv[3] ~= '' then
+command('HSET', key, 'parent', argv[3])
+rare(7, argv[3], '#' .. argv[1])
 end
 return { 'ok', created or now_iso }

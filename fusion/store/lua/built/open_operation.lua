@@ -1,7 +1,7 @@
 -- KEYS: operation operations
 -- ARGV: id most_running most_ended keep_ms n_pairs
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -42,7 +42,7 @@ local now_iso = iso(now_s, now_us)
 local known = command('HGET', KEYS[1], 'cutoff')
 if known then return { 'ok', known } end
 local running = command('ZCOUNT', KEYS[2], '+inf', '+inf')
-if running >= tonumber(ARGV[2]) then return { 'full', running } end
+if running >= tonumber(argv[2]) then return { 'full', running } end
 --@open_operation.lua:14
 local function forget(ids)
 for _, id in ipairs(ids) do
@@ -51,11 +51,11 @@ redis.call('ZREM', KEYS[2], id)
 end
 end
 --@open_operation.lua:21
-forget(command('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - tonumber(ARGV[4]), 'LIMIT', 0, 20))
-local over = command('ZCARD', KEYS[2]) - running - tonumber(ARGV[3])
+forget(command('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms - tonumber(argv[4]), 'LIMIT', 0, 20))
+local over = command('ZCARD', KEYS[2]) - running - tonumber(argv[3])
 if over > 0 then forget(command('ZRANGE', KEYS[2], 0, math.min(over, 20) - 1)) end
 --@open_operation.lua:25
 command('HSET', KEYS[1], 'status', 'running', 'cutoff', now_iso, 'part', 0, 'place', '', 'cursor', '0',
-unpack(ARGV, 6, 6 + tonumber(ARGV[5]) - 1))
-command('ZADD', KEYS[2], '+inf', ARGV[1])
+unpack(argv, 6, 6 + tonumber(argv[5]) - 1))
+command('ZADD', KEYS[2], '+inf', argv[1])
 return { 'ok', now_iso }

@@ -1,7 +1,7 @@
 -- ARGV: queue ms by reason
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -39,9 +39,9 @@ end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
 --@pause.lua:8
-local key = (P .. 'paused:' .. ARGV[1])
+local key = (P .. 'paused:' .. argv[1])
 local was = redis.pcall('GET', key)
 local since = type(was) == 'string' and string.match(was, '^(%S+Z) ') or now_iso
-local value = since .. ' ' .. ARGV[3] .. '\n' .. ARGV[4]
-if ARGV[2] == '' then command('SET', key, value) else command('SET', key, value, 'PX', ARGV[2]) end
+local value = since .. ' ' .. argv[3] .. '\n' .. argv[4]
+if argv[2] == '' then command('SET', key, value) else command('SET', key, value, 'PX', argv[2]) end
 return since

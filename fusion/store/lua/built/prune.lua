@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -122,8 +122,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -135,7 +134,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1115,13 +1116,13 @@ if removed then rare(73, removed) end
 return { again, unpack(found) }
 end
 --@prune.lua:42
-if ARGV[1] ~= '' then
-local known = command('HGET', (P .. 'worker:' .. ARGV[1]), 'incarnation')
-if ARGV[2] ~= '' and known and known ~= ARGV[2] then return { 0 } end
-if not known and command('EXISTS', (P .. 'worker:' .. ARGV[1])) == 1 then return { 0 } end
-return told({ ARGV[1], remove(ARGV[1], ARGV[3] ~= '' and ARGV[3] or 'worker ' .. ARGV[1] .. ' died') })
+if argv[1] ~= '' then
+local known = command('HGET', (P .. 'worker:' .. argv[1]), 'incarnation')
+if argv[2] ~= '' and known and known ~= argv[2] then return { 0 } end
+if not known and command('EXISTS', (P .. 'worker:' .. argv[1])) == 1 then return { 0 } end
+return told({ argv[1], remove(argv[1], argv[3] ~= '' and argv[3] or 'worker ' .. argv[1] .. ' died') })
 end
-local held, found = now_ms < hold_until(tonumber(ARGV[4])), {}
+local held, found = now_ms < hold_until(tonumber(argv[4])), {}
 --@prune.lua:52
 local function is_fusions(key, incarnation)
 if incarnation then return true end
@@ -1129,11 +1130,11 @@ return redis.call('EXISTS', key) == 0 and redis.call('SISMEMBER', P .. 'fleet', 
 end
 --@prune.lua:57
 for _, key in ipairs(command('SMEMBERS', KEYS[1])) do
-if #found >= 2 * ARGV[5] or again == 1 then break end
+if #found >= 2 * argv[5] or again == 1 then break end
 local beat, lease, incarnation = unpack(command('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))
 local ours = is_fusions(key, incarnation)
 local silent = ours and silence(key, beat)
-if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(ARGV[4]))) then
+if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(argv[4]))) then
 local name = (string.sub(key, #P + 8))
 found[#found + 1] = name
 found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
@@ -1141,8 +1142,8 @@ end
 end
 --@prune.lua:69
 local last, more = unpack(command('HMGET', P .. 'reap', 'last', 'more'))
-if again == 0 and #found < 2 * ARGV[5] and last and more ~= '1' then
+if again == 0 and #found < 2 * argv[5] and last and more ~= '1' then
 local running = redis.pcall('ZCOUNT', P .. 'operations', '+inf', '+inf')
-tell(ARGV[6], 'recover', now_ms - last, type(running) == 'number' and running or 0)
+tell(argv[6], 'recover', now_ms - last, type(running) == 'number' and running or 0)
 end
 return told(found)

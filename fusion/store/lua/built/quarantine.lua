@@ -1,6 +1,7 @@
 -- ARGV: reason operation n_jobs
 --@
 local rare, made_0
+local argv = ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -235,6 +236,6 @@ end
 return status == 'failed' and 'ok' or status
 end
 --@quarantine.lua:18
-local answers = each(rare(9, ARGV[2], quarantine), 4, tonumber(ARGV[3]))
-rare(10, ARGV[2])
+local answers = each(rare(9, argv[2], quarantine), 4, tonumber(argv[3]))
+rare(10, argv[2])
 return answers

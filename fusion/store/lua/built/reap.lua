@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -121,8 +121,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -134,7 +133,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1118,16 +1119,16 @@ end
 end
 --@reap.lua:10
 local last, more, lease_ms = unpack(command('HMGET', P .. 'reap', 'last', 'more', 'lease'))
-if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < ARGV[2] / 2 then return { 0, 0, 0 } end
-local more_waits = sweep_waits(math.ceil(ARGV[3] / 3), tonumber(ARGV[1]))
-local hold = hold_until(tonumber(ARGV[1]))
+if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < argv[2] / 2 then return { 0, 0, 0 } end
+local more_waits = sweep_waits(math.ceil(argv[3] / 3), tonumber(argv[1]))
+local hold = hold_until(tonumber(argv[1]))
 command('HSET', P .. 'reap', 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then
 write_tallies()
 return { 0, 0, 1 }
 end
 --@reap.lua:20
-local left, recovered, LOOKS, queues_of = tonumber(ARGV[3]), 0, 100, {}
+local left, recovered, LOOKS, queues_of = tonumber(argv[3]), 0, 100, {}
 --@reap.lua:22
 local function give_back(queue, wip, id)
 local key = (P .. 'job:' .. id)
@@ -1146,7 +1147,7 @@ rare(66, id, queue, wip, 'its data vanished while it ran', true)
 end
 end
 --@reap.lua:40
-local far = now_ms + 2 * math.max(tonumber(lease_ms) or 0, tonumber(ARGV[1]))
+local far = now_ms + 2 * math.max(tonumber(lease_ms) or 0, tonumber(argv[1]))
 local function sweep(queue)
 local wip = (P .. 'wip:' .. queue)
 for _, range in ipairs({ { (1e11), now_ms }, { far, '(+inf' } }) do
@@ -1182,8 +1183,8 @@ end
 end
 if #queues == LOOKS then again = 1 end
 end
-for i = 1, tonumber(ARGV[4]) do
-if left > 0 then pcall(sweep, ARGV[5 + i - 1]) end
+for i = 1, tonumber(argv[4]) do
+if left > 0 then pcall(sweep, argv[5 + i - 1]) end
 end
 if left <= 0 or more_waits then again = 1 end
 write_tallies()

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -74,7 +74,7 @@ end
 return beat and now_ms - beat
 end
 --@include/lib/enter.lua:6
-if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+if not (schema[1] and schema[2] and schema[3]) then rare(2, argv[1], rare(1)) end
 --@include/lib/enter.lua:8
 local function write_member(key, ttl)
 redis.call('HSETNX', key, 'birth', now_iso)
@@ -85,11 +85,11 @@ end
 --@register.lua:10
 local known, beat, lease = unpack(command('HMGET', KEYS[1], 'incarnation', 'beat_ms', 'lease_ms'))
 if not known and command('EXISTS', KEYS[1]) == 1 then return 'taken' end
-if known ~= ARGV[2] then
+if known ~= argv[2] then
 local silent = silence(KEYS[1], beat)
-if known and silent and silent <= (tonumber(lease) or tonumber(ARGV[3])) then return 'taken' end
-for _, exec in ipairs(command('HVALS', (P .. 'worker:' .. ARGV[1] .. ':jobs'))) do
-if string.sub(exec, 1, #ARGV[2] + 1) ~= ARGV[2] .. ':' then
+if known and silent and silent <= (tonumber(lease) or tonumber(argv[3])) then return 'taken' end
+for _, exec in ipairs(command('HVALS', (P .. 'worker:' .. argv[1] .. ':jobs'))) do
+if string.sub(exec, 1, #argv[2] + 1) ~= argv[2] .. ':' then
 command('SADD', KEYS[2], KEYS[1])
 return 'taken'
 end
@@ -97,10 +97,10 @@ end
 command('DEL', KEYS[1])
 end
 command('SADD', KEYS[2], KEYS[1])
-command('SADD', P .. 'fleet', ARGV[1])
-redis.pcall('SET', P .. 'callbacks:secret', ARGV[5], 'NX')
+command('SADD', P .. 'fleet', argv[1])
+redis.pcall('SET', P .. 'callbacks:secret', argv[5], 'NX')
 command('HSETNX', KEYS[1], 'state', 'started')
-write_member(KEYS[1], ARGV[4])
+write_member(KEYS[1], argv[4])
 local longest = tonumber(command('HGET', P .. 'reap', 'lease')) or 0
-if tonumber(ARGV[3]) > longest then command('HSET', P .. 'reap', 'lease', ARGV[3]) end
+if tonumber(argv[3]) > longest then command('HSET', P .. 'reap', 'lease', argv[3]) end
 return 'ok'

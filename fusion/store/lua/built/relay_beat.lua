@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
-local try_command = redis.pcall
+local try_command, argv = redis.pcall, ARGV
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -74,7 +74,7 @@ end
 return beat and now_ms - beat
 end
 --@include/lib/enter.lua:6
-if not (schema[1] and schema[2] and schema[3]) then rare(2, ARGV[1], rare(1)) end
+if not (schema[1] and schema[2] and schema[3]) then rare(2, argv[1], rare(1)) end
 --@include/lib/enter.lua:8
 local function write_member(key, ttl)
 redis.call('HSETNX', key, 'birth', now_iso)
@@ -111,8 +111,8 @@ end
 end
 end
 --@relay_beat.lua:9
-if not enter_list(KEYS[1], KEYS[2], ARGV[4]) then return 'taken' end
-if tonumber(ARGV[5]) > 0 then try_command('HSET', KEYS[3], 'cap', ARGV[5], 'cap_until', now_s + ARGV[6]) end
-for i = 8 + ARGV[7], #ARGV do try_command('HSET', (P .. 'sink:' .. ARGV[i]), 'served_ms', now_ms) end
+if not enter_list(KEYS[1], KEYS[2], argv[4]) then return 'taken' end
+if tonumber(argv[5]) > 0 then try_command('HSET', KEYS[3], 'cap', argv[5], 'cap_until', now_s + argv[6]) end
+for i = 8 + argv[7], #argv do try_command('HSET', (P .. 'sink:' .. argv[i]), 'served_ms', now_ms) end
 drop_silent(KEYS[2], (P .. 'relay:' .. ''))
 return 'ok'

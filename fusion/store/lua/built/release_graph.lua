@@ -1,7 +1,7 @@
 -- ARGV: token queue first nonce
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -73,8 +73,7 @@ end
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -86,7 +85,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -122,16 +123,16 @@ local now_iso = iso(now_s, now_us)
 --@include/deps/releasing.lua:9
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@release_graph.lua:7
-if not command('ZSCORE', P .. 'graphs', ARGV[1]) then
-local nonce, func, own = unpack(command('HMGET', (P .. 'job:' .. ARGV[3]), 'nonce', 'func', 'graph'))
-local there = (nonce or func and ARGV[3]) == ARGV[4]
-if not there or own and not command('ZSCORE', P .. 'releasing', 'g ' .. ARGV[1]) then return 'dropped' end
-local ttl = command('PTTL', (P .. 'job:' .. ARGV[3]))
-command('PEXPIRE', (P .. 'job:' .. ARGV[3]), ttl < 0 and 60000 or math.max(ttl, 1))
-if ttl < 0 then command('PERSIST', (P .. 'job:' .. ARGV[3])) end
+if not command('ZSCORE', P .. 'graphs', argv[1]) then
+local nonce, func, own = unpack(command('HMGET', (P .. 'job:' .. argv[3]), 'nonce', 'func', 'graph'))
+local there = (nonce or func and argv[3]) == argv[4]
+if not there or own and not command('ZSCORE', P .. 'releasing', 'g ' .. argv[1]) then return 'dropped' end
+local ttl = command('PTTL', (P .. 'job:' .. argv[3]))
+command('PEXPIRE', (P .. 'job:' .. argv[3]), ttl < 0 and 60000 or math.max(ttl, 1))
+if ttl < 0 then command('PERSIST', (P .. 'job:' .. argv[3])) end
 return 'ok'
 end
-do_later('g ' .. ARGV[1])
-command('ZREM', P .. 'graphs', ARGV[1])
-ring(ARGV[2])
+do_later('g ' .. argv[1])
+command('ZREM', P .. 'graphs', argv[1])
+ring(argv[2])
 return 'ok'

@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -115,8 +115,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -128,7 +127,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -334,5 +335,5 @@ return made_1[nth - 5](...)
 end
 end
 --@release_slot.lua:8
-if tonumber(command('ZSCORE', (P .. 'limits:held:' .. ARGV[1]), ARGV[2])) ~= math.huge then return 0 end
-return rare(17, ARGV[1], ARGV[2], ARGV[3]) and 1 or 0
+if tonumber(command('ZSCORE', (P .. 'limits:held:' .. argv[1]), argv[2])) ~= math.huge then return 0 end
+return rare(17, argv[1], argv[2], argv[3]) and 1 or 0

@@ -1,5 +1,7 @@
 -- ARGV: worker n_jobs
 -- FLAGS: allow-oom
+--@
+local argv = ARGV
 --@include/lib/keys.lua:125
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
@@ -99,13 +101,13 @@ if news and said ~= '' then emit('progress', id, queue, log_tag, 'worker', ARGV[
 return 'ok'
 end
 --@report.lua:29
-local answers, count = {}, tonumber(ARGV[2])
+local answers, count = {}, tonumber(argv[2])
 expected = 0
 for i = 1, count do
-if ARGV[3 + 5 * i - 1] ~= '' then expected = expected + 1 end
+if argv[3 + 5 * i - 1] ~= '' then expected = expected + 1 end
 end
 for i = 1, count do
-local ok, answer = pcall(report, unpack(ARGV, 3 + 5 * i - 5, 3 + 5 * i - 1))
+local ok, answer = pcall(report, unpack(argv, 3 + 5 * i - 5, 3 + 5 * i - 1))
 answers[i] = ok and answer or 'error: ' .. error_text(answer)
 end
 give_back_numbers()

@@ -1,6 +1,7 @@
 -- ARGV: priority operation n_jobs
 --@
 local rare, made_0, made_1
+local argv = ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -95,8 +96,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -108,7 +108,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -519,7 +521,7 @@ return made_1[nth - 5](...)
 end
 end
 --@reprioritise.lua:12
-local priority, n_jobs, at = tonumber(ARGV[1]), tonumber(ARGV[3]), 0
+local priority, n_jobs, at = tonumber(argv[1]), tonumber(argv[3]), 0
 local raised, moved = {}, {}
 local changed = false
 --@reprioritise.lua:16
@@ -571,7 +573,7 @@ end
 return 'ok'
 end
 --@reprioritise.lua:64
-local one = rare(29, ARGV[2], reprioritise)
+local one = rare(29, argv[2], reprioritise)
 local answers = each(function(id)
 at = at + 1
 return one(id)
@@ -581,5 +583,5 @@ for name, is_queue in pairs(raised) do
 if is_queue then ring(name, priority) else rare(22, name, priority) end
 end
 if changed then rare(8) end
-rare(30, ARGV[2])
+rare(30, argv[2])
 return answers

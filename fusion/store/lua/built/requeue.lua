@@ -2,6 +2,7 @@
 -- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
 --@
 local rare, made_0, made_1
+local argv = ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -205,8 +206,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -218,7 +218,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1017,7 +1019,7 @@ return made_1[nth - 8](...)
 end
 end
 --@requeue.lua:18
-local delay = tonumber(ARGV[5])
+local delay = tonumber(argv[5])
 --@requeue.lua:20
 local function requeue(id)
 local key = (P .. 'job:' .. id)
@@ -1089,7 +1091,7 @@ end
 return 'ok'
 end
 --@requeue.lua:90
-local answers = each(rare(63, ARGV[6], requeue), 8, tonumber(ARGV[7]))
+local answers = each(rare(63, argv[6], requeue), 8, tonumber(argv[7]))
 write_tallies()
-rare(64, ARGV[6])
+rare(64, argv[6])
 return answers

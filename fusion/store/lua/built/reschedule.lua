@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -138,16 +138,16 @@ local status, queue, log_tag, ttl, reason, seq, timeout = unpack(command('HMGET'
 if not status then return 'missing' end
 if not seq then return 'foreign' end
 if status ~= 'scheduled' then return status end
-local due = tonumber(ARGV[2])
-local before = command('ZSCORE', P .. 'scheduler:scheduled_jobs', ARGV[1])
+local due = tonumber(argv[2])
+local before = command('ZSCORE', P .. 'scheduler:scheduled_jobs', argv[1])
 if before and (math.floor(tonumber(before) * 1000 + 0.001)) == due then return 'ok' end
-rare(3, ARGV[1], due)
+rare(3, argv[1], due)
 ttl = tonumber(ttl) and ttl * 1000 or tonumber(timeout)
 if ttl and not reason then
 local expires_at = math.floor(math.max(due, now_ms) + ttl)
 command('HSET', KEYS[1], 'expires_at', expires_at)
-rare(4, ARGV[1], expires_at)
+rare(4, argv[1], expires_at)
 end
-emit('scheduled', ARGV[1], queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000),
+emit('scheduled', argv[1], queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000),
 due % 1000 * 1000))
 return 'ok'

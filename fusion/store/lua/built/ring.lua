@@ -2,6 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
+local argv = ARGV
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -28,8 +29,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -41,7 +41,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -220,15 +222,15 @@ return made_1[nth - 4](...)
 end
 end
 --@ring.lua:7
-if ARGV[2] ~= '' then
-rare(16, { [ARGV[2]] = true })
-elseif (string.find(ARGV[1], '[*?%[]') ~= nil) then
-local best = redis.pcall('ZREVRANGE', (P .. 'work:' .. ARGV[1]), 0, 0, 'WITHSCORES')[2]
-if best then rare(2, (P .. 'wake:' .. ARGV[1])) end
-if best and tonumber(best) >= 2 then rare(2, (P .. 'wake:' .. ARGV[1] .. ':high')) end
-elseif (string.match(ARGV[1], '^%a+:([^:]+)')) then
-rare(8, ARGV[1])
+if argv[2] ~= '' then
+rare(16, { [argv[2]] = true })
+elseif (string.find(argv[1], '[*?%[]') ~= nil) then
+local best = redis.pcall('ZREVRANGE', (P .. 'work:' .. argv[1]), 0, 0, 'WITHSCORES')[2]
+if best then rare(2, (P .. 'wake:' .. argv[1])) end
+if best and tonumber(best) >= 2 then rare(2, (P .. 'wake:' .. argv[1] .. ':high')) end
+elseif (string.match(argv[1], '^%a+:([^:]+)')) then
+rare(8, argv[1])
 else
-ring(ARGV[1])
+ring(argv[1])
 end
 return 1

@@ -2,7 +2,7 @@
 -- ARGV: interval_ms limit most duties
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -151,21 +151,21 @@ end
 local cursor, began = unpack(command('HMGET', KEYS[2], 'cursor', 'began'))
 if not cursor or cursor == '0' then
 local age = now_ms - (tonumber(began) or 0)
-if age >= 0 and age < tonumber(ARGV[1]) then return 0 end
+if age >= 0 and age < tonumber(argv[1]) then return 0 end
 cursor, began = '0', now_ms
 end
 local keys
-cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
+cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', argv[2]))
 command('HSET', KEYS[2], 'cursor', cursor, 'began', began)
 local this_minute = (now_s - now_s % 60) / 60
 for _, key in ipairs(keys) do
 local queue = (string.sub(key, #P + 7))
 local figures, any = look(queue, key)
 note_flow(queue, figures)
-if any and series_name(KEYS[3], queue, ARGV[3]) ~= '(other)' then
+if any and series_name(KEYS[3], queue, argv[3]) ~= '(other)' then
 keep(SERIES_TIERS[1], queue, this_minute, figures)
 keep(SERIES_TIERS[2], queue, (this_minute - this_minute % 60) / 60, figures)
 end
 end
-if cursor == '0' then tell(ARGV[4], 'sample') end
+if cursor == '0' then tell(argv[4], 'sample') end
 return cursor == '0' and 0 or 1

@@ -2,7 +2,7 @@
 -- ARGV: execution meta
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -14,6 +14,6 @@ end
 local job = command('HMGET', KEYS[1], 'status', 'execution_id', 'seq')
 if not job[1] then return 'missing' end
 if not job[3] and command('HEXISTS', KEYS[1], 'success_callback_name') == 1 then return 'foreign' end
-if ARGV[1] ~= '' and (job[1] ~= 'started' or job[2] ~= ARGV[1]) then return 'stale' end
-command('HSET', KEYS[1], 'meta', ARGV[2])
+if argv[1] ~= '' and (job[1] ~= 'started' or job[2] ~= argv[1]) then return 'stale' end
+command('HSET', KEYS[1], 'meta', argv[2])
 return 'ok'

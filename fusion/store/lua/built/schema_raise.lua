@@ -2,7 +2,7 @@
 -- ARGV: version min_reader min_writer by
 -- FLAGS: allow-oom
 --@
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/time.lua:2
 local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -40,8 +40,8 @@ if needed > SCHEMA then
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[3] or 0) .. ' ' .. needed .. ' ' .. (schema[4] or ''))
 end
 --@schema_raise.lua:10
-if tonumber(ARGV[1]) <= (tonumber(schema[3]) or 2) then return { 'ok' } end
-local required, older = math.max(tonumber(ARGV[2]), tonumber(ARGV[3])), { 'older' }
+if tonumber(argv[1]) <= (tonumber(schema[3]) or 2) then return { 'ok' } end
+local required, older = math.max(tonumber(argv[2]), tonumber(argv[3])), { 'older' }
 --@schema_raise.lua:13
 local function ask(kind, name, key)
 local known = redis.pcall('HMGET', key, 'schema', 'incarnation')
@@ -58,6 +58,6 @@ for _, name in ipairs(command('ZRANGE', KEYS[3], 0, -1)) do ask('scheduler', nam
 for _, name in ipairs(command('ZRANGE', KEYS[4], 0, -1)) do ask('relay', name, (P .. 'relay:' .. name)) end
 if #older > 1 then return older end
 --@schema_raise.lua:28
-command('HSET', KEYS[1], 'version', ARGV[1], 'min_reader', ARGV[2], 'min_writer', ARGV[3], 'fusion',
-FUSION, 'by', ARGV[4], 'at', now_iso)
+command('HSET', KEYS[1], 'version', argv[1], 'min_reader', argv[2], 'min_writer', argv[3], 'fusion',
+FUSION, 'by', argv[4], 'at', now_iso)
 return { 'ok' }

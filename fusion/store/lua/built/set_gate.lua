@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -65,8 +65,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -78,7 +77,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -185,17 +186,17 @@ return made_1[nth - 3](...)
 end
 end
 --@set_gate.lua:10
-local held, names, given, words = command('HGET', P .. 'gates', ARGV[1]) or '', {}, {}, {}
-for i = 4, 4 + ARGV[2] - 1, 2 do
-names[#names + 1], given[ARGV[i]] = ARGV[i], ARGV[i + 1]
+local held, names, given, words = command('HGET', P .. 'gates', argv[1]) or '', {}, {}, {}
+for i = 4, 4 + argv[2] - 1, 2 do
+names[#names + 1], given[argv[i]] = argv[i], argv[i + 1]
 end
 local function add(name, value) words[#words + 1] = name .. '=' .. value end
 --@set_gate.lua:16
-if ARGV[3] == '1' then
-local said = command('HGET', P .. 'gates:settings', ARGV[1]) or ''
+if argv[3] == '1' then
+local said = command('HGET', P .. 'gates:settings', argv[1]) or ''
 for _, name in ipairs(names) do add(name, given[name]) end
 local says = table.concat(words, ' ')
-if says == '' then command('HDEL', P .. 'gates:settings', ARGV[1]) else command('HSET', P .. 'gates:settings', ARGV[1], says) end
+if says == '' then command('HDEL', P .. 'gates:settings', argv[1]) else command('HSET', P .. 'gates:settings', argv[1], says) end
 words = {}
 for name, value in string.gmatch(said, '([^%s=]+)=(%S*)') do
 if given[name] == value then
@@ -213,13 +214,13 @@ for _, name in ipairs(names) do
 if (given[name] or '') ~= '' then add(name, given[name]) end
 end
 local text = table.concat(words, ' ')
-if ARGV[3] == '1' and text == held then return text end
+if argv[3] == '1' and text == held then return text end
 if text == '' then
-command('HDEL', P .. 'gates', ARGV[1])
-command('DEL', (P .. 'gate:' .. ARGV[1]))
+command('HDEL', P .. 'gates', argv[1])
+command('DEL', (P .. 'gate:' .. argv[1]))
 else
-command('HSET', P .. 'gates', ARGV[1], text)
+command('HSET', P .. 'gates', argv[1], text)
 end
 --@set_gate.lua:47
-rare(13, ARGV[1], true)
+rare(13, argv[1], true)
 return text

@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -115,8 +115,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -128,7 +127,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -326,17 +327,17 @@ return made_1[nth - 5](...)
 end
 end
 --@set_limit.lua:8
-local key, gone, set = (P .. 'limit:' .. ARGV[1]), {}, {}
+local key, gone, set = (P .. 'limit:' .. argv[1]), {}, {}
 local before = command('HGETALL', key)
-if ARGV[2] ~= '' then
-set[1], set[2], set[3], set[4] = 'paused', ARGV[2] == '-1' and 'inf' or string.format('%d', now_ms + ARGV[2]),
+if argv[2] ~= '' then
+set[1], set[2], set[3], set[4] = 'paused', argv[2] == '-1' and 'inf' or string.format('%d', now_ms + argv[2]),
 'paused_since', now_iso
 end
-for i = 4, 4 + ARGV[3] - 1, 2 do
-if ARGV[i + 1] == '' then gone[#gone + 1] = ARGV[i] else set[#set + 1], set[#set + 2] = ARGV[i], ARGV[i + 1] end
+for i = 4, 4 + argv[3] - 1, 2 do
+if argv[i + 1] == '' then gone[#gone + 1] = argv[i] else set[#set + 1], set[#set + 2] = argv[i], argv[i + 1] end
 end
 if set[1] then command('HSET', key, unpack(set)) end
 if gone[1] then command('HDEL', key, unpack(gone)) end
-command('ZADD', P .. 'limits', 'NX', now_ms, ARGV[1])
-rare(16, ARGV[1])
+command('ZADD', P .. 'limits', 'NX', now_ms, argv[1])
+rare(16, argv[1])
 return before

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0
-local command, try_command = redis.call, redis.pcall
+local command, try_command, argv = redis.call, redis.pcall, ARGV
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)
@@ -97,8 +97,7 @@ end
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -110,14 +109,16 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@survey.lua:14
 local fresh
-for i = 4, 4 + 2 * ARGV[3] - 1, 2 do
-fresh = command('HSET', KEYS[3], ARGV[i], now_ms .. ARGV[i + 1]) == 1 or fresh
+for i = 4, 4 + 2 * argv[3] - 1, 2 do
+fresh = command('HSET', KEYS[3], argv[i], now_ms .. argv[i + 1]) == 1 or fresh
 end
 local named = command('HGETALL', KEYS[3])
 for i = 1, #named, 2 do
@@ -133,12 +134,12 @@ end
 local cursor, began = unpack(command('HMGET', KEYS[2], 'cursor', 'began'))
 if fresh or not cursor or cursor == '0' then
 local age = now_ms - (tonumber(began) or 0)
-if not fresh and age >= 0 and age < tonumber(ARGV[1]) then return 0 end
+if not fresh and age >= 0 and age < tonumber(argv[1]) then return 0 end
 cursor, began = '0', now_ms
 end
 --@survey.lua:36
 local keys
-cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', ARGV[2]))
+cursor, keys = unpack(command('SSCAN', KEYS[1], cursor, 'COUNT', argv[2]))
 command('HSET', KEYS[2], 'cursor', cursor, 'began', began)
 for _, key in ipairs(keys) do
 local queue = (string.sub(key, #P + 7))

@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -136,8 +136,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(2, queue)
@@ -149,7 +148,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(4, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -915,7 +916,7 @@ local function tell(channel, ...)
 redis.pcall('PUBLISH', channel, table.concat({ ... }, ' '))
 end
 --@tend_batches.lua:11
-local left, PUT_OFF = tonumber(ARGV[1]), 30000
+local left, PUT_OFF = tonumber(argv[1]), 30000
 --@tend_batches.lua:13
 local function remove(batch)
 redis.call('ZREM', KEYS[1], batch)
@@ -994,7 +995,7 @@ end
 end
 --@tend_batches.lua:91
 local looked = 0
-for _, batch in ipairs(command('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms, 'LIMIT', 0, ARGV[1])) do
+for _, batch in ipairs(command('ZRANGEBYSCORE', KEYS[2], '-inf', now_ms, 'LIMIT', 0, argv[1])) do
 if left > 0 then
 looked = looked + 1
 if not pcall(tend, batch) then command('ZADD', KEYS[2], now_ms + PUT_OFF, batch) end
@@ -1003,5 +1004,5 @@ end
 write_tallies()
 local first = command('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 local next_in = first and math.max(0, math.ceil(tonumber(first) - now_ms)) or -1
-if next_in ~= 0 then tell(ARGV[2], 'tend', next_in) end
+if next_in ~= 0 then tell(argv[2], 'tend', next_in) end
 return { looked, next_in }

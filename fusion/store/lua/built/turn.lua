@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local rare, made_0, made_1, made_2
-local command, try_command = redis.call, redis.pcall
+local command, try_command, argv = redis.call, redis.pcall, ARGV
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
@@ -13,7 +13,7 @@ local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
 --@include/lib/time.lua:8
-if ARGV[17] then minute, prefix = ARGV[17] + 0, ARGV[18] end
+if argv[17] then minute, prefix = argv[17] + 0, argv[18] end
 --@include/lib/time.lua:11
 local function iso(seconds, micros)
 local second = seconds % 60
@@ -94,11 +94,11 @@ end
 return line, more
 end
 --@include/job/claim.lua:147
-local LEASE_END, held_key, held = string.format('%d', now_ms + ARGV[4]), (P .. 'worker:' .. ARGV[1] .. ':jobs'), { nil, nil }
+local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. 'worker:' .. argv[1] .. ':jobs'), { nil, nil }
 local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:151
-local lacking = ARGV[15] ~= '0' and {}
+local lacking = argv[15] ~= '0' and {}
 --@include/job/claim.lua:196
 local chains = {}
 local function take(queue, head, exec, set, behind)
@@ -563,8 +563,7 @@ woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
@@ -576,7 +575,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then wake(wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -1917,31 +1918,31 @@ end
 end
 --@turn.lua:36
 local incarnation, memory, was, beat, finished, worked
-if ARGV[16] == '0' then
+if argv[16] == '0' then
 incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
 else
 incarnation, memory, was, beat, finished, worked = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn',
 'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
 end
-if incarnation ~= ARGV[2] then return { 'unregistered', false, false, 0, 0, -1 } end
-local token, last = ARGV[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
+if incarnation ~= argv[2] then return { 'unregistered', false, false, 0, 0, -1 } end
+local token, last = argv[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
 if token < last then return { 'outdated', false, false, 0, 0, -1 } end
-local execution = ARGV[2] .. ':' .. ARGV[3] .. ':'
+local execution = argv[2] .. ':' .. argv[3] .. ':'
 --@turn.lua:48
 local answers, jobs, bad = { nil }, { nil }, {}
 --@turn.lua:52
-local n_slots = ARGV[11] + 0
-local slots_from = 19 + ARGV[10]
+local n_slots = argv[11] + 0
+local slots_from = 19 + argv[10]
 local begun_from = slots_from + n_slots
-local sets_from = begun_from + 2 * ARGV[13]
-local lacking_from = sets_from + ARGV[14]
-local outcomes_from = lacking_from + 2 * ARGV[15]
+local sets_from = begun_from + 2 * argv[13]
+local lacking_from = sets_from + argv[14]
+local outcomes_from = lacking_from + 2 * argv[15]
 --@turn.lua:60
 local function each_of(command, key, list, first)
 for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:65
-local lines, note = { ARGV[3], nil, nil }, { 'turn', '' }
+local lines, note = { argv[3], nil, nil }, { 'turn', '' }
 --@turn.lua:109
 local NONE = {}
 local set_at = NONE
@@ -2045,7 +2046,7 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 local reply = { 'ok', table.concat(answers, '\n'), false, 0, command('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(88, ARGV[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(88, argv[6]),
 tonumber(string.match(memory, '\n~(%d+)')) or false }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
@@ -2055,13 +2056,13 @@ return reply
 end
 --@turn.lua:485
 unrung = {}
-expected = math.max(1, ARGV[16] + n_slots)
+expected = math.max(1, argv[16] + n_slots)
 --@turn.lua:68
 do
 local done, at, any_changed, failed = { nil }, outcomes_from, false, 0
-for i = 1, ARGV[16] + 0 do
-local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
+for i = 1, argv[16] + 0 do
+local kind, id, exec, elapsed, age, delay, reason, n = unpack(argv, at, at + 7)
+local more = n == '0' and {} or { unpack(argv, at + 8, at + 7 + n) }
 local raised
 --@include/job/commit.lua:20
 do
@@ -2126,13 +2127,13 @@ end
 do
 --@turn.lua:117
 do
-if n_slots > 0 and ARGV[8] == '0' then
+if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
-if (string.find(ARGV[i], '[*?%[]') ~= nil) then
-for j = 19, slots_from - 1 do listed[ARGV[j]] = true end
-rare(136, string.match(ARGV[i], '^(%S+) ?(.*)$'))
+if (string.find(argv[i], '[*?%[]') ~= nil) then
+for j = 19, slots_from - 1 do listed[argv[j]] = true end
+rare(136, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
-names[count] = ARGV[i]
+names[count] = argv[i]
 count = count + 1
 end
 end
@@ -2145,9 +2146,9 @@ end
 --@turn.lua:153
 do
 for i = begun_from, sets_from - 1, 2 do
-local key = (P .. 'job:' .. ARGV[i])
+local key = (P .. 'job:' .. argv[i])
 local job = try_command('HMGET', key, 'status', 'execution_id')
-if job[1] == 'started' and job[2] == ARGV[i + 1] then command('HSET', key, 'begun', ARGV[i + 1]) end
+if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
 --@turn.lua:135
@@ -2157,18 +2158,18 @@ local index = {}
 sets_of, set_at, unindexed = {}, {}, {}
 for i = 0, count - 1 do index[names[i]] = i end
 for i = sets_from, lacking_from - 1 do
-local queue = (string.match(ARGV[i], '^%a+:([^:]+)'))
+local queue = (string.match(argv[i], '^%a+:([^:]+)'))
 if not index[queue] then
 index[queue], names[count], unindexed[count] = count, queue, true
 count = count + 1
 end
 sets_of[index[queue]] = sets_of[index[queue]] or {}
-table.insert(sets_of[index[queue]], ARGV[i])
+table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
 --@turn.lua:454
-for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
 --@turn.lua:162
 do
 local paused = { nil }
@@ -2210,9 +2211,9 @@ end
 --@turn.lua:361
 do
 unsettled = {}
-local ahead_from = begun_from - ARGV[12]
+local ahead_from = begun_from - argv[12]
 for i = slots_from, begun_from - 1 do
-local floor, mark = tonumber(ARGV[i]), i >= ahead_from and "a" or ARGV[7] == '1' and "s" or ''
+local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
 local given
 --@turn.lua:263
 do
@@ -2283,7 +2284,7 @@ end
 if found then
 job = found
 if gates[of] then rare(140, of) end
-if ARGV[9] == '0' then start = of + 1 end
+if argv[9] == '0' then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
@@ -2401,8 +2402,7 @@ repeat
 --@turn.lua:440
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if command('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then command('RPUSH', bell, '1') end
 local any
 --@include/lib/ring.lua:14
@@ -2413,7 +2413,7 @@ if wildcards.err then wildcards = {} end
 end
 any = wildcards[1]
 end
---@include/lib/ring.lua:57
+--@include/lib/ring.lua:56
 local matching = any and rare(17, queue)
 if matching and matching[1] then
 class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
@@ -2423,7 +2423,9 @@ if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(19, wildcard, class) end
 end
 end
-if class and class < 2 or command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
+if class and class < 2 then break end
+local high = (P .. 'wake:' .. queue .. ':high')
+if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
@@ -2471,9 +2473,9 @@ note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
 --@turn.lua:508
-if not beat or now_ms < beat or now_ms - beat >= math.min(1000, ARGV[4] / 10) then
+if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
-command('EXPIRE', KEYS[1], ARGV[5])
+command('EXPIRE', KEYS[1], argv[5])
 end
 command('HSET', KEYS[1], unpack(note))
 --@include/lib/emit.lua:25
@@ -2483,7 +2485,7 @@ reserved = 0
 end
 --@turn.lua:514
 if first_count then rare(14) end
-local waits = (waiting or parked or ARGV[6] ~= '') and rare(88, ARGV[6])
+local waits = (waiting or parked or argv[6] ~= '') and rare(88, argv[6])
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
 bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,

@@ -1,7 +1,7 @@
 -- ARGV: queue
 --@
 local rare, made_0
-local command = redis.call
+local command, argv = redis.call, ARGV
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -35,8 +35,7 @@ return wildcards[1]
 end
 --@include/lib/ring.lua:52
 local function ring(queue, class, known)
-local high, paused, closed = (P .. 'wake:' .. queue .. ':high'), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-local bell = (P .. 'wake:' .. queue)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
 if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
 local any = are_wildcards()
 local matching = any and rare(1, queue)
@@ -48,7 +47,9 @@ if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, q
 if not stopped then rare(3, wildcard, class) end
 end
 end
-if class and class < 2 or redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
 local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
@@ -154,12 +155,12 @@ local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcal
 if best >= 2 then rare(2, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@unpause.lua:5
-local key, was = (P .. 'paused:' .. ARGV[1]), {}
+local key, was = (P .. 'paused:' .. argv[1]), {}
 if command('EXISTS', key) == 1 then was = { redis.pcall('GET', key), command('PTTL', key) } end
 if was[1] and type(was[1]) ~= 'string' then was[1] = '' end
 command('DEL', key)
-if command('EXISTS', (fifos[ARGV[1]] ~= false and in_fifo(ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])), (P .. 'queue:' .. ARGV[1])) > 0 then ring(ARGV[1]) end
+if command('EXISTS', (fifos[argv[1]] ~= false and in_fifo(argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])), (P .. 'queue:' .. argv[1])) > 0 then ring(argv[1]) end
 for _, set in ipairs(command('HKEYS', P .. 'waits')) do
-if (string.match(set, '^%a+:([^:]+)')) == ARGV[1] then ring_set(set) end
+if (string.match(set, '^%a+:([^:]+)')) == argv[1] then ring_set(set) end
 end
 return was

@@ -50,8 +50,7 @@ end
 
 -- `class`: the best that waits, where the caller knows it. `known`: it is in the index, and open.
 local function ring(queue, class, known)
-  local high, paused, closed = wake_high_key(queue), paused_key(queue), closed_key(queue)
-  local bell = wake_key(queue)
+  local bell, paused, closed = wake_key(queue), paused_key(queue), closed_key(queue)
   if redis.call('EXISTS', bell, SUSPENDED, paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
   local any = are_wildcards()
   local matching = any and wildcards_of(queue)
@@ -63,7 +62,9 @@ local function ring(queue, class, known)
       if not stopped then wake(wildcard, class) end
     end
   end
-  if class and class < 2 or redis.call('EXISTS', high, SUSPENDED, paused, closed) > 0 then return end
+  if class and class < 2 then return end
+  local high = wake_high_key(queue)
+  if redis.call('EXISTS', high, SUSPENDED, paused, closed) > 0 then return end
   local waiting = class and not is_list(queue) and 1 or redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
   if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
