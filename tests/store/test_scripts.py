@@ -104,7 +104,9 @@ def test_the_header_of_a_script(name: str) -> None:
     for kind, names in (("K", source.keys), ("A", source.args)):
         assert set(re.findall(rf"\b{kind}_(\w+)", own)) <= set(names)
         table = {"K": "KEYS", "A": "ARGV"}[kind]
-        assert all(f"{table}[{nth}]" in source.body.replace("argv[", "ARGV[") for nth in range(1, len(names) + 1)), "named and not used"
+        assert all(f"{table}[{nth}]" in source.body.replace("argv[", "ARGV[") for nth in range(1, len(names) + 1)), (
+            "named and not used"
+        )
     said = re.search(r"^-- Events: (.*)$", own, re.MULTILINE)
     emitted = set(re.findall(r"emit\('(\w+)'", "\n".join(line.text for line in lua_build.joined(name))))
     assert set(said[1].split() if said else ()) <= emitted

@@ -92,7 +92,8 @@ local function commit_half()
     end
   end
   if any_changed then
-    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil, nil }
+    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil,
+      nil }
     if failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', failed)) ~= 'number' then
       redis.call('HSET', K_worker, 'failed_job_count', failed)
     end
@@ -110,7 +111,8 @@ local NONE = {}
 local set_at = NONE -- by source: the set
 local sets_of, unindexed = NONE, NONE -- by queue: the sources of its sets; that nothing else of it is to be looked at
 local n_sources
-local queued, out = { [0] = nil }, { [0] = nil } -- by source: its best entries, false if none is to be taken; those that are to leave it
+-- By source: its best entries, false if none is to be taken; those that are to leave it.
+local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0 -- the queue whose turn it is; 1 if another turn finds more
 local stopped, suspended, due_limits, waiting, gated, releasing -- what there is of that which is rare
 

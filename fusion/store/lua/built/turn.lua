@@ -1943,33 +1943,34 @@ for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, mat
 end
 --@turn.lua:65
 local lines, note = { argv[3], nil, nil }, { 'turn', '' }
---@turn.lua:109
+--@turn.lua:110
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
+--@turn.lua:115
 local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:207
+--@turn.lua:209
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
---@turn.lua:200
+--@turn.lua:202
 repeat
---@turn.lua:211
+--@turn.lua:213
 local i = i
---@turn.lua:201
+--@turn.lua:203
 if not out[i][1] then break end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
---@turn.lua:212
-if set_at[i] then
 --@turn.lua:214
-elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+if set_at[i] then
 --@turn.lua:216
+elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:218
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
 if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
 if ok and more then again = 1 end
@@ -1978,7 +1979,7 @@ queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:249
+--@turn.lua:251
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -1986,9 +1987,9 @@ local head = gates[i] and queued[i] ~= false and rare(142, i, names[i], class, #
 if head then return head, i end
 end
 end
---@turn.lua:260
+--@turn.lua:262
 local work, expired = 0, 0
---@turn.lua:314
+--@turn.lua:316
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2017,7 +2018,7 @@ redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
 chain.id, chain.exec = id, exec
 return job
 end
---@turn.lua:346
+--@turn.lua:348
 local function claim_in_chain(floor)
 local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
 while chains[1] do
@@ -2030,9 +2031,9 @@ return job
 end
 end
 end
---@turn.lua:359
+--@turn.lua:361
 local spare
---@turn.lua:463
+--@turn.lua:465
 if token == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
@@ -2054,7 +2055,7 @@ for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:485
+--@turn.lua:487
 unrung = {}
 expected = math.max(1, argv[16] + n_slots)
 --@turn.lua:68
@@ -2099,7 +2100,8 @@ end
 end
 end
 if any_changed then
-note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil, nil }
+note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil,
+nil }
 if failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', failed)) ~= 'number' then
 command('HSET', KEYS[1], 'failed_job_count', failed)
 end
@@ -2120,12 +2122,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:104
+--@turn.lua:105
 end
 end
---@turn.lua:450
+--@turn.lua:452
 do
---@turn.lua:117
+--@turn.lua:119
 do
 if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
@@ -2143,7 +2145,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:153
+--@turn.lua:155
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2151,7 +2153,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:135
+--@turn.lua:137
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2168,9 +2170,9 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:454
+--@turn.lua:456
 for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
---@turn.lua:162
+--@turn.lua:164
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2208,18 +2210,18 @@ end
 end
 end
 end
---@turn.lua:361
+--@turn.lua:363
 do
 unsettled = {}
 local ahead_from = begun_from - argv[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
 local given
---@turn.lua:263
+--@turn.lua:265
 do
---@turn.lua:366
+--@turn.lua:368
 local floor, mark = floor, mark
---@turn.lua:264
+--@turn.lua:266
 local job
 while not job do
 if work >= 100 then
@@ -2227,11 +2229,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:227
+--@turn.lua:229
 do
---@turn.lua:270
+--@turn.lua:272
 local floor, ahead = floor, mark == "a"
---@turn.lua:228
+--@turn.lua:230
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2251,7 +2253,7 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:271
+--@turn.lua:273
 if not from then break end
 local head, late, late_of = queued[from][queued[from].at], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
@@ -2267,16 +2269,16 @@ line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
---@turn.lua:200
+--@turn.lua:202
 repeat
---@turn.lua:286
+--@turn.lua:288
 local i = from
---@turn.lua:201
+--@turn.lua:203
 if not out[i][1] then break end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
---@turn.lua:287
+--@turn.lua:289
 queued[from] = nil
 else
 line.at = line.at + 1
@@ -2290,16 +2292,16 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:200
+--@turn.lua:202
 repeat
---@turn.lua:300
+--@turn.lua:302
 local i = from
---@turn.lua:201
+--@turn.lua:203
 if not out[i][1] then break end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
---@turn.lua:301
+--@turn.lua:303
 rare(132, queue)
 queued[from] = nil
 head_of(from)
@@ -2310,7 +2312,7 @@ end
 end
 given = job
 end
---@turn.lua:367
+--@turn.lua:369
 if not given and mark == "a" and chains[1] then given = claim_in_chain(floor) end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2321,7 +2323,7 @@ break
 end
 end
 end
---@turn.lua:378
+--@turn.lua:380
 do
 local leases = { 'NX', nil, nil }
 for queue, entries in pairs(leased) do
@@ -2332,19 +2334,19 @@ each_of('HSET', held_key, held, 3)
 each_of('ZREM', P .. 'expiring', unexpected)
 if leases[2] then try_command('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do
---@turn.lua:200
+--@turn.lua:202
 repeat
---@turn.lua:388
+--@turn.lua:390
 local i = i
---@turn.lua:201
+--@turn.lua:203
 if not out[i][1] then break end
 each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
---@turn.lua:389
+--@turn.lua:391
 end
 end
---@turn.lua:392
+--@turn.lua:394
 do
 if gated then
 for i = 0, count - 1 do
@@ -2358,7 +2360,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(141, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
 end
 end
---@turn.lua:407
+--@turn.lua:409
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2368,7 +2370,7 @@ for queue in pairs(unrung) do rare(20, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:418
+--@turn.lua:420
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2385,21 +2387,21 @@ end
 end
 end
 end
---@turn.lua:461
+--@turn.lua:463
 end
---@turn.lua:490
+--@turn.lua:492
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:436
+--@turn.lua:438
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:440
+--@turn.lua:442
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2429,7 +2431,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:441
+--@turn.lua:443
 end
 if bound[i] and queued[i] == nil then rare(19, origin[i], bound[i]) end
 end
@@ -2438,13 +2440,13 @@ local head = head_of(i)
 if head then rare(85, set_at[i], head.class) end
 end
 end
---@turn.lua:495
+--@turn.lua:497
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:497
+--@turn.lua:499
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2462,9 +2464,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:498
-end
 --@turn.lua:500
+end
+--@turn.lua:502
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2472,7 +2474,7 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:508
+--@turn.lua:510
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2483,7 +2485,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:514
+--@turn.lua:516
 if first_count then rare(14) end
 local waits = (waiting or parked or argv[6] ~= '') and rare(88, argv[6])
 local first = jobs[1] or NONE
