@@ -463,9 +463,11 @@ class JobStream(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write a text, and keep it for the log of the job that writes it."""
-        if (job := get_current_job()) is not None:
-            job.wrote(self.fileno(), text)
-        return super().write(text)
+        try:
+            return super().write(text)  # first: to send a line lets other threads run, and theirs would come between
+        finally:
+            if (job := get_current_job()) is not None:
+                job.wrote(self.fileno(), text)
 
 
 def keep_output(kind: type[JobStream]) -> None:

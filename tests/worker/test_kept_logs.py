@@ -50,16 +50,15 @@ def test_those_of_a_failure_are_kept_and_those_of_a_success_only_on_request(
 ) -> None:
     good, bad = put(queue, "says", "good"), put(queue, "says", "bad", fails=True)
     asked = put(queue, "says", "asked", keep_logs=True)
-    worker = run(workers, executor, PYTHONUNBUFFERED="1")  # else the end of a burst may come before a buffer is written
+    worker = run(workers, executor)
     assert [status_of(conn, job.id) for job in (good, bad, asked)] == ["finished", "failed", "finished"]
     assert log_of(conn, good) == []
     for job, text in ((bad, "bad"), (asked, "asked")):
         assert log_of(conn, job) == [f"printed {text}", f"to stderr {text}", f"logged {text}", f"begun {text}"]
     assert {raw.decode() for raw in conn.zrange("rq:logs", 0, -1)} == {bad.id, asked.id}
     assert 0 < conn.pttl(f"rq:log:{bad.id}") <= conn.pttl(f"rq:job:{bad.id}") + 60_000
-    for text in ("good", "bad", "asked"):
-        for line in (f"printed {text}", f"to stderr {text}", f"logged {text}", f"begun {text}"):
-            assert worker.count(line) == 1, "where it went before"
+    for word in ("printed", "to stderr", "logged", "begun"):
+        assert worker.count(word) == 3, "where it went before; neighbours' pieces may stand between those of a line there"
 
 
 @pytest.mark.parametrize("executor", EACH)
