@@ -57,13 +57,13 @@ def import_attribute(name: str) -> Callable[..., Any]:
 
 
 def backend_class(holder: Any, default_name: str, override: Any = None) -> Any:
-    """Return the class that a program chose, by itself or by its dotted path, else that of the holder."""
+    """Return the class that a program chose, by itself or by its dotted path, else that of the holder. RQ's own paths stand for `fusion.rq`'s."""
     if override is None:
         return getattr(holder, default_name)
     if not isinstance(override, str):
         return override
     module, _, name = override.rpartition(".")
-    return getattr(import_module(module), name)
+    return getattr(import_module(f"fusion.{module}" if module == "rq" or module.startswith("rq.") else module), name)
 
 
 def as_text(value: bytes | str) -> str:

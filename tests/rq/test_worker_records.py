@@ -37,6 +37,7 @@ class OwnJob(Job):
 
 def test_what_a_worker_says_of_itself(client: redis.Redis) -> None:
     worker = Worker(["a", "b"], name="one", connection=client, job_class=f"{__name__}.OwnJob")
+    assert Worker(["a"], connection=client, queue_class="rq.Queue").queue_class is Queue
     assert worker.job_class is OwnJob and worker.queues[0].job_class is OwnJob and Worker.job_class is Job
     with pytest.raises(NotImplementedError, match="register_birth"):
         worker.set_state("busy")
