@@ -71,6 +71,7 @@ _CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 _NAMED = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
 _LITERAL = re.compile(rf"""P \.\. {STRING}|{STRING}|"[^"]*"|[\d.e^ *-]+""")
 _SIMPLE = re.compile(r"[\w.]+(?:\[\w+\])?|'\w*'")
+_BLOCK = re.compile(rf"{STRING}|\b(function|do|if|repeat|end|until)\b")
 #: Words of Lua and of its libraries that a small function may use.
 _KNOWN = frozenset("nil true false or and not tonumber math floor max min string match find sub".split())
 
@@ -155,12 +156,13 @@ def build(name: str, read: Callable[[Path], str] = _read, change: Callable[[str]
     lines = joined(name, read)
     once = {word for text in files.values() for word in headers(text).get("ONCE", ())}
     lines = without_unused(in_place(lines, once, set[str]().union(*rare)))
-    lines = made_when_called(at_hand(lines, arguments), rare)
+    lines = made_when_called(lines, rare)
     lines = [replace(line, text=COMMENT.sub(lambda match: match[1] or "", line.text).strip()) for line in lines]
     if change is not None:
         lines = [Line(text) for text in change("".join(f"{line.text}\n" for line in lines)).splitlines()]
     lines = inlined(lines)
     lines = [line for line in folded(with_values(lines, CONSTANTS | arguments)) if not line.text.startswith("if nil then ")]
+    lines = at_hand(lines)
     text = "".join(f"-- {kind}: {' '.join(words)}\n" for kind, words in head.items() if kind in ("KEYS", "ARGV", "FLAGS"))
     text += "".join(_marked(lines))
     scope = Scope(text)
@@ -257,16 +259,15 @@ def _without_variables_of(lines: Sequence[Line], groups: Sequence[Collection[str
     return rest, own
 
 
-def at_hand(lines: Sequence[Line], arguments: Mapping[str, str]) -> list[Line]:
+def at_hand(lines: Sequence[Line]) -> list[Line]:
     """Return the lines with `redis.call`, `redis.pcall` and ARGV as locals of the script, but in functions: there a local from outside costs
     more."""
-    inside = {at for one in functions(lines) for at in range(one.first, one.end)}
-    own = [line if at in inside else next(iter(with_values([line], arguments))) for at, line in enumerate(lines)]
-    names = {r"redis\.call\b": "command", r"redis\.pcall\b": "try_command", r"\bARGV\b": "argv"}
-    used = {name: sum(len(re.findall(name, line.text)) for at, line in enumerate(own) if at not in inside) for name in names}
+    outside = _outside_of_functions(lines)
+    names = {r"\bredis\.call\b": "command", r"\bredis\.pcall\b": "try_command", r"\bARGV\b": "argv"}
+    used = {name: sum(len(re.findall(name, lines[at].text)) for at in outside) for name in names}
     chosen = {name: local for name, local in names.items() if used[name] > 2}
     if not chosen:
-        return own
+        return list(lines)
 
     def changed(text: str) -> str:
         for name, local in chosen.items():
@@ -275,7 +276,27 @@ def at_hand(lines: Sequence[Line], arguments: Mapping[str, str]) -> list[Line]:
 
     values = ", ".join(name.replace("\\b", "").replace("\\", "") for name in chosen)
     head = Line(f"local {', '.join(chosen.values())} = {values}")
-    return [head, *(line if at in inside else replace(line, text=changed(line.text)) for at, line in enumerate(own))]
+    return [head, *(replace(line, text=changed(line.text)) if at in outside else line for at, line in enumerate(lines))]
+
+
+def _outside_of_functions(lines: Sequence[Line]) -> set[int]:
+    """The lines that no function holds. Those that begin or end one count as its own."""
+    found, depth, starts = set[int](), 0, list[int]()
+    for at, line in enumerate(lines):
+        holds = bool(starts)
+        for word in _BLOCK.findall(line.text):
+            if word in ("end", "until"):
+                depth -= 1
+                if starts and starts[-1] == depth:
+                    starts.pop()
+            elif word:
+                if word == "function":
+                    starts.append(depth)
+                    holds = True
+                depth += 1
+        if not holds:
+            found.add(at)
+    return found
 
 
 def inlined(lines: Sequence[Line]) -> list[Line]:

@@ -162,7 +162,7 @@ def events_of(conn: redis.Redis, job_id: str | None = None) -> list[dict[str, st
 _CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until", b"began"} | {
     b"carried_until",
 }
-_CLOCK_SCORES = ("rq:wip:", "rq:leases", "rq:schedulers", "rq:relays", "rq:cron:due")
+_CLOCK_SCORES = ("rq:wip:", "rq:leases", "rq:schedulers", "rq:relays", "rq:cron:due", "rq:logs")
 
 
 def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
     found = {}
     for key, kind, left, content in sorted(everything_at_once(conn, "*"), key=lambda one: one[0]):
         if not clocks and kind == "hash":
-            content = {k: v for k, v in content.items() if k not in _CLOCKS and not key.endswith("wildcards")}
+            clock = {*_CLOCKS, b"at"} if key.startswith("rq:log:") else _CLOCKS
+            content = {k: v for k, v in content.items() if k not in clock and not key.endswith("wildcards")}
         elif not clocks and kind == "zset" and key.startswith(_CLOCK_SCORES):
             content = [member for member, _ in content]
         found[key] = content, left >= 0

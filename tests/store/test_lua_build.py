@@ -208,12 +208,16 @@ def test_a_small_function_may_use_a_variable_of_the_script_and_an_argument_twice
 
 def test_commands_and_arguments_are_at_hand_outside_of_functions() -> None:
     text = (
-        "local function a() return redis.call('TIME', ARGV[1], A_id) end\n"
-        "return redis.call('A', A_id), redis.call('B', ARGV[2]), redis.call('C', ARGV[at]), redis.pcall('D')\n"
+        "local function a() return redis.call('TIME', ARGV[1]) end\n"
+        "local b = function(x)\nif x then\nredis.call('end')\nend\nrepeat\nx = ARGV[2]\nuntil x\nend\n"
+        "for i = 1, ARGV[1] do\nif i then redis.call('A', ARGV[i]) end\nend\n"
+        "return redis.call('B', ARGV[2]), redis.call('C'), redis.pcall('D')\n"
     )
-    assert on_lines(lua_build.at_hand, text, {"A_id": "ARGV[1]"}) == (
-        "local command, argv = redis.call, ARGV\nlocal function a() return redis.call('TIME', ARGV[1], A_id) end\n"
-        "return command('A', argv[1]), command('B', argv[2]), command('C', argv[at]), redis.pcall('D')\n"
+    assert on_lines(lua_build.at_hand, text) == (
+        "local command, argv = redis.call, ARGV\nlocal function a() return redis.call('TIME', ARGV[1]) end\n"
+        "local b = function(x)\nif x then\nredis.call('end')\nend\nrepeat\nx = ARGV[2]\nuntil x\nend\n"
+        "for i = 1, argv[1] do\nif i then command('A', argv[i]) end\nend\n"
+        "return command('B', argv[2]), command('C'), redis.pcall('D')\n"
     )
 
 

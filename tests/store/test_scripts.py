@@ -278,7 +278,8 @@ REPEATED = [
     "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch", "cancel_batch",
     "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "delete_kept", "empty_kept", "restore", "empty_trash",
     "note_copy", "open_operation", "lease_operation", "advance_operation", "cancel_operation", "reprioritise", "requeue_counted",
-    "stop_counted", "delete_counted", "turn_struck", "turn_held", "hold_probation", "sample", "follow", "enqueue_rows", "enqueue_no_rows",
+    "stop_counted", "delete_counted", "turn_struck", "turn_held", "hold_probation", "sample", "write_logs", "follow", "enqueue_rows",
+    "enqueue_no_rows",
 ]  # fmt: skip
 
 

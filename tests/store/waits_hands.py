@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from fusion.store.layout.records import Claimed
+from fusion.store.layout.records import Claimed, RunLog
 from tests.kit.hands import LEASE, Hand, outcome, put
 from tests.store.outbox_hands import of_outbox
 
@@ -22,6 +22,7 @@ def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dic
         "turn_held": lambda: hand.turn(outcome(running, "held", fields={"task": "shop.f"}), slots=[0], token=token),
         "hold_probation": lambda: hand.broker.hold_probation("host", hand.incarnation, 20, ["probation:z"]),
         "sample": lambda: hand.broker.sample(60),
+        "write_logs": lambda: hand.broker.write_logs([RunLog(running.id, running.execution_id, lines="1 a")]),
         "follow": lambda: caller.broker.follow(caller.name, caller.incarnation, 1, LEASE, first, 5),
         **of_outbox(conn),
     }

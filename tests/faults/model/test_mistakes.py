@@ -46,8 +46,8 @@ MISTAKES = (
     Mistake(
         "a transition without its event",
         _COMMIT,
-        "emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)",
-        "",
+        "'released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)",
+        "'released', id, '_callbacks', job.log_tag)",  # of a delivery's steps there are no events
     ),
     Mistake(
         "a slot is not handed on",

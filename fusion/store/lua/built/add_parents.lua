@@ -1,7 +1,7 @@
 -- ARGV: id token nth n_parents
 --@
-local rare, made_0
 local command, argv = redis.call, ARGV
+local rare, made_0
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -1,8 +1,8 @@
 -- ARGV: batch limit
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
 local command, argv = redis.call, ARGV
+local rare, made_0, made_1
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

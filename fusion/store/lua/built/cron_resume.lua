@@ -2,8 +2,8 @@
 -- ARGV: id
 -- FLAGS: allow-oom
 --@
-local rare, made_0
 local command = redis.call
+local rare, made_0
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -1,8 +1,8 @@
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
 --@
-local rare, made_0, made_1
 local command, argv = redis.call, ARGV
+local rare, made_0, made_1
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'

@@ -2,8 +2,8 @@
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
 local command, argv = redis.call, ARGV
+local rare, made_0, made_1
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'
@@ -1059,14 +1059,14 @@ end
 if command('HGET', KEYS[1], 'incarnation') ~= argv[2] then return { 0, 0 } end
 local back, queues = 0, {}
 --@deregister.lua:12
-local whole = give_portion(argv[1], function(id, exec, key)
+local whole = give_portion(ARGV[1], function(id, exec, key)
 local job = read_job(key)
 if job.status ~= 'started' or job.execution_id ~= exec then return end
-local begun = (string.sub(exec, -1)) ~= "a" or command('HGET', key, 'begun') == exec
+local begun = (string.sub(exec, -1)) ~= "a" or redis.call('HGET', key, 'begun') == exec
 if not begun or rare(14, key) then
-rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', argv[1], {})
+rare(15, 'released', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended', ARGV[1], {})
 else
-rare(15, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', argv[1], {})
+rare(15, 'lost', id, key, job.origin, job, (P .. 'wip:' .. job.origin), 'worker ended' .. ' (put back too often)', ARGV[1], {})
 end
 back = back + 1
 queues[job.origin] = true

@@ -1,8 +1,8 @@
 -- ARGV: queue limit keep
 -- FLAGS: allow-oom
 --@
+local command, argv = redis.call, ARGV
 local rare, made_0, made_1
-local command = redis.call
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
@@ -728,7 +728,7 @@ return made_1[nth - 7](...)
 end
 end
 --@empty.lua:9
-local ready, limit, deleted, kept = (fifos[ARGV[1]] ~= false and in_fifo(ARGV[1]) and (P .. 'fifo:' .. ARGV[1]) or (P .. 'queue:' .. ARGV[1])), tonumber(ARGV[2]), 0, 0
+local ready, limit, deleted, kept = (fifos[argv[1]] ~= false and in_fifo(argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])), tonumber(argv[2]), 0, 0
 local left = limit
 local has_logs = command('EXISTS', P .. 'logs') == 1
 --@empty.lua:13

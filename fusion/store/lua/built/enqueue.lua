@@ -1,8 +1,8 @@
 -- KEYS: queues
 -- ARGV: queue n_jobs needs minute minute_text
 --@
-local rare, made_0, made_1
 local command, try_command, argv = redis.call, redis.pcall, ARGV
+local rare, made_0, made_1
 --@include/lib/writer.lua:4
 local schema = try_command('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -2,8 +2,8 @@
 -- ARGV: limit duties
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
 local command, argv = redis.call, ARGV
+local rare, made_0, made_1
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'

@@ -1,8 +1,8 @@
 -- KEYS: batches due
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
 --@
-local rare, made_0
 local command, argv = redis.call, ARGV
+local rare, made_0
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -1,8 +1,8 @@
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
 local command, argv = redis.call, ARGV
+local rare, made_0, made_1
 --@include/lib/states.lua:3
 local function is_terminal(status)
 return status == 'finished' or status == 'stopped' or status == 'canceled' or status == 'failed'

@@ -2,8 +2,8 @@
 -- ARGV: name incarnation lease_ms worker_ttl secret n_pairs
 -- FLAGS: allow-oom
 --@
-local rare, made_0
 local command, argv = redis.call, ARGV
+local rare, made_0
 --@include/lib/member.lua:3
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_reader', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -2,8 +2,8 @@
 -- ARGV: name incarnation lease_ms ttl cap abandoned_s n_pairs
 -- FLAGS: allow-oom
 --@
-local rare, made_0
 local try_command, argv = redis.pcall, ARGV
+local rare, made_0
 --@include/lib/time.lua:2
 local clock = redis.call('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0

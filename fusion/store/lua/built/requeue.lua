@@ -1,8 +1,8 @@
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
 --@
-local rare, made_0, made_1
 local argv = ARGV
+local rare, made_0, made_1
 --@include/lib/writer.lua:4
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end

@@ -1,8 +1,8 @@
 -- ARGV: queue waiter
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1
 local argv = ARGV
+local rare, made_0, made_1
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)

@@ -2,8 +2,8 @@
 -- ARGV: interval_ms limit n_wildcards
 -- FLAGS: allow-oom
 --@
-local rare, made_0
 local command, try_command, argv = redis.call, redis.pcall, ARGV
+local rare, made_0
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 local function in_fifo(queue)

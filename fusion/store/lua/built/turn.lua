@@ -2,8 +2,8 @@
 -- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes minute minute_text
 -- FLAGS: allow-oom
 --@
-local rare, made_0, made_1, made_2
 local command, try_command, argv = redis.call, redis.pcall, ARGV
+local rare, made_0, made_1, made_2
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
