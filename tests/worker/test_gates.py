@@ -120,8 +120,12 @@ def test_a_killed_worker_that_waited_for_a_rate_is_replaced(workers: Workers, co
     eventually(lambda: all(job.get_status() == "finished" for job in jobs))
     queue.set_rate("1/8s", burst=1)
     more = queue.enqueue_many([queue.prepare_data(bounded.noop) for _ in range(2)])
-    eventually(lambda: conn.hget("rq:gate:w", "waiter") in (b"one", b"two") and len(starts(conn)) == 5)
-    waiter = (conn.hget("rq:gate:w", "waiter") or b"").decode()
+
+    def waits() -> str:  # one look: between two it may have ended
+        name = (conn.hget("rq:gate:w", "waiter") or b"").decode()
+        return name if name in fleet and len(starts(conn)) == 5 else ""
+
+    waiter = eventually(waits)
     fleet[waiter].process.kill()
     killed = time.monotonic()
     eventually(lambda: conn.hget("rq:gate:w", "waiter") not in (None, waiter.encode()), 10)
