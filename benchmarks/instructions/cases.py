@@ -25,7 +25,7 @@ from benchmarks.instructions.stage import (
 from fusion.enqueue.graph import Graph
 from fusion.runtime.consumer import MOST_SLOTS
 from fusion.runtime.outbox import _BOUND, _MOST
-from fusion.store.layout.records import LogLine, Report
+from fusion.store.layout.records import LogLine, Report, RunLog
 from fusion.store.stream.reader import _PER_CALL
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker, Mark
@@ -455,6 +455,16 @@ def look_over_500_queues_with_work(conn: redis.Redis) -> Steps:
     broker.resume()
     while broker.clean():
         pass
+
+
+@case("write_logs")
+def write_16_full_logs(conn: redis.Redis) -> Steps:
+    hand = Hand(Broker(conn), "q")
+    fill(hand.broker, 16)
+    held = hand.claim(16)
+    text = "\n".join(f"{n} {'x' * 70}" for n in range(100))
+    yield
+    hand.broker.write_logs([RunLog(one.id, one.execution_id, lines=text) for one in held])
 
 
 @case("hold_probation")

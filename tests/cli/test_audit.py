@@ -71,7 +71,7 @@ OTHERS = {
     "completion", "batches", "audit", "job show", "job copy",
     "server", "dashboard", "server token", "queue show", "batch show", "limit list", "limit show",
     "config show", "debug script", "trash list", "trash show", "jobs", "operations list", "operations show",
-    "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
+    "metrics", "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
     "redis start", "redis stop", "redis status", "outbox run", "outbox status", "outbox retry", "outbox delete",
 }  # fmt: skip
 

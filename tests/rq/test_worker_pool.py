@@ -30,7 +30,8 @@ from tests.rq import tasks_of_rq as tasks
 def pool_in_a_program(redis_url: str, **options: object) -> Iterator[subprocess.Popen[str]]:
     """A program that keeps two workers of `work`."""
     program = (
-        "import redis\nfrom fusion.rq.worker_pool import WorkerPool\n"
+        # A shell makes what it starts in the background ignore QUIT.
+        "import redis, signal\nfrom fusion.rq.worker_pool import WorkerPool\nsignal.signal(signal.SIGQUIT, signal.SIG_DFL)\n"
         f"WorkerPool(['work'], redis.Redis.from_url({redis_url!r}), num_workers=2, **{options!r}).start()\n"
     )
     running = subprocess.Popen(

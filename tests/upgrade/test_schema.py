@@ -153,7 +153,7 @@ def test_a_replica_tells_it_and_is_not_written_to(spawn: Callable[..., SpawnedSe
 #: Called only by processes that are in their list: nobody there can become too old, since the key does not move meanwhile.
 OF_MEMBERS = {"turn", "deregister", "reap", "prune", "promote", "expire", "clean", "survey", "ring", "cron_due", "cron_tick", "cron_fault"} | {
     "endpoint_gone", "scheduler_leave", "relay_leave", "events_trim", "note_history", "sample",
-    "release", "report", "follow",
+    "release", "report", "follow", "write_logs",
 }  # fmt: skip
 #: What is said of a job, and what changes no job.
 SAYS = {"log_event"}

@@ -68,7 +68,7 @@ HASHES = {
     "rq:sink:log": ("error", "last_event", "a_field_of_others"),
 }
 STATES = ("failed", "started", "blocked", "scheduled", "kept")
-INCLUDES = ("", "events", "result", "arguments", "trace", "events,arguments")
+INCLUDES = ("", "events", "result", "arguments", "trace", "events,arguments", "log")
 NAMES = {"id": f"{MARKER}-failed", "name": MARKER, "key": f"{MARKER}-key"}
 OTHER: dict[str, dict[str, str]] = {
     "batch": {"id": f"{MARKER}-batch"},

@@ -47,6 +47,7 @@ class Task(protocol.Task):
     on_duplicate: str | None = None
     max_delay: float | str | None = None
     max_queue_length: int | None = None
+    keep_logs: bool | None = None
     #: False: enqueue it at once, even in an open transaction; True: when that is committed. None: as the backend and the settings have it.
     on_commit: bool | None = None
 
