@@ -182,14 +182,14 @@ class Job(JobFields):
         return self.result
 
     def results(self) -> list[Result]:
-        """Return how its runs ended, the newest first: the one that finished, and the last 10 that did not. Reads the job again;
-        NoSuchJobError if it is gone."""
+        """Return how its runs ended, the newest first: the one that finished, and the last 10 before it. Reads the job again; NoSuchJobError if
+        it is gone."""
         self.refresh()
-        finished = None
+        finished, load = None, lambda: self.result
         if self._text("status") == JobStatus.FINISHED:
-            kind, load = ResultType.SUCCESSFUL, lambda: self.result
+            kind = ResultType.SUCCESSFUL
             finished = Result(self.id, kind, self.ended_at, self.worker_name, None, self.started_at, load)
-        return results_of(self.id, self.attempt_history, self.exc_info, finished)
+        return results_of(self.id, self.attempt_history, self.exc_info, finished, load)
 
     def latest_result(self, timeout: float = 0) -> Result | None:
         """Return how its last run ended; None if no run has. With a `timeout` in seconds, wait for a job without a result until it has ended."""
@@ -283,7 +283,10 @@ class Job(JobFields):
         """Cancel the job. A waiting one will not run: returns `canceled`. A running one will not run again: returns `pending`, and the job
         ends as canceled unless this run finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise,
         NoSuchJobError if it is gone."""
-        check_called_off(self.id, answer := broker_of(self.connection).cancel(self.id), "canceled")
+        return self._cancel()
+
+    def _cancel(self, dependents: bool = False) -> str:
+        check_called_off(self.id, answer := broker_of(self.connection).cancel(self.id, dependents), "canceled")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
         return answer
 
@@ -310,18 +313,18 @@ class Job(JobFields):
         self._fields["status"] = "scheduled"
         return datetime.fromtimestamp(due, timezone.utc)
 
-    def requeue(self, *, keep_place: bool = False, nonce: str = "") -> None:
-        """Requeue the job in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood). A second call
-        with the same `nonce` is a repetition, which changes nothing.
+    def requeue(self, *, keep_place: bool = False, at_front: bool = False, nonce: str = "") -> None:
+        """Requeue the job in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood; `at_front`: before
+        all others of its priority). A second call with the same `nonce` is a repetition, which changes nothing.
 
         InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now;
         DependencyCycle if it would wait for itself; NoSuchJobError if it is gone.
         """
         given = nonce or new_nonce()
-        repeatable(lambda: self._requeue(given, keep_place))
+        repeatable(lambda: self._requeue(given, keep_place, at_front))
 
-    def _requeue(self, nonce: str, keep_place: bool) -> None:
-        (answer,) = broker_of(self.connection).requeue([self.id], nonce, keep_place=keep_place)
+    def _requeue(self, nonce: str, keep_place: bool, at_front: bool) -> None:
+        (answer,) = broker_of(self.connection).requeue([self.id], nonce, keep_place=keep_place, at_front=at_front)
         self._check(answer)
         if answer.startswith("error: "):
             raise InvalidJobOperation(f"job {self.id} can't be put back: {answer}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -19,6 +20,8 @@ INTERRUPTED = "it gave way to the end of its worker, and goes on at its cursor"
 REACHED = "another job of its process cancelled its tasks"
 #: Sent with the release of a run that had begun: only a limited number in a row is uncharged. It is not stored in the job's hash.
 BEGUN = {"spared": "1"}
+#: None as JSON, and as a pickle.
+_NONE = (b"null", b"\x80\x04N.")
 #: Base classes that say nothing about an error.
 _ROOTS = ("builtins.Exception", "builtins.BaseException")
 
@@ -50,8 +53,8 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     if kind == b"finished":
         if b"result" in outcome:
             fields["result"] = outcome[b"result"]
-        fields.pop("cursor", None)  # there is no next run
-        return Decision("finished", fields=fields)
+        fields.pop("cursor", None)  # the next run, if there is one, begins anew
+        return _repeated(job, fields) if b"repeats_left" in job else Decision("finished", fields=fields)
     reason = outcome.get(b"exc_line", b"").decode("utf-8", "replace")
     fields["exc_info"] = outcome.get(b"exc_info", b"") or reason
     if kind == b"stopped":
@@ -77,6 +80,21 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
         covered = bool(wanted) or RETRY_LATER in classes or policy.covers(classes)
     decision = _failed(job, fields, reason, classes, policy, covered, asked, attempt)
     return replace(decision, shown=_shown(classes[0], outcome.get(b"error_frame", b"")))
+
+
+def _repeated(job: Mapping[bytes, bytes], fields: dict[str, bytes | str | int]) -> Decision:
+    """Return the end of a run that finished, of a job with `repeats_left`. As in RQ the first interval is the next one, and the last of them
+    stays."""
+    # None is not sent, and would leave what an earlier run returned
+    fields.setdefault("result", _NONE[job.get(b"serializer") == b"pickle"])
+    left = int(job[b"repeats_left"])
+    if left <= 0:
+        return Decision("finished", fields=fields)
+    first, *others = json.loads(job.get(b"repeat_intervals") or b"[0]")
+    delay = min(max(0.0, float(first)), defaults.FURTHEST)
+    return Decision(
+        "repeat", delay=delay, fields={**fields, "repeats_left": left - 1, "repeat_intervals": json.dumps(others or [first])}
+    )
 
 
 def _is_retried(policy: Retry, classes: list[str]) -> bool:

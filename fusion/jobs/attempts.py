@@ -15,11 +15,12 @@ _MOST = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One execution that ended but did not finish.
+    """One execution that ended, but did not finish its job.
 
-    `outcome`: `failed`, `retry` (failed and tried again), `lost` (its worker or process vanished), `released` (its worker gave it back)
-    `canceled` or `stopped`. `error` is one line. `signal` or `exit_code`: those of its process, if it died; `maxrss`: its peak memory in KiB, if
-    known; `oom_likely`: killed by SIGKILL from outside, as the kernel does when memory is short.
+    `outcome`: `failed`, `retry` (failed and tried again), `lost` (its worker or process vanished), `released` (its worker gave it back),
+    `canceled`, `stopped`, or `finished` (of a job of RQ's that is repeated). `error` is one line. `signal` or `exit_code`: those of its
+    process, if it died; `maxrss`: its peak memory in KiB, if known; `oom_likely`: killed by SIGKILL from outside, as the kernel does when
+    memory is short.
     """
 
     start: datetime | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ class ResultType(str, Enum):
         return self.value
 
 
-_TYPES = {"retry": ResultType.RETRIED} | {kind.value: kind for kind in ResultType}
+_TYPES = {"retry": ResultType.RETRIED, "finished": ResultType.SUCCESSFUL} | {kind.value: kind for kind in ResultType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,14 @@ class Result:
         return self._load() if self._load is not None else None
 
 
-def results_of(job_id: str, history: list[Attempt], exc_info: str | None, finished: Result | None) -> list[Result]:
-    """Return the results, newest first: the run that `finished`, and those before it."""
+def results_of(
+    job_id: str, history: list[Attempt], exc_info: str | None, finished: Result | None, load: Callable[[], Any]
+) -> list[Result]:
+    """Return the results, newest first: the run that `finished`, and those before it. `load`: returns what the last run that finished
+    returned, of a job that is to run again."""
     found = [_of_attempt(job_id, attempt) for attempt in history]
+    if finished is None and found and found[-1].type is ResultType.SUCCESSFUL:
+        found[-1] = replace(found[-1], _load=load)
     for at in range(len(found) - 1, -1, -1):
         if finished is None and exc_info and found[at].type in (ResultType.FAILED, ResultType.RETRIED):
             last = found[at]

@@ -137,7 +137,7 @@ def _of_record(facts: JobFacts, attempts: Sequence[Attempt]) -> Iterator[Timelin
             final = (
                 attempt is attempts[-1] and status in TERMINAL and attempt.outcome in ("failed", "canceled", "stopped", "lost")
             )
-            after = status if final else "scheduled" if attempt.outcome == "retry" else "queued"
+            after = status if final else {"retry": "scheduled", "finished": "finished"}.get(attempt.outcome, "queued")
             yield TimelineStep(attempt.end, after, None, "", attempt.outcome, attempt.error)
     if started is not None and started not in known and status in ("started", "finished"):
         yield TimelineStep(started, "started", None, text(row.get("worker_name")))

@@ -23,6 +23,7 @@ _HOME = {
     "Callback": "callbacks",
     "Queue": "queue",
     "RateLimit": "rate_limit",
+    "Repeat": "repeat",
     "Retry": "retry",
     "SimpleWorker": "worker",
     "SpawnWorker": "worker",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from fusion.rq.job import requeue_job as requeue_job
     from fusion.rq.queue import Queue as Queue
     from fusion.rq.rate_limit import RateLimit as RateLimit
+    from fusion.rq.repeat import Repeat as Repeat
     from fusion.rq.retry import Retry as Retry
     from fusion.rq.running import get_current_job as get_current_job
     from fusion.rq.version import VERSION as VERSION

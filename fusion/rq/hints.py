@@ -12,7 +12,6 @@ PAGE = "docs/from-rq.md"
 #: RQ's name, and what to use instead.
 _INSTEAD = {
     "Connection": "give connection= to Queue, Job.fetch and Worker; RQ has no Connection since 2.0, `fusion.Connection` is one",
-    "Repeat": "use fusion.Scheduler or fusion.rq.cron, or have the task enqueue itself with enqueue_in",
     "WorkerPool": "import it from fusion.rq.worker_pool, as in RQ, or run `fusion start -n N`",
     "send_stop_execution_command": "use send_stop_job_command: a job has one run at a time",
     "push_connection": "give connection= to Queue, Job.fetch and Worker; or use fusion.push_connection",

@@ -39,7 +39,7 @@ from fusion.rq.status import JobStatus as JobStatus
 from fusion.rq.utils import parse_timeout
 from fusion.rq.webhook import Webhook, urls_of, webhooks_of
 from fusion.settings import get_settings
-from fusion.store.access import inspector_of
+from fusion.store.access import broker_of, inspector_of
 from fusion.store.layout.keys import Keys
 from fusion.store.write.plain_records import DRAFT, PlainRecords
 
@@ -169,7 +169,8 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         return self.id
 
     def _settle(self) -> None:
-        """Write `meta` into the fields, as it will be sent."""
+        """Write `meta` into the fields, and whether the job is repeated, as they will be sent."""
+        self._put("ties", self._text("ties").replace("r", "") + ("r" if self.repeats_left else "") or None)
         if self._meta is not None:
             self._put("meta", to_json("meta", self._meta) if self._meta else None)
 
@@ -293,9 +294,10 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
     def result(self) -> Any:
         """The task's result; None while it has not finished, and after its `result_ttl`."""
         try:
-            return None if self._new is not None else super().result
+            found = None if self._new is not None else super().result
         except NoSuchJobError:
             return None
+        return None if self._text("status") in ("failed", "stopped") else found  # an earlier run of it may have finished
 
     def results(self) -> list[Result]:
         """Return how its runs ended, the newest first."""
@@ -439,21 +441,22 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
         return PlainRecords(self.connection, get_settings().prefix)
 
     def cancel(self, pipeline: Any = None, enqueue_dependents: bool = False, remove_from_dependencies: bool = False) -> str:
-        """Cancel it. InvalidJobOperation if it is canceled already, or has ended. Its children wait on."""
+        """Cancel it. InvalidJobOperation if it is canceled already, or has ended. Its children wait on; with `enqueue_dependents` they wait for
+        it no longer."""
         if pipeline is not None and self.has_rate_limit:
             raise InvalidJobOperation(f"job {self.id} has a rate limit, so cancel() takes no pipeline")
         _no_pipeline(pipeline)
-        if enqueue_dependents:
-            raise refused("cancel(enqueue_dependents=True)", "enqueue the children with Dependency(jobs=..., allow_failure=True)")
         if self.get_status() is JobStatus.CANCELED:
             raise InvalidJobOperation(f"Cannot cancel already canceled job: {self.id}")
-        return super().cancel()
+        answer = self._cancel(enqueue_dependents)
+        if enqueue_dependents:
+            while broker_of(self.connection).release()[0]:  # what is left, if this dies, the next worker does
+                pass
+        return answer
 
     def requeue(self, at_front: bool = False) -> Job:
-        """Requeue it, if it failed, was canceled or stopped; return it. InvalidJobOperation."""
-        if at_front:
-            raise refused("requeue(at_front=True)", "use requeue(): the job goes to the end of its queue")
-        super().requeue()
+        """Requeue it, if it failed, was canceled or stopped; return it. With `at_front` it is the next to run. InvalidJobOperation."""
+        super().requeue(at_front=at_front)
         for field in ("started_at", "ended_at", "exc_info"):
             self._put(field, None)
         if self.has_rate_limit:

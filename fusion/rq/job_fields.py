@@ -231,6 +231,20 @@ class RQFields:
         policy = self._policy
         return 0 if policy is None else policy.delay(self.number_of_retries_done)
 
+    # -- its repeats
+
+    repeats_left = _number("repeats_left", None)
+
+    @property
+    def repeat_intervals(self) -> list[float] | None:
+        """The seconds before each of the runs that are left; the last one repeats. None for a job that is not repeated."""
+        raw = self._text("repeat_intervals")
+        return json.loads(raw) if raw else None
+
+    @repeat_intervals.setter
+    def repeat_intervals(self, value: list[float] | None) -> None:
+        self._put("repeat_intervals", None if value is None else json.dumps(value))
+
     # -- its limit
 
     rate_limit_key = _words("concurrency_key")

@@ -28,6 +28,7 @@ from fusion.rq.connections import given
 from fusion.rq.exceptions import InvalidJobDependency
 from fusion.rq.hints import missing, refused
 from fusion.rq.job import Job
+from fusion.rq.repeat import Repeat
 from fusion.rq.serializers import resolve_serializer
 from fusion.rq.status import JobStatus
 from fusion.rq.utils import backend_class, parse_timeout
@@ -59,7 +60,7 @@ class EnqueueData(NamedTuple):
     on_success: Any = None
     on_failure: Any = None
     on_stopped: Any = None
-    repeat: Any = None
+    repeat: Repeat | None = None
     webhooks: Any = None
 
 
@@ -77,7 +78,7 @@ class EnqueueArgs(NamedTuple):
     at_front: bool
     meta: Any
     retry: Any
-    repeat: Any
+    repeat: Repeat | None
     on_success: Any
     on_failure: Any
     on_stopped: Any
@@ -184,7 +185,7 @@ class Queue(fusion.queue.PriorityQueue):
         at_front: bool = False,
         meta: Any = None,
         retry: Any = None,
-        repeat: Any = None,
+        repeat: Repeat | None = None,
         on_success: Any = None,
         on_failure: Any = None,
         on_stopped: Any = None,
@@ -218,7 +219,7 @@ class Queue(fusion.queue.PriorityQueue):
         meta: Any = None,
         status: JobStatus = JobStatus.QUEUED,
         retry: Any = None,
-        repeat: Any = None,
+        repeat: Repeat | None = None,
         *,
         on_success: Any = None,
         on_failure: Any = None,
@@ -228,17 +229,19 @@ class Queue(fusion.queue.PriorityQueue):
         rate_limit: Any = None,
     ) -> Job:
         """Return a job of this queue which is not accepted yet."""
-        _not_yet(repeat=repeat)
         timeout = parse_timeout(timeout)
         if timeout == 0:
             raise ValueError("0 timeout is not allowed. Use -1 for infinite timeout")
         if rate_limit is not None and not self._is_async:
             raise ValueError("rate_limit is not supported by a queue that runs its jobs at once")
-        return self.job_class.create(
+        job = self.job_class.create(
             func, args, kwargs, self.connection, result_ttl, ttl, status, description, depends_on,
             self._default_timeout if timeout is None else timeout, retry, job_id, self.name, meta, failure_ttl, self.serializer, group_id,
             on_success=on_success, on_failure=on_failure, on_stopped=on_stopped, webhooks=webhooks, rate_limit=rate_limit,
         )  # fmt: skip
+        if repeat is not None:
+            job.repeats_left, job.repeat_intervals = repeat.times, list(repeat.intervals)
+        return job
 
     def enqueue_job(self, job: Job, pipeline: Any = None, at_front: bool = False, unique: bool = False) -> Job:
         """Enqueue a Job object, a new one or one that has ended. It waits for its parents first."""
@@ -493,7 +496,6 @@ def _not_yet(**given: Any) -> None:
 
 _INSTEAD = {
     "pipeline": "leave it out: each enqueue is one transaction of its own, and enqueue_many is one for many jobs",
-    "repeat": "use fusion.Scheduler, or enqueue_in at the end of the task",
 }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fusion.metrics.tally import JobTally
 
 #: What an outcome counts as. Other outcomes do not count: their run time does not show how long a job takes.
-_KINDS = {"finished": "completed", "failed": "failed", "retry": "retried"}
+_KINDS = {"finished": "completed", "repeat": "completed", "failed": "failed", "retry": "retried"}
 _NAME = re.compile(rb"[A-Za-z0-9_.]{1,200}")
 _FUNCTION = re.compile(rb'\["([\w.]{1,200})"')
 #: Minutes that are kept while Redis is away; and fields of one call, so that it stays short.

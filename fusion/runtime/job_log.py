@@ -10,6 +10,8 @@ from fusion.execution.completion import Decision
 from fusion.runtime.terminal_log import LineBatch
 from fusion.store.layout.records import Claimed
 
+#: Kinds of decisions on a run that finished.
+_DONE = ("finished", "repeat")
 #: Seconds between two lines about the same broken queue.
 _REPEAT = 60.0
 
@@ -44,11 +46,11 @@ class JobLog:
         """Log the outcome of a job, and Redis's `answer` to it. `again`: a refused outcome will be sent again."""
         if answer == "ok" and (raised := decision.fields.get("callback_error")):
             self._callback_raised(claimed, raised)
-        if answer == "ok" and (decision.kind == "later" or (decision.kind == "finished" and not self._job_lines)):
+        if answer == "ok" and (decision.kind == "later" or (decision.kind in _DONE and not self._job_lines)):
             return
         if (
             answer == "ok"
-            and decision.kind == "finished"
+            and decision.kind in _DONE
             and self._lines.add(f"{one_line(claimed.queue, 200)}: Job OK ({claimed.id})")
         ):
             return
@@ -63,7 +65,7 @@ class JobLog:
             self._log.error(
                 "%s: outcome of job %s was refused, %s: %s", about["queue"], claimed.id, then, one_line(answer), extra=about
             )
-        elif decision.kind == "finished":
+        elif decision.kind in _DONE:
             self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
         elif decision.kind == "retry":
             text = "%s: job %s failed, retry in %.0f s: %s"

@@ -25,7 +25,7 @@ from fusion.store.write.worker_broker import TurnCall
 _OFFERS, _PAUSE = 5, 1.0
 #: Outcomes of one turn, by weight. A job with a key, batch or relation costs the server as much as four jobs without. A job that did not
 #: finish costs as much as two that did.
-_MOST, _BOUND = 60, 4
+_MOST, _BOUND = 59, 4
 
 
 @dataclass(slots=True)

@@ -152,7 +152,7 @@ class TotalsView(View):
     """Lifetime counters."""
 
     total_enqueued: int = public("Jobs that came in, ever.", column="ENQUEUED")
-    total_requeued: int = public("Ended jobs that were put back, ever.")
+    total_requeued: int = public("Ended jobs that were put back, and further runs of repeated ones, ever.")
     total_completed: int = public("Jobs that finished, ever.", column="COMPLETED")
     total_failed: int = public("Jobs that failed, ever.", column="FAILED")
     total_expired: int = public("Jobs that expired before they started, ever.")

@@ -119,3 +119,48 @@ def broken_handler(job: Any, kind: Any, value: Any, traceback: Any) -> bool:
 
 async def soon(value: int) -> int:
     return value
+
+
+def count(path: str, fails_at: list[int] | None = None) -> list[object]:
+    """Add a line to a file; return the path and the number of lines."""
+    with open(path, "a+") as file:
+        file.write("run\n")
+        file.seek(0)
+        number = len(file.readlines())
+    if number in (fails_at or ()):
+        raise ValueError(f"run {number}")
+    return [path, number]
+
+
+def note_run(job: Any, connection: Any, result: Any) -> None:
+    path, number = result
+    with open(f"{path}.heard", "a") as file:
+        file.write(f"{number}\n")
+
+
+def take_away(path: str) -> str | None:
+    import os
+
+    if not os.path.exists(path):
+        return None
+    os.unlink(path)
+    return "it was there"
+
+
+def stop_itself() -> None:
+    from fusion.rq.command import send_stop_job_command
+
+    job = get_current_job()
+    assert job is not None
+    send_stop_job_command(job.connection, job.id)
+    nap(60)
+
+
+def die_once(path: str) -> str:
+    import os
+    import signal
+
+    if not os.path.exists(path):
+        open(path, "x").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"

@@ -191,11 +191,33 @@ def test_what_cannot_be_had_is_refused_by_name(queue: Queue, client: redis.Redis
         lambda: queue.enqueue(tasks.add, 1, pipeline=client.pipeline()),
         lambda: job.set_status(JobStatus.FAILED),
         lambda: queue.finished_job_registry.add(job),
-        lambda: job.cancel(enqueue_dependents=True),
     ):
         with pytest.raises(NotImplementedError, match=r"docs/from-rq\.md"):
             call()
     assert queue.count == 1
+
+
+def test_a_cancel_lets_the_children_go(queue: Queue, client: redis.Redis) -> None:
+    jobs = [queue.enqueue(tasks.add, n) for n in range(3)]
+    kept = queue.enqueue(tasks.add, 3, depends_on=jobs[0])
+    freed = [queue.enqueue(tasks.add, 4, depends_on=jobs[1:2]), queue.enqueue(tasks.add, 5, depends_on=jobs[1:3])]
+    jobs[0].cancel()
+    cancel_job(jobs[1].id, client, enqueue_dependents=True)
+    assert [job.get_status() for job in (jobs[1], kept, *freed)] == ["canceled", "deferred", "queued", "deferred"]
+    jobs[2].cancel(enqueue_dependents=True)
+    assert queue.job_ids == [job.id for job in freed]
+
+
+@pytest.mark.parametrize("by_registry", [True, False])
+def test_a_requeue_puts_it_to_the_front(queue: Queue, burst: Burst, client: redis.Redis, by_registry: bool) -> None:
+    failed = queue.enqueue(tasks.fail)
+    burst()
+    others = [queue.enqueue(tasks.add, n, at_front=n == 1) for n in range(2)]
+    if by_registry:
+        FailedJobRegistry(queue=queue).requeue(failed.id, at_front=True)
+    else:
+        failed.requeue(at_front=True)
+    assert queue.job_ids == [failed.id, others[1].id, others[0].id]
 
 
 def test_a_missing_name_names_its_counterpart() -> None:

@@ -322,7 +322,7 @@ def test_a_turn_is_bounded_and_another_follows_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("ties", "decision", "parts"),
-    [(None, DONE, [60, 40]), (None, AGAIN, [30, 30, 30, 10]), (b"k", DONE, [15] * 6 + [10]), (b"k", AGAIN, [12] * 8 + [4])],
+    [(None, DONE, [59, 41]), (None, AGAIN, [29, 29, 29, 13]), (b"k", DONE, [14] * 7 + [2]), (b"k", AGAIN, [11] * 9 + [1])],
 )
 def test_outcomes_go_by_weight(ties: bytes | None, decision: Decision, parts: list[int]) -> None:
     broker = ScriptedBroker()

@@ -269,6 +269,8 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "result_once",
         "given",
         "given_as",
+        "repeats_left",
+        "repeat_intervals",
         "unsigned",
     }
 

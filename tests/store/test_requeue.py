@@ -8,7 +8,7 @@ import redis
 from fusion.kernel import defaults
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.hands import Hand, drain, events_of, everything, fields_of, now_ms, put
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, now_ms, promote_all, put
 
 
 @pytest.fixture
@@ -140,3 +140,15 @@ def test_requeued_for_later_to_the_old_place(broker: Broker, conn: redis.Redis, 
     broker.promote()
     assert drain(hand, 1) == ["a", "b"]
     assert check_conservation(conn, ["a"]) == {"a": "started"}
+
+
+def test_it_may_go_to_the_front(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    """Also after a delay: before all others of its priority."""
+    put(broker, "q", "a", "b", "c")
+    for held in hand.claim(2):
+        hand.tell(held, "failed", reason="no")
+    assert broker.requeue(["a"], "n1", at_front=True) == broker.requeue(["a"], "n1", at_front=True) == ["ok"]
+    assert broker.requeue(["b"], "n2", at_front=True, delay=60) == ["ok"]
+    promote_all(broker, conn)
+    assert drain(hand) == ["b", "a", "c"]
+    check_conservation(conn, "abc")

@@ -44,7 +44,7 @@ RUN_FIELDS = (
     "ties",
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
-TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather")
+TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")
 #: And of a job with a concurrency key that was claimed ahead: the key, and the execution in whose slot it runs.
 CHAIN_FIELDS = ("concurrency_key", "follows")
 #: What the id of an execution ends in if it was claimed ahead, to wait behind running jobs, and if its worker runs nothing beside it.

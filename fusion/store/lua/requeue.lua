@@ -12,6 +12,7 @@
 --   error: why (a broken key; the others go on) | its status, which is none that can be requeued | of an operation
 --   also: see count_operation
 -- Events: queued scheduled deferred
+-- `keep_place`: 1 = at the place that it had; front = before all others of its priority.
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a
 -- resent enqueue. A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be
 -- claimed early. It gets its arrival number when it is due, as a job does that was enqueued for that time.
@@ -46,6 +47,10 @@ local function requeue(id)
     if A_keep_place ~= '1' then redis.call('HSET', key, 'seq', '', 'arrival', next_seq()) end
   elseif A_keep_place == '1' then
     line_up_again(queue, id, key, priority, seq)
+  elseif A_keep_place == 'front' then
+    seq = -redis.call('INCR', P .. 'seq:front')
+    enter_line(queue, score_of(queue, priority, seq), id)
+    redis.call('HSET', key, 'seq', seq)
   else
     seq = turn_of(queue, priority, next_seq(), fair_key or '')
     line_up(queue, id, priority, seq)
@@ -64,6 +69,7 @@ local function requeue(id)
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
     'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared', 'suspect',
     'queue_timeout', 'wanted', 'retry_since', 'pin')
+  if A_keep_place == 'front' and now ~= 'queued' then redis.call('HSET', key, 'at_front', 1) end
   local given = not waits and not tonumber(ttl) and timeout_of(queue)
   if given then redis.call('HSET', key, 'queue_timeout', given) end
   ttl = given or tonumber(ttl) and ttl * 1000

@@ -84,7 +84,7 @@ local function commit_half()
       end
       any_changed = true
       worked = (tonumber(worked) or 0) + elapsed
-      if kind == 'finished' then
+      if kind == 'finished' or kind == 'repeat' then
         finished = (tonumber(finished) or 0) + 1
       elseif kind == 'failed' or kind == 'retry' then
         failed = failed + 1

@@ -45,9 +45,9 @@ class JobBroker(QueueCalls):
         """Do what `drop_call` describes."""
         self.drop_call(token)()
 
-    def cancel(self, job_id: str) -> str:
+    def cancel(self, job_id: str, dependents: bool = False) -> str:
         """Do what `cancel_call` describes."""
-        return self.cancel_call(job_id)()
+        return self.cancel_call(job_id, dependents)()
 
     def stop(self, job_id: str) -> str:
         """Do what `stop_call` describes."""
@@ -58,14 +58,21 @@ class JobBroker(QueueCalls):
         return codec.text(self._script("reschedule")({"job": self.keys.job(job_id)}, {"id": job_id, "due_ms": round(due * 1000)}))
 
     def requeue(
-        self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True, delay: float = 0
+        self,
+        job_ids: Sequence[str],
+        nonce: str,
+        *,
+        keep_place: bool = False,
+        at_front: bool = False,
+        quarantined: bool = True,
+        delay: float = 0,
     ) -> list[str]:
         """Requeue ended jobs. Returns an answer per id: `ok`, `missing`, `corrupt`, `quarantined` (unless `quarantined` allows those),
         `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or the status that can't be requeued. With a `delay` in
         seconds they are scheduled, and queued when it is over by the server's clock."""
         args = {
             "nonce": nonce,
-            "keep_place": int(keep_place),
+            "keep_place": "front" if at_front else int(keep_place),
             "quarantined": int(quarantined),
             "retry_count": defaults.RETRY_COUNT_START,
             "delay_ms": to_ms(delay),

@@ -112,8 +112,10 @@ class OperationBroker(JobBroker):
         cut-off), `over` (the operation has ended), or the state that the job has instead."""
         calls = list[_Call]()
         if action in ("cancel", "stop"):
+            more = {"dependents": 0} if action == "cancel" else {}
             calls += (
-                (self._script(action), {"job": self.keys.job(str(job))}, {"id": job, "operation": operation}, ()) for job in jobs
+                (self._script(action), {"job": self.keys.job(str(job))}, {"id": job, "operation": operation, **more}, ())
+                for job in jobs
             )
             return self._told(calls)
         keep = "1" if action == "delete" and args.get("purge") != "1" and self.may_keep() else ""

@@ -111,10 +111,17 @@ class QueueCalls(ScriptHost):
 
     # -- jobs that are not to run
 
-    def cancel_call(self, job_id: str) -> ScriptCall[str]:
-        """Cancel a job. Returns `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or a status that only a
-        newer version knows."""
-        return ScriptCall(self, "cancel", {"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}, (), codec.text)
+    def cancel_call(self, job_id: str, dependents: bool = False) -> ScriptCall[str]:
+        """Cancel a job. With `dependents` its children do not wait for it any more. Returns `canceled`, `pending` (it is running), `missing`, the
+        terminal status it already has, or a status that only a newer version knows."""
+        return ScriptCall(
+            self,
+            "cancel",
+            {"job": self.keys.job(job_id)},
+            {"id": job_id, "operation": "", "dependents": int(dependents)},
+            (),
+            codec.text,
+        )
 
     def stop_call(self, job_id: str) -> ScriptCall[str]:
         """Stop a job. Returns `stopped`, `pending` (it is running, and its worker gets a command), or another answer of `cancel`."""

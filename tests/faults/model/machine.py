@@ -177,7 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
     def empty(self, queue: str, limit: int = 500) -> None:
         self._call("empty", queue, limit)
 
-    def requeue(self, *numbers: int, keep_place: bool = False, quarantined: bool = True, delay: int = 0) -> None:
+    def requeue(self, *numbers: int, keep_place: bool | str = False, quarantined: bool = True, delay: int = 0) -> None:
         """Of those that failed, were canceled or stopped, if there are any."""
         ended = sorted(job.id for job in self._model.jobs.values() if job.status in ("failed", "canceled", "stopped"))
         ids = [ended[number % len(ended)] if ended and number < 9 else self._job(number) for number in numbers]

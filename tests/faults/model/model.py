@@ -134,7 +134,11 @@ class Model(Upkeep):
             return "stale"
         if job.status != "started":
             return "ok"
-        if told.kind == "finished":
+        if told.kind == "repeat" and not job.cancel:
+            worker.finished += 1
+            self._repeat(job, told.delay)
+            return "ok"
+        if told.kind in ("finished", "repeat"):
             worker.finished += 1
             self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
             job.lost, job.reason, job.cancel = 0, False, ""
@@ -186,6 +190,25 @@ class Model(Upkeep):
             self.emit("queued", job)
             self.came_back(job)
         return "ok"
+
+    def _repeat(self, job: Job, delay: int) -> None:
+        """A run of it finished, and it is to run again."""
+        place = job.seq
+        job.lost, job.reason, job.held_since, job.wanted, job.suspect, job.spared = 0, False, None, False, False, 0
+        if delay:
+            self.schedule(job, (self.now + delay * 1000) / 1000)
+            job.seq, job.arrival = None, place or 0
+        else:
+            job.seq = self.turn_of(job, self.next_seq())
+            self.to_place(job)
+        if job.ttl is not None:
+            job.expires = self.now + (delay + job.ttl) * 1000
+        self.count("requeued", job)
+        self.emit("completed", job)
+        self.leave(job)
+        self.emit("scheduled" if delay else "queued", job)
+        if not delay:
+            self.arrive(job)
 
     def _claim(
         self, name: str, prefix: str, queues: Any, slots: tuple[int, ...], jobs: list[tuple[str, str, str]], wish: Wish

@@ -150,10 +150,10 @@ class People(Keyed):
                 deleted += 1
         return deleted, bool(self.inbox)
 
-    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool, quarantined: bool, delay: int) -> list[str]:
+    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool | str, quarantined: bool, delay: int) -> list[str]:
         return [self._requeue(job_id, nonce, keep_place, quarantined, delay) for job_id in ids]
 
-    def _requeue(self, job_id: str, nonce: str, keep_place: bool, quarantined: bool, delay: int) -> str:
+    def _requeue(self, job_id: str, nonce: str, keep_place: bool | str, quarantined: bool, delay: int) -> str:
         job = self.jobs.get(job_id)
         if job is None:
             return "missing"
@@ -168,14 +168,17 @@ class People(Keyed):
         self.known_queues.add(job.queue)
         if delay:
             self.schedule(job, (self.now + delay * 1000) / 1000)
-            if not keep_place:
+            if keep_place is not True:
                 job.seq, job.arrival = None, self.next_seq()
+        elif keep_place == "front":
+            self.to_front(job)
         elif keep_place:
             self.to_place(job)
         else:
             self.line_up(job)
         job.requeue_nonce, job.lost, job.requeued = nonce, 0, job.requeued + 1
-        job.reason = job.quarantined = job.front = job.discard = job.wanted = False
+        job.reason = job.quarantined = job.discard = job.wanted = False
+        job.front = bool(delay) and keep_place == "front"
         job.cancel = ""
         job.held_since = job.execution = job.expires = None
         job.suspect, job.spared = False, 0

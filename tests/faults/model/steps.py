@@ -48,6 +48,7 @@ _kinds = st.sampled_from(
     [
         "finished",
         "finished",
+        "repeat",
         "retry",
         "failed",
         "release",
@@ -107,7 +108,7 @@ _WEIGHTED = (
     (
         4,
         _step(
-            "requeue", rest=_some, keep_place=st.booleans(), quarantined=st.booleans(), delay=st.sampled_from([0, 0, 0, 20])
+            "requeue", rest=_some, keep_place=st.sampled_from([False, True, "front"]), quarantined=st.booleans(), delay=st.sampled_from([0, 0, 0, 20])
         ),
     ),
     (2, _step("reschedule", _numbers, st.sampled_from([-5000, 1000, 90_000]))),

@@ -52,8 +52,9 @@ class Store:
     def empty(self, queue: str, limit: int) -> tuple[int, bool]:
         return self._broker.empty(queue, limit)
 
-    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool, quarantined: bool, delay: int) -> list[str]:
-        return self._broker.requeue(ids, nonce, keep_place=keep_place, quarantined=quarantined, delay=delay)
+    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool | str, quarantined: bool, delay: int) -> list[str]:
+        place = {"at_front": True} if keep_place == "front" else {"keep_place": bool(keep_place)}
+        return self._broker.requeue(ids, nonce, quarantined=quarantined, delay=delay, **place)
 
     def reschedule(self, job_id: str, due_ms: int) -> str:
         return self._broker.reschedule(job_id, due_ms / 1000)

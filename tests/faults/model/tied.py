@@ -136,7 +136,7 @@ NEW: dict[str, st.SearchStrategy[Any]] = {
     "ttl": st.sampled_from([None, None, 40]),
     "more": st.booleans(),
 }
-_kinds = st.sampled_from(["finished", "finished", "finished", "failed", "retry", "release", "later", "lost", "stopped"])
+_kinds = st.sampled_from(["finished", "finished", "finished", "failed", "repeat", "retry", "release", "later", "lost", "stopped"])
 
 
 class TiedMachine(RuleBasedStateMachine):
@@ -267,7 +267,7 @@ class TiedMachine(RuleBasedStateMachine):
                     elapsed=0.5,
                     delay=delay,
                     reason="why",
-                    fields={"result": "1"} if kind == "finished" else {},
+                    fields={"result": "1"} if kind in ("finished", "repeat") else {},
                 )
                 for kind, (job_id, execution) in zip(kinds, self._held[name].items(), strict=False)
             ]

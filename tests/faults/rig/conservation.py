@@ -352,7 +352,7 @@ def _why_held(conn: redis.Redis, keys: Keys, key: str, name: str) -> str:
 
 
 def _told(conn: redis.Redis, keys: Keys) -> dict[str, Counter[str]]:
-    """How often each job had each event; `requeued` for those that a person put back."""
+    """How often each job had each event; `requeued` for those that a person put back, or that were repeated."""
     found: dict[str, Counter[str]] = {}
     written, count = int(conn.hget(keys.events_meta, "n") or 0), 0
     for event, job_id, fields in _events(conn, keys):
@@ -361,7 +361,7 @@ def _told(conn: redis.Redis, keys: Keys) -> dict[str, Counter[str]]:
             continue
         of_job = found.setdefault(job_id, Counter())
         of_job[event] += 1
-        of_job["requeued"] += fields.get(b"reason") == b"requeued"
+        of_job["requeued"] += fields.get(b"reason") in (b"requeued", b"repeated")
     assert count >= written, f"{count} of {written} events are left: check sooner, or keep more of them (events_cap)"
     return found
 

@@ -76,7 +76,7 @@ tied = {}
 rare = function(nth, ...)
 if nth <= 11 then
 if not made_0 then
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/deps/kin.lua:17
 local function parent_in(member)

@@ -1,5 +1,5 @@
 -- KEYS: job
--- ARGV: id operation
+-- ARGV: id operation dependents
 -- FLAGS: allow-oom
 --@
 local argv = ARGV
@@ -705,9 +705,9 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/deps/kin.lua:22
 local function is_parent(id, key)
@@ -940,9 +940,13 @@ end
 return made_1[nth - 8](...)
 end
 end
---@cancel.lua:10
-local function cancel(id) return (withdraw(id, KEYS[1], 'canceled', 1)) end
---@cancel.lua:12
+--@cancel.lua:11
+local function cancel(id)
+local answer = withdraw(id, KEYS[1], 'canceled', 1)
+if ARGV[3] == '1' and (answer == 'canceled' or answer == 'pending') then rare(37, 'b ' .. id) end
+return answer
+end
+--@cancel.lua:17
 local answer = rare(58, argv[2], cancel)(argv[1])
 write_tallies()
 rare(59, argv[2])

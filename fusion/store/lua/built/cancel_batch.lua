@@ -375,9 +375,9 @@ for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
 end
 counts = nil
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/batch/batch.lua:30
 local function set_due(batch)

@@ -42,9 +42,9 @@ local now_iso = iso(now_s, now_us)
 rare = function(nth, ...)
 if nth <= 8 then
 if not made_0 then
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/batch/batch.lua:30
 local function set_due(batch)

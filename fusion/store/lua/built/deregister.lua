@@ -190,7 +190,7 @@ tied = {}
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(36, id, key, queue, named) end
 end
---@include/limit/limit.lua:389
+--@include/limit/limit.lua:390
 local function on_return(id, key, queue)
 if tied[key] then rare(40, id, key, queue) end
 end
@@ -770,9 +770,9 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/deps/kin.lua:22
 local function is_parent(id, key)

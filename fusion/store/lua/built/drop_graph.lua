@@ -41,9 +41,9 @@ local now_iso = iso(now_s, now_us)
 rare = function(nth, ...)
 if nth <= 2 then
 if not made_0 then
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:21
+--@include/deps/releasing.lua:23
 local function give_up(graph)
 do_later('x ' .. graph)
 redis.call('ZREM', P .. 'graphs', graph)

@@ -485,9 +485,9 @@ if not left then return end
 redis.call('ZREMRANGEBYSCORE', key, '-inf', left + count)
 if redis.call('EXISTS', key) == 1 then redis.call('ZADD', key, left + count, '') end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/deps/kin.lua:17
 local function parent_in(member)

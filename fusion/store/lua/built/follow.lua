@@ -386,10 +386,12 @@ if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { nam
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
-if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
+if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(79, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
-local n = 5 + (ahead and 2 or 0)
+--@include/job/claim.lua:309
+if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+local n = 7 + (ahead and 2 or 0)
 for i = 1, n do row[last + i] = more[i] end
 last = last + n
 end
@@ -489,9 +491,9 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:383
-local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 46, id, key) end
+--@include/limit/limit.lua:384
+local function on_leave(id, key, queue, how)
+if tied[key] then pcall(rare, 46, id, key, how) end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -938,9 +940,9 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/deps/kin.lua:22
 local function is_parent(id, key)
@@ -1423,9 +1425,9 @@ local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
 local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
-"takes", "batch", "given", "given_as", "gather")
+"takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { argv[5], id, exec, unpack(job, 3, 2 + 29 + 5) }
+jobs[#jobs + 1] = { argv[5], id, exec, unpack(job, 3, 2 + 29 + 7) }
 end
 end
 return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }

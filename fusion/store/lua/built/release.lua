@@ -268,9 +268,9 @@ redis.call('ZADD', P .. 'releasing', now_ms + 30000, 'u ' .. id)
 return false
 end
 if rare(12, id, (P .. 'job:' .. id), '') then worked_off = worked_off + 1 end
-elseif kind == 'c' then
+elseif kind == 'c' or kind == 'b' then
 local limit = work_left
-work_left = work_left - rare(16, id, limit)
+work_left = work_left - rare(16, id, limit, kind == 'b')
 worked_off = worked_off + limit - work_left
 return work_left > 0
 elseif kind == 'p' then
@@ -491,15 +491,15 @@ end
 if gone then return redis.call('ZREM', children, id) end
 redis.call('ZADD', children, '+inf', id)
 end
---@include/deps/settle_children.lua:37
-local function settle_children(id, limit)
+--@include/deps/settle_children.lua:38
+local function settle_children(id, limit, met)
 local key, children = (P .. 'job:' .. id), (P .. 'job:' .. id .. ':children')
 local status, reason, quarantined = unpack(redis.call('HMGET', key, 'status', 'reason', 'quarantined'))
-if status and not is_terminal(status) then return 0 end
+if status and not is_terminal(status) and not met then return 0 end
 local how = status or 'deleted'
 if status == 'canceled' and (reason == 'expired' or reason == 'discarded') then how = reason end
 if status == 'failed' and quarantined then how = 'quarantined' end
-local met = status == 'finished'
+met = met or status == 'finished'
 local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', (2 ^ 44))
 local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
 for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
@@ -892,11 +892,11 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
---@include/deps/releasing.lua:16
+--@include/deps/releasing.lua:18
 local function is_coming(graph)
 return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
 end

@@ -681,7 +681,7 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
 --@include/batch/batch.lua:30
 local function set_due(batch)
@@ -1018,9 +1018,9 @@ end
 return made_1[nth - 8](...)
 end
 end
---@requeue.lua:18
+--@requeue.lua:19
 local delay = tonumber(argv[5])
---@requeue.lua:20
+--@requeue.lua:21
 local function requeue(id)
 local key = (P .. 'job:' .. id)
 local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined,
@@ -1039,7 +1039,7 @@ if not data or not queue then return 'corrupt' end
 local why = refuses_again(id, key, queue, ties)
 if why then return why end
 local waits = waits_again(id, key, ties, true)
---@requeue.lua:39
+--@requeue.lua:40
 redis.call('SADD', KEYS[1], (P .. 'queue:' .. queue))
 if waits then
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
@@ -1050,6 +1050,10 @@ rare(6, id, now_ms + delay)
 if ARGV[2] ~= '1' then redis.call('HSET', key, 'seq', '', 'arrival', next_seq()) end
 elseif ARGV[2] == '1' then
 line_up_again(queue, id, key, priority, seq)
+elseif ARGV[2] == 'front' then
+seq = -redis.call('INCR', P .. 'seq:front')
+enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
+redis.call('HSET', key, 'seq', seq)
 else
 seq = rare(16, queue, priority, next_seq(), fair_key or '')
 line_up(queue, id, priority, seq)
@@ -1068,6 +1072,7 @@ tally('requeued', queue, priority, ties and rare(10, key))
 redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared', 'suspect',
 'queue_timeout', 'wanted', 'retry_since', 'pin')
+if ARGV[2] == 'front' and now ~= 'queued' then redis.call('HSET', key, 'at_front', 1) end
 local given = not waits and not tonumber(ttl) and rare(19, queue)
 if given then redis.call('HSET', key, 'queue_timeout', given) end
 ttl = given or tonumber(ttl) and ttl * 1000
@@ -1090,7 +1095,7 @@ if not on_arrive(id, key, queue) then ring(queue) end
 end
 return 'ok'
 end
---@requeue.lua:90
+--@requeue.lua:96
 local answers = each(rare(63, argv[6], requeue), 8, tonumber(argv[7]))
 write_tallies()
 rare(64, argv[6])

@@ -443,15 +443,15 @@ for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
 end
 counts = nil
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
---@include/deps/releasing.lua:16
+--@include/deps/releasing.lua:18
 local function is_coming(graph)
 return graph and (redis.call('ZSCORE', P .. 'graphs', graph) or redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph))
 end
---@include/deps/releasing.lua:21
+--@include/deps/releasing.lua:23
 local function give_up(graph)
 do_later('x ' .. graph)
 redis.call('ZREM', P .. 'graphs', graph)

@@ -60,14 +60,14 @@ local parked = false
 local hooked = {}
 --@include/job/end_job.lua:7
 local ended_before = 0
---@include/job/commit.lua:19
+--@include/job/commit.lua:21
 local nothing = {}
---@include/job/commit.lua:163
+--@include/job/commit.lua:210
 local left = { set = nil }
 local freed = { queue = nil }
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(131, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(133, queue)
 local last = count == 2 and '1' or count - 1
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
@@ -76,12 +76,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not rare(48, queue) then error(found) end
-more = rare(131, queue)
+more = rare(133, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(130, queue)
+more = rare(132, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -123,7 +123,7 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(135, key)
+job = rare(137, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
@@ -186,7 +186,7 @@ local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(133, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(135, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
@@ -194,7 +194,7 @@ local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
 ok, has, name = pcall(rare, 78, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(134, id, key, queue, set, log_tag, has) end
+if not ok then return rare(136, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -222,8 +222,8 @@ redis.call('HSET', key, 'seq', rare(11), 'priority', head.class, 'origin', queue
 rare(15, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
 rare(89, key)
-if seq and origin then rare(128, key, origin, queue) end
-if not seq and rare(127, key, data) then job.serializer = 'pickle' end
+if seq and origin then rare(130, key, origin, queue) end
+if not seq and rare(129, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
@@ -275,10 +275,12 @@ if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { nam
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
-if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(126, key) end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
-local n = 5 + (ahead and 2 or 0)
+if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
+if string.find(ties, 'g', 1, true) then rare(128, key) end
+--@include/job/claim.lua:309
+if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
+local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+local n = 7 + (ahead and 2 or 0)
 for i = 1, n do row[last + i] = more[i] end
 last = last + n
 end
@@ -408,7 +410,7 @@ failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
 attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
 spared = found[19] }
 end
---@include/job/commit.lua:155
+--@include/job/commit.lua:202
 local function read_held(key)
 if redis.call('HLEN', key) ~= 10 then return read_job(key) end
 local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
@@ -416,7 +418,7 @@ if not (status == 'started' and func) then return read_job(key) end
 return { status = status, execution_id = execution, origin = origin, worker_name = ARGV[1],
 result_ttl = 500 }
 end
---@include/job/commit.lua:170
+--@include/job/commit.lua:217
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
 local key = (P .. 'job:' .. id)
 local job = kind == 'finished' and read_held(key) or read_job(key)
@@ -430,7 +432,7 @@ pcall(rare, 71, key, now_ms + delay)
 elseif kind == 'limited' then
 pcall(rare, 118, queue, now_ms + delay)
 end
---@include/job/commit.lua:184
+--@include/job/commit.lua:231
 if kind == 'finished' then
 local dropped = tonumber(job.result_ttl) == 0 and not rare(97, id, key)
 if dropped then rare(39, more) end
@@ -444,6 +446,10 @@ end
 local ids = left[wip]
 if ids then ids[#ids + 1] = id else left[wip] = { id } end
 emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+elseif kind == 'repeat' and job.cancel then
+return commit('finished', id, exec, elapsed, age, delay, reason, more, raised)
+elseif kind == 'repeat' then
+rare(124, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
 if rare(40, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
@@ -619,11 +625,11 @@ end
 local function on_arrive(id, key, queue, named)
 if tied[key] then return rare(76, id, key, queue, named) end
 end
---@include/limit/limit.lua:383
-local function on_leave(id, key, queue)
-if tied[key] then pcall(rare, 82, id, key) end
+--@include/limit/limit.lua:384
+local function on_leave(id, key, queue, how)
+if tied[key] then pcall(rare, 82, id, key, how) end
 end
---@include/limit/limit.lua:389
+--@include/limit/limit.lua:390
 local function on_return(id, key, queue)
 if tied[key] then rare(83, id, key, queue) end
 end
@@ -738,7 +744,7 @@ rare(4, 'released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
---@include/job/commit.lua:9
+--@include/job/commit.lua:11
 local function error_of(reason, more)
 local class, frame
 for i = 1, #more, 2 do
@@ -747,7 +753,7 @@ end
 class = class or string.match(reason, '^[%a_][%w_.]*') or ''
 return frame and class .. ' at ' .. frame or class
 end
---@include/job/commit.lua:31
+--@include/job/commit.lua:33
 local function gives_up_place(more)
 for i = #more - 1, 1, -2 do
 if more[i] == 'seq' then
@@ -758,20 +764,20 @@ end
 end
 return false
 end
---@include/job/commit.lua:43
+--@include/job/commit.lua:45
 local function set_result_aside(more)
 for i = 1, #more, 2 do
 if more[i] == 'result' then more[i] = 'result_once' end
 end
 end
---@include/job/commit.lua:50
+--@include/job/commit.lua:52
 local function has_moved(more)
 for i = 1, #more, 2 do
 if more[i] == 'cursor' then return true end
 end
 return false
 end
---@include/job/commit.lua:58
+--@include/job/commit.lua:60
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
 local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
 local task = cut(more, 'task') or ''
@@ -791,13 +797,13 @@ redis.call('ZREM', wip, id)
 rare(4, 'held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
---@include/job/commit.lua:79
+--@include/job/commit.lua:81
 local function line_up_behind(queue, id, key, priority)
 local seq = rare(61, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
---@include/job/commit.lua:87
+--@include/job/commit.lua:89
 local function delay_within(key, delay, more)
 local within = tonumber(cut(more, 'within') or nil)
 if not within then return delay end
@@ -810,7 +816,7 @@ end
 if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
 return math.min(delay, left)
 end
---@include/job/commit.lua:101
+--@include/job/commit.lua:103
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
 local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
 if kind == 'retry' then delay = delay_within(key, delay, more) end
@@ -821,7 +827,7 @@ gives_up_place(more)
 cut(more, 'keep_slot')
 end
 note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
---@include/job/commit.lua:112
+--@include/job/commit.lua:114
 redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
 if kind ~= 'retry' then
 local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
@@ -831,7 +837,7 @@ fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason
 return over
 end
 local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
---@include/job/commit.lua:122
+--@include/job/commit.lua:124
 local at_once
 if delay <= 0 and back then
 at_once = pcall(line_up_behind, queue, id, key, job.priority)
@@ -849,7 +855,7 @@ redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
 rare(4, 'retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
---@include/job/commit.lua:140
+--@include/job/commit.lua:142
 if not at_once and keeps_slot then
 on_return(id, key, queue)
 elseif not at_once then
@@ -865,7 +871,7 @@ made_1 = { score_of, next_seq, enter_line, line_up_again, write_tallies, meet, a
 end
 return made_1[nth - 9](...)
 end
-if nth <= 142 then
+if nth <= 144 then
 if not made_2 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1389,9 +1395,9 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/deps/releasing.lua:9
+--@include/deps/releasing.lua:11
 local function do_later(what) redis.call('ZADD', P .. 'releasing', 'NX', now_ms, what) end
---@include/deps/releasing.lua:12
+--@include/deps/releasing.lua:14
 local function release_later(id) do_later('u ' .. id) end
 --@include/deps/kin.lua:22
 local function is_parent(id, key)
@@ -1657,6 +1663,47 @@ if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') e
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
 if redis.call('EXISTS', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(20, queue) end
 end
+--@include/job/commit.lua:154
+local function renew_ttl(id, key, delay)
+local ttl, queue_timeout = unpack(redis.call('HMGET', key, 'ttl', 'queue_timeout'))
+ttl = tonumber(ttl) and ttl * 1000 or tonumber(queue_timeout)
+if not ttl then return end
+local expires_at = string.format('%d', now_ms + delay + ttl)
+redis.call('HSET', key, 'expires_at', expires_at)
+rare(27, id, expires_at)
+end
+--@include/job/commit.lua:166
+local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+if tonumber(job.result_ttl) == 0 then rare(39, more) end
+rare(33, key, job.worker_name, 'finished', '', more, started, ended)
+--@include/job/commit.lua:170
+local at_once = delay <= 0 and pcall(rare, 42, queue, id, key, job.priority)
+if not at_once then
+rare(23, id, now_ms + delay)
+more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'seq', '', 'arrival', job.seq or ''
+end
+redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'enqueued_at', now_iso, 'started_at', started,
+'ended_at', ended, 'lost', 0, unpack(more))
+redis.call('HDEL', key, 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'held_since', 'begun',
+'spared', 'wanted', 'suspect', 'retry_since', 'progress', 'cursor')
+renew_ttl(id, key, delay)
+redis.call('ZREM', wip, id)
+local counters = tied[key] and counters_of_key(key)
+rare(2, 'completed', queue, job.priority, counters)
+rare(2, 'requeued', queue, job.priority, counters)
+rare(4, 'completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+if hooked[key] then tell_ended(id, key, queue, 'finished') end
+if string.find(tied[key] or '', 'c', 1, true) then do_later('b ' .. id) end
+rare(25, id, key, queue, 'finished')
+if at_once then
+rare(4, 'queued', id, queue, job.log_tag, 'reason', 'repeated')
+if not rare(24, id, key, queue) then rare(20, queue) end
+else
+local due = now_ms + delay
+rare(4, 'scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+--@include/job/commit.lua:195
+end
+end
 --@include/job/inbox.lua:17
 local function passed(queue, count)
 local key = (P .. 'inbox:' .. queue)
@@ -1911,7 +1958,7 @@ end
 end
 end
 --@
-made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_2[nth - 44](...)
 end
@@ -1983,7 +2030,7 @@ end
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(142, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(144, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
@@ -2040,9 +2087,9 @@ local i = 0
 for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
 i = i + 1
 local exec, job = execution .. i .. mark, try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
-"takes", "batch", "given", "given_as", "gather", "concurrency_key", "follows")
+"takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 if job[1] == 'started' and job[2] == exec then
-local last = 2 + 29 + 5 + (mark == "a" and 2 or 0)
+local last = 2 + 29 + 7 + (mark == "a" and 2 or 0)
 jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
@@ -2065,11 +2112,11 @@ for i = 1, argv[16] + 0 do
 local kind, id, exec, elapsed, age, delay, reason, n = unpack(argv, at, at + 7)
 local more = n == '0' and {} or { unpack(argv, at + 8, at + 7 + n) }
 local raised
---@include/job/commit.lua:20
+--@include/job/commit.lua:22
 do
 --@turn.lua:73
 local more = more
---@include/job/commit.lua:21
+--@include/job/commit.lua:23
 local found = nothing
 for i = 1, #more, 2 do
 if more[i] == 'callback_error' then
@@ -2092,7 +2139,7 @@ try_command('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
 end
 any_changed = true
 worked = (tonumber(worked) or 0) + elapsed
-if kind == 'finished' then
+if kind == 'finished' or kind == 'repeat' then
 finished = (tonumber(finished) or 0) + 1
 elseif kind == 'failed' or kind == 'retry' then
 failed = failed + 1
@@ -2133,7 +2180,7 @@ if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 19, slots_from - 1 do listed[argv[j]] = true end
-rare(136, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(138, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2193,7 +2240,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(137, names, count) end
+if gated and count > 0 then bad = rare(139, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2237,7 +2284,7 @@ local floor, ahead = floor, mark == "a"
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(138, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(140, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2285,7 +2332,7 @@ line.at = line.at + 1
 end
 if found then
 job = found
-if gates[of] then rare(140, of) end
+if gates[of] then rare(142, of) end
 if argv[9] == '0' then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
@@ -2302,7 +2349,7 @@ each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~
 out[i] = {}
 until true
 --@turn.lua:303
-rare(132, queue)
+rare(134, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2357,7 +2404,7 @@ end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(141, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
+if rare(143, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
 end
 end
 --@turn.lua:409
@@ -2375,7 +2422,7 @@ do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(139, i) then
+if crowded and head and gates[i] and rare(141, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then

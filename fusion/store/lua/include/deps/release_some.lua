@@ -67,9 +67,9 @@ local function work_off(kind, id)
       return false
     end
     if undefer(id, job_key(id), '') then worked_off = worked_off + 1 end
-  elseif kind == 'c' then
+  elseif kind == 'c' or kind == 'b' then
     local limit = work_left
-    work_left = work_left - settle_children(id, limit)
+    work_left = work_left - settle_children(id, limit, kind == 'b')
     worked_off = worked_off + limit - work_left
     return work_left > 0
   elseif kind == 'p' then

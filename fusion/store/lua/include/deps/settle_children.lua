@@ -33,15 +33,16 @@ local function settle_child(parent, id, score, met, gone, how)
 end
 
 -- Up to `limit` of them; returns how many there were. One of a parent that runs again waits for its next end. Of a
--- parent that is gone all are struck off, those that had heard before, too.
-local function settle_children(id, limit)
+-- parent that is gone all are struck off, those that had heard before, too. `met`: they wait
+-- for it no longer, whatever it is.
+local function settle_children(id, limit, met)
   local key, children = job_key(id), children_key(id)
   local status, reason, quarantined = unpack(redis.call('HMGET', key, 'status', 'reason', 'quarantined'))
-  if status and not is_terminal(status) then return 0 end
+  if status and not is_terminal(status) and not met then return 0 end
   local how = status or 'deleted'
   if status == 'canceled' and (reason == 'expired' or reason == 'discarded') then how = reason end
   if status == 'failed' and quarantined then how = 'quarantined' end
-  local met = status == 'finished'
+  met = met or status == 'finished'
   local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', PARKED)
   local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
   for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end

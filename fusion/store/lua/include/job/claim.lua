@@ -303,8 +303,10 @@ local function take(queue, head, exec, set, behind)
   if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
   local row, last = {}, N_RUN_FIELDS
   for i, field in ipairs({ RUN_FIELDS }) do row[i] = job[field] or false end
-  if ties and (string.find(ties, '[bgm]') or ahead and keyed) then
+  if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
     if string.find(ties, 'g', 1, true) then take_given(key) end
+    -- of the run before this one
+    if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
     local more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
     local n = N_TIED_FIELDS + (ahead and N_CHAIN_FIELDS or 0)
     for i = 1, n do row[last + i] = more[i] end

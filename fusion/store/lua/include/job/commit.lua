@@ -1,9 +1,11 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history limit park ring schedule score settle ties turns queue_gate kin
+-- INCLUDE: keys time callbacks count emit end_job expiry history limit park releasing ring schedule score settle ties
+-- INCLUDE: turns queue_gate kin
 -- RARE: error_of gives_up_place set_result_aside has_moved delay_within put_off line_up_behind fail_or_retry
+-- RARER: renew_ttl repeat_job
 -- Exports: freed left
--- Uses: tied
--- Events: completed failed retry held canceled stopped queued
+-- Uses: hooked tied
+-- Events: completed failed retry held canceled stopped queued scheduled
 
 -- What events tell of an error: its class and place. Its text may hold whatever the task was given.
 local function error_of(reason, more)
@@ -148,6 +150,51 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   end
 end
 
+-- The ttl of a job counts anew for its next run, which is due in `delay` ms.
+local function renew_ttl(id, key, delay)
+  local ttl, queue_timeout = unpack(redis.call('HMGET', key, 'ttl', 'queue_timeout'))
+  ttl = tonumber(ttl) and ttl * 1000 or tonumber(queue_timeout)
+  if not ttl then return end
+  local expires_at = string.format('%d', now_ms + delay + ttl)
+  redis.call('HSET', key, 'expires_at', expires_at)
+  expect_expiry(id, expires_at)
+end
+
+-- A run has finished of a job that is to run again: in this same call it gets its place for that. It has not ended, so
+-- its batch and who else waits for its end wait on; its children do not. It leaves the slot of its key, as if it had
+-- ended.
+local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+  if tonumber(job.result_ttl) == 0 then set_result_aside(more) end
+  note_attempt(key, job.worker_name, 'finished', '', more, started, ended)
+  -- else its queue is broken
+  local at_once = delay <= 0 and pcall(line_up_behind, queue, id, key, job.priority)
+  if not at_once then
+    schedule(id, now_ms + delay)
+    more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'seq', '', 'arrival', job.seq or ''
+  end
+  redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'enqueued_at', now_iso, 'started_at', started,
+    'ended_at', ended, 'lost', 0, unpack(more))
+  redis.call('HDEL', key, 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'held_since', 'begun',
+    'spared', 'wanted', 'suspect', 'retry_since', 'progress', 'cursor')
+  renew_ttl(id, key, delay)
+  redis.call('ZREM', wip, id)
+  local counters = tied[key] and counters_of_key(key)
+  tally('completed', queue, job.priority, counters)
+  tally('requeued', queue, job.priority, counters)
+  emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+  if hooked[key] then tell_ended(id, key, queue, 'finished') end
+  if string.find(tied[key] or '', 'c', 1, true) then do_later('b ' .. id) end
+  on_leave(id, key, queue, 'finished')
+  if at_once then
+    emit('queued', id, queue, job.log_tag, 'reason', 'repeated')
+    if not on_arrive(id, key, queue) then ring(queue) end
+  else
+    local due = now_ms + delay
+    emit('scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due',
+      iso(math.floor(due / 1000), due % 1000 * 1000))
+  end
+end
+
 -- The fields of a running job that was enqueued without options and claimed once, with those that its claim wrote. If
 -- these are ten, they are status, origin, created_at, seq, func, data, execution_id, worker_name, started_at and
 -- deliveries: there is none else to read.
@@ -194,6 +241,10 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     local ids = left[wip]
     if ids then ids[#ids + 1] = id else left[wip] = { id } end
     emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+  elseif kind == 'repeat' and job.cancel then -- people want it to run no more
+    return commit('finished', id, exec, elapsed, age, delay, reason, more, raised)
+  elseif kind == 'repeat' then
+    repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
     if has_moved(more) then -- it gets somewhere: what was before counts no more
       if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end

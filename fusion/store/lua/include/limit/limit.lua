@@ -380,8 +380,9 @@ end
 
 -- A job leaves its queue, or its execution, and is to arrive again: it waits for a time, or for its task. One
 -- that waits to run alone keeps what it holds, as does one that keeps its key's slot for a worker that has its task.
-local function on_leave(id, key, queue)
-  if tied[key] then pcall(leave_limit, id, key) end -- never fails what its job does: the audit finds what is left
+-- `how`: finished, of one whose run has, and that is to run again.
+local function on_leave(id, key, queue, how)
+  if tied[key] then pcall(leave_limit, id, key, how) end -- never fails what its job does: the audit finds what is left
 end
 
 -- An execution ends and its job keeps its place, and whatever else it holds: released, lost (over its pause too), or
