@@ -2,9 +2,9 @@
 -- somebody is to do it. So the script in which a job ends costs one command for them, however many they are; `release`
 -- does the rest, some at a time, and `turn` says that there is something. All of it looks at what is, so nothing is
 -- done twice. `u <id>`: a deferred job is to wait no longer; `c <id>`: its children are to hear that it ended;
--- `b <id>`: that they wait for it no longer, as it has finished a run and is to run again, or as somebody says so who
--- cancels it; that comes before its end; `p <id>`: it has ended, and
--- leaves its parents; `a <id>`: it was put back, and waits for those of its many parents that have not ended;
+-- `b <id>`: that they wait for it no longer, as it has finished a run and is to run again, or as the call that cancels
+-- it frees them; that comes before its end; `p <id>`: it has ended, and leaves its parents; `a <id>`: it was put back,
+-- and waits for those of its many parents that have not ended;
 -- `g <token>`: the last job of a graph has come; `x <token>`: it never will.
 -- INCLUDE: time keys
 -- RARER: do_later release_later is_coming give_up may_go
