@@ -111,7 +111,7 @@ def test_without_any_log_cleaning_asks_once(broker: Broker, conn: redis.Redis, h
     for claimed in hand.claim(2):
         hand.tell(claimed)
     conn.zadd("rq:finished:q", {"a": 1.5, "b": 1.5})
-    with conn.monitor() as monitor:
+    with getattr(conn, "admin", conn).monitor() as monitor:
         broker.clean()
         conn.echo("end")
         asked = []
