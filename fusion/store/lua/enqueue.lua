@@ -184,8 +184,8 @@ for _ = 1, alone and 1 or A_n_jobs + 0 do
       in_fifo(A_queue)
       if redis.call('EXISTS', children_key(id), parents_key(id)) > 0 then of_before = of_before or 'p' end
       -- HEXISTS is not a producer's
-      local is_foreign = not draft and redis.call('EXISTS', job_key(id)) == 1
-      if is_foreign and not redis.call('HGET', job_key(id), 'seq') then why = 'foreign' end
+      local has_record = not draft and redis.call('EXISTS', job_key(id)) == 1
+      if has_record and not redis.call('HGET', job_key(id), 'seq') then why = 'foreign' end
     end
     if of_before and redis.call('EXISTS', parents_key(id)) == 1
         and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then

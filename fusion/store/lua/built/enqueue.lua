@@ -12,8 +12,6 @@ return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1
 end
 --@include/lib/keys.lua:92
 local fifos = { scheduler = true }
---@include/lib/keys.lua:109
-local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not rare(2, status) end
 --@include/lib/time.lua:2
 local clock = command('TIME')
 local now_s, now_us = clock[1] + 0, clock[2] + 0
@@ -1579,8 +1577,8 @@ if remains > 0 and not nonce then
 rare(3, argv[1])
 if command('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
 --@enqueue.lua:187
-local is_foreign = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
-if is_foreign and not command('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
+local has_record = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
+if has_record and not command('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
 end
 if of_before and command('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1
 and command('ZSCORE', P .. 'releasing', 'p ' .. id) then
