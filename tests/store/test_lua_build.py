@@ -310,7 +310,7 @@ def test_a_source_that_changed_is_noticed_and_built(tmp_path: Path) -> None:
     def run(*words: str) -> tuple[int, str]:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "tools.lua_build", *words],
-            env={"PYTHONPATH": f"{tmp_path}:{root}"}, capture_output=True, text=True, timeout=60, check=False,
+            env={"PYTHONPATH": f"{tmp_path}:{root}"}, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
