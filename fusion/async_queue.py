@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from asyncio import _get_running_loop
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -36,9 +36,11 @@ from fusion.store.write.queue_calls import QueueCalls
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from fusion.decorators import Coro
     from fusion.enqueue.typed import CallOptions
 
 T = TypeVar("T")
+R = TypeVar("R")
 _Func = str | Callable[..., Any]
 
 
@@ -107,19 +109,39 @@ class AsyncQueue(QueueSteps):
         if self._connection is None:
             await close_loops_client()
 
+    @overload
+    async def enqueue(self, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    async def enqueue(self, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    async def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue`."""
         sent: Job = await self._call(f, args, kwargs)
         return sent
 
-    def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coroutine[Any, Any, Job]]:
+    def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coro[Job]]:
         """`Queue.options`; what it enqueues is to be awaited."""
         return Enqueuer(self, self._defaults, options)
 
+    @overload
+    async def enqueue_at(self, when: datetime, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    async def enqueue_at(self, when: datetime, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    async def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
         return await self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
 
+    @overload
+    async def enqueue_in(
+        self, delta: timedelta | float | str, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any
+    ) -> Job[R]: ...
+    @overload
+    async def enqueue_in(self, delta: timedelta | float | str, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    async def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue_in(self, delta: timedelta | float | str, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_in`."""
         return await self.enqueue(f, *args, **timed("enqueue_in", delta, kwargs))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from fusion.enqueue.build import JobData
 from fusion.enqueue.call import check_keywords, prepared
 from fusion.exceptions import OptionError
+from fusion.job import R
 from fusion.kernel import defaults
 from fusion.queue import Queue, enqueue_together
 
@@ -24,7 +25,7 @@ Func = str | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Generic[R]):
     """A call of a function with its queue and options, for chains and for the callbacks of a batch. `signature` makes one. So do `.s()` and
     `.si()` of functions marked with `@job`, with the function's queue and options."""
 
@@ -36,11 +37,11 @@ class Signature:
     #: If true, it receives no result from the call before it in a chain.
     immutable: bool = False
 
-    def set(self, *, queue: str | None = None, **options: Unpack[JobOptions]) -> Signature:
+    def set(self, *, queue: str | None = None, **options: Unpack[JobOptions]) -> Signature[R]:
         """Return the same call for another queue, or with these further options of `Queue.enqueue`."""
         return replace(self, queue=queue if queue is not None else self.queue, options={**self.options, **options})
 
-    def alone(self) -> Signature:
+    def alone(self) -> Signature[R]:
         """Return the same call as an immutable one: in a chain it receives no result."""
         return replace(self, immutable=True)
 
@@ -48,7 +49,7 @@ class Signature:
         """Check and encode the call; returns it as `enqueue_many` takes it."""
         return prepared(self.func, self.args, self.kwargs, None, {**self.options, **more})
 
-    def enqueue(self, queue: str | Queue | None = None, connection: Redis | None = None) -> Job:
+    def enqueue(self, queue: str | Queue | None = None, connection: Redis | None = None) -> Job[R]:
         """Enqueue this call alone; to `queue` if it has no queue of its own."""
         return _queue_of(self, queue, connection).enqueue_many([self.prepare()])[0]
 

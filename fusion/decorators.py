@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fusion.kernel import defaults, gather
 from fusion.kernel.importing import check_no_generator
@@ -26,8 +26,11 @@ OF_EVERY_CALL = frozenset(
 )
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+#: What a call of an `async def` returns.
+Coro = Coroutine[Any, Any, R]
 
 
 class Task(Protocol, Generic[P, R_co]):
@@ -37,15 +40,31 @@ class Task(Protocol, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    @overload
+    def delay(self: Task[P, Coro[R]], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]: ...
+    def delay(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue a call with these arguments, with the options of `@job`."""
         ...
 
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
+    @overload
+    def s(self: Task[P, Coro[R]], *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
+    @overload
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]: ...
+    @overload
+    def s(self: Task[Concatenate[Any, Q], Coro[R]], *args: Q.args, **kwargs: Q.kwargs) -> Signature[R]: ...
+    @overload
+    def s(self: Task[Concatenate[Any, Q], R], *args: Q.args, **kwargs: Q.kwargs) -> Signature[R]: ...
+    def s(self, *args: Any, **kwargs: Any) -> Any:
         """Return a call with these arguments, for a chain or a batch. In a chain, the result of the call before comes first."""
         ...
 
-    def si(self, *args: Any, **kwargs: Any) -> Signature:
+    @overload
+    def si(self: Task[P, Coro[R]], *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
+    @overload
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R_co]: ...
+    def si(self, *args: Any, **kwargs: Any) -> Any:
         """Return the same call as an immutable one: in a chain it receives no result."""
         ...
 
@@ -56,6 +75,27 @@ class _Decorator:
     if TYPE_CHECKING:
         Job: type[Job]
 
+    @overload
+    def __call__(
+        self,
+        queue: str = defaults.QUEUE,
+        connection: Any = None,
+        *,
+        timeout: float | str | None = None,
+        batch: int,
+        batch_wait: float | str | timedelta = 0,
+        **options: Unpack[TaskOptions],
+    ) -> Callable[[Callable[[list[Any]], R]], Task[..., Any]]: ...
+    @overload
+    def __call__(
+        self,
+        queue: str = defaults.QUEUE,
+        connection: Any = None,
+        *,
+        timeout: float | str | None = None,
+        batch: None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def __call__(
         self,
         queue: str = defaults.QUEUE,
@@ -65,7 +105,7 @@ class _Decorator:
         batch: int | None = None,
         batch_wait: float | str | timedelta = 0,
         **options: Unpack[TaskOptions],
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    ) -> Any:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
         Options that relate jobs to each other (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`,

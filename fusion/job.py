@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from redis import Redis
 
@@ -37,9 +37,31 @@ from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
 from fusion.store.scripting.host import run
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # every type checker knows it, Python 3.11 does not
 
-class Job(JobFields):
-    """A view of a job's hash as of the last `refresh()`.
+    T = TypeVar("T")
+    R = TypeVarWithDefault("R", covariant=True, default=Any)
+
+    class _Unknown:
+        """Nothing has this type, so only a `Job[Any]` can be taken for a `Job[_Unknown]`: its result is Any, without a None to ask for."""
+
+    class _ResultProperty:
+        """A property whose type follows from that of the job."""
+
+        def __init__(self, read: Callable[[Job[Any]], Any]) -> None: ...
+        @overload
+        def __get__(self, job: Job[_Unknown], kind: Any = None) -> Any: ...
+        @overload
+        def __get__(self, job: Job[T], kind: Any = None) -> T | None: ...
+        def __get__(self, job: Any, kind: Any = None) -> Any: ...
+
+else:
+    R, _ResultProperty = TypeVar("R", covariant=True), property
+
+
+class Job(JobFields, Generic[R]):
+    """A view of a job's hash as of the last `refresh()`. To a type checker `Job[int]` is one whose task returns an int.
 
     Arguments are decoded on first use, and pickles only if the settings allow it: reading a job never runs its data.
     """
@@ -160,7 +182,7 @@ class Job(JobFields):
     def is_stopped(self) -> bool:
         return self.get_status() is JobStatus.STOPPED
 
-    @property
+    @_ResultProperty
     def result(self) -> Any:
         """The return value of the task. None while it has not finished, if it returned None, or if the result was dropped. A pickled result
         is loaded only if pickles are allowed and no secret keys are set. With keys it raises BadSignature, since results are not signed."""
@@ -177,6 +199,10 @@ class Job(JobFields):
             )
         return serializer.loads(raw)
 
+    @overload
+    def return_value(self: Job[_Unknown]) -> Any: ...
+    @overload
+    def return_value(self: Job[T]) -> T | None: ...
     def return_value(self) -> Any:
         """The same as `result`; RQ's newer name for it."""
         return self.result

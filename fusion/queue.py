@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -33,10 +33,12 @@ from fusion.store.write.queue_calls import QueueCalls
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from fusion.decorators import Coro
     from fusion.enqueue.typed import CallOptions
     from fusion.store.read.totals import QueueStats
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class PriorityQueue(QueueSteps):
@@ -83,6 +85,12 @@ class PriorityQueue(QueueSteps):
 
     # -- enqueueing
 
+    @overload
+    def enqueue(self, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue(self, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     def enqueue(self, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue a call of `f`, a function or its dotted path.
 
@@ -100,6 +108,12 @@ class PriorityQueue(QueueSteps):
         """
         return Enqueuer(self, self._defaults, options)
 
+    @overload
+    def enqueue_at(self, when: datetime, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue_at(self, when: datetime, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue for a time, an aware datetime. The job waits in the schedule, which all queues share, until it is due by the server's
         clock. One that is due already is queued at once. Its `ttl` begins when it is due.
@@ -108,6 +122,12 @@ class PriorityQueue(QueueSteps):
         """
         return self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
 
+    @overload
+    def enqueue_in(self, delta: timedelta | float | str, f: Callable[..., Coro[R]], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue_in(self, delta: timedelta | float | str, f: Callable[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+    @overload
+    def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     def enqueue_in(self, delta: timedelta | float | str, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue for a time that is this far from now by the server's clock: a timedelta, seconds, or a text like "5m". ValueError for
         anything else, and for a negative one."""

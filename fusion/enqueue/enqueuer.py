@@ -12,11 +12,18 @@ from fusion.enqueue.template import Check, Given, for_calls
 from fusion.settings import Settings, get_settings
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import TypeAlias, Unpack
 
+    from fusion.decorators import Coro
     from fusion.enqueue.typed import CallOptions
+    from fusion.job import Job
+
+    OfQueue: TypeAlias = "Enqueuer[Job[Any]]"
+    #: What it enqueues is awaited for the job.
+    OfAsyncQueue: TypeAlias = "Enqueuer[Coro[Job[Any]]]"
 
 P = ParamSpec("P")
+R = TypeVar("R")
 Sent = TypeVar("Sent")
 Sent_co = TypeVar("Sent_co", covariant=True)
 
@@ -54,10 +61,16 @@ class Enqueuer(Generic[Sent]):
         return Enqueuer(self._queue, self._own, {**self._given, **options})
 
     @overload
-    def enqueue(self, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    def enqueue(self: OfQueue, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def enqueue(self: OfQueue, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def enqueue(self: OfAsyncQueue, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> Coro[Job[R]]: ...
+    @overload
+    def enqueue(self: OfAsyncQueue, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coro[Job[R]]: ...
     @overload
     def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
-    def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+    def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Enqueue a call of `f`, a function or its dotted path, with these arguments."""
         now = self._given_now()
         sent = self._queue._by_template(f, args, kwargs, now, check_arguments)
@@ -68,18 +81,42 @@ class Enqueuer(Generic[Sent]):
         return sent
 
     @overload
-    def enqueue_at(self, when: datetime, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    def enqueue_at(self: OfQueue, when: datetime, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def enqueue_at(self: OfQueue, when: datetime, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def enqueue_at(
+        self: OfAsyncQueue, when: datetime, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coro[Job[R]]: ...
+    @overload
+    def enqueue_at(
+        self: OfAsyncQueue, when: datetime, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coro[Job[R]]: ...
     @overload
     def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
-    def enqueue_at(self, when: datetime, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+    def enqueue_at(self, when: datetime, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Enqueue for a time, as `Queue.enqueue_at` does."""
         return self._timed("enqueue_at", when).enqueue(f, *args, **kwargs)
 
     @overload
-    def enqueue_in(self, delta: timedelta | float | str, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    def enqueue_in(
+        self: OfQueue, delta: timedelta | float | str, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job[R]: ...
+    @overload
+    def enqueue_in(
+        self: OfQueue, delta: timedelta | float | str, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job[R]: ...
+    @overload
+    def enqueue_in(
+        self: OfAsyncQueue, delta: timedelta | float | str, f: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coro[Job[R]]: ...
+    @overload
+    def enqueue_in(
+        self: OfAsyncQueue, delta: timedelta | float | str, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coro[Job[R]]: ...
     @overload
     def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
-    def enqueue_in(self, delta: timedelta | float | str, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+    def enqueue_in(self, delta: timedelta | float | str, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Enqueue after a delay, as `Queue.enqueue_in` does."""
         return self._timed("enqueue_in", delta).enqueue(f, *args, **kwargs)
 
