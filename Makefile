@@ -109,7 +109,7 @@ nightly: ## all that .ci/run leaves out, in 100 minutes; goes on where it was; r
 flaky: venv-dev ## the list of flaky tests, and the failures that runs of .ci/run forgave
 	@$(BIN)/python -m tests.kit.flaky
 
-lint: venv-dev ## style, formatting, import layers, file sizes, words
+lint: venv-dev ## style, formatting, import layers, file sizes, words, pages
 	@failed=0; \
 	$(BIN)/ruff check --output-format concise . || failed=1; \
 	$(BIN)/ruff format --check --output-format concise . || failed=1; \
@@ -118,6 +118,7 @@ lint: venv-dev ## style, formatting, import layers, file sizes, words
 	$(BIN)/python -m tools.check_lua || failed=1; \
 	$(BIN)/python -m tools.lua_build --check || failed=1; \
 	$(BIN)/python tools/check_words.py || failed=1; \
+	$(BIN)/python -m tools.check_pages || failed=1; \
 	exit $$failed
 
 lua: venv-dev ## build the scripts that are sent to Redis from fusion/store/lua
