@@ -24,6 +24,7 @@ from fusion.settings import Settings, get_settings, use_settings
 from fusion.store.access import script_names
 from fusion.store.client.async_connections import close_loops_client, twin
 from fusion.store.client.connections import check_server, classify, connect, one_line, url_of
+from fusion.store.client.given import url_for
 from fusion.store.layout.acl import acl_rules, producer_rules
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import TurnRequest
@@ -58,7 +59,7 @@ def test_a_client_is_at_the_node_that_serves_its_slot(cluster: ClusterOfTests) -
         assert port_of(conn) == cluster.owner.port
         conn.close()
     conn = connect()
-    assert url_of(conn) == cluster.url
+    assert url_of(conn) == url_for(conn) == cluster.url
     assert check_server(conn, prefix=get_settings().prefix).cluster
 
 

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 import trustme
 
+import fusion.rq as rq
 from fusion.exceptions import ConfigurationError
-from fusion.settings import Settings
+from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import classify, connect, one_line
+from fusion.store.client.given import url_for
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.layout.records import TurnRequest
 from fusion.store.redis_server.binary import ServerBinary
@@ -188,6 +191,25 @@ def test_sentinel_finds_the_master_and_follows_a_failover(sentinels: Sentinels) 
     assert set(troubles) == {"transient"}
     assert sentinels.client(1).execute_command("GET", "a") is None  # type: ignore[no-untyped-call]
     assert conn.info("server")["tcp_port"] == sentinels.ports[1]
+
+
+def test_a_worker_of_a_program_whose_client_asks_sentinels(sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSION_TASKS", "tests.rq.tasks_of_rq")
+    use_settings(None)
+    manager = redis.Sentinel([("127.0.0.1", sentinels.port)])  # type: ignore[no-untyped-call]
+    client = manager.master_for("mymaster", db=1, password="pw")  # type: ignore[no-untyped-call]
+    assert url_for(client) == f"redis+sentinel://:pw@127.0.0.1:{sentinels.port}/mymaster/1"
+    job = rq.Queue("work", connection=client).enqueue("tests.rq.tasks_of_rq.add", 1, 2)
+    rq.Worker(["work"], connection=client).work(burst=True)
+    assert job.return_value() == 3
+
+
+@pytest.mark.parametrize("more", [{"ssl": True}, {"sentinel_kwargs": {"password": "pw"}}])
+def test_what_no_url_says_of_sentinels_is_refused(more: dict[str, Any]) -> None:
+    of_sentinels = {"sentinel_kwargs": more.pop("sentinel_kwargs", None)}
+    client = redis.Sentinel([("127.0.0.1", 1)], **of_sentinels).master_for("mymaster", **more)  # type: ignore[no-untyped-call]
+    with pytest.raises(ConfigurationError, match="set FUSION_SENTINEL for the worker"):
+        url_for(client)
 
 
 def test_an_unknown_master_name_and_no_sentinel_are_waited_for(sentinels: Sentinels) -> None:

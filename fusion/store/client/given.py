@@ -8,8 +8,10 @@ from urllib.parse import quote, urlencode
 import redis
 from redis import ConnectionPool, Redis
 from redis.connection import SSLConnection, UnixDomainSocketConnection
+from redis.sentinel import SentinelConnectionPool
 
 from fusion.exceptions import ConfigurationError, StoreFull, StoreUnavailable
+from fusion.store.client.cluster import written
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import raise_as
 
@@ -35,22 +37,17 @@ def client_like(kind: type[Redis], connections: type[Any], options: dict[str, An
 
 
 def url_for(connection: Redis) -> str:
-    """Return a url by which another process reaches the same Redis. ConfigurationError for a client that no url describes."""
+    """Return a url by which another process reaches the same Redis, Sentinels or cluster. ConfigurationError for a client that no url describes."""
     pool = connection.connection_pool
     options = pool.connection_kwargs
-    if hasattr(pool, "service_name") or options.get("nodes"):
-        raise ConfigurationError(
-            "a worker can't be made from a client of a Sentinel or a cluster: name the Redis by FUSION_REDIS_URL or FUSION_SENTINEL",
-            code="FUS-205",
-        )
     login = ""
     if options.get("password"):
         login = f"{quote(options.get('username') or '', safe='')}:{quote(options['password'], safe='')}@"
     db = int(options.get("db") or 0)
+    if isinstance(pool, SentinelConnectionPool):
+        return f"redis+sentinel://{login}{_sentinels(pool)}/{quote(pool.service_name, safe='')}/{db}"
     if issubclass(pool.connection_class, UnixDomainSocketConnection):
         return f"unix://{login}{options['path']}?db={db}"
-    host = str(options.get("host", "localhost"))
-    shown = f"[{host}]" if ":" in host else host
     secure = issubclass(pool.connection_class, SSLConnection)
     query = (
         {name: value for name, value in options.items() if name.startswith("ssl_") and isinstance(value, str)} if secure else {}
@@ -58,4 +55,18 @@ def url_for(connection: Redis) -> str:
     if secure and options.get("ssl_cert_reqs") in (None, 0):
         query["ssl_cert_reqs"] = "none"
     more = f"?{urlencode(query)}" if query else ""
-    return f"{'rediss' if secure else 'redis'}://{login}{shown}:{options.get('port', 6379)}/{db}{more}"
+    scheme = "rediss" if secure else "redis"
+    if nodes := options.get("nodes"):
+        return f"{scheme}+cluster://{login}{','.join(map(written, nodes.seeds))}{more}"
+    return f"{scheme}://{login}{written((options.get('host', 'localhost'), options.get('port', 6379)))}/{db}{more}"
+
+
+def _sentinels(pool: SentinelConnectionPool) -> str:
+    """Return the addresses of its Sentinels. ConfigurationError if they want a login, or if it uses TLS: no url has a place for that."""
+    asked = [client.connection_pool for client in pool.sentinel_manager.sentinels]
+    if issubclass(pool.connection_class, SSLConnection) or any(one.connection_kwargs.get("password") or issubclass(one.connection_class, SSLConnection) for one in asked):
+        raise ConfigurationError(
+            "no url describes this client: it uses TLS, or its Sentinels want a password; set FUSION_SENTINEL for the worker",
+            code="FUS-205",
+        )
+    return ",".join(written((one.connection_kwargs["host"], one.connection_kwargs["port"])) for one in asked)
