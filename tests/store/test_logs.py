@@ -25,7 +25,7 @@ def log_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
 
 def sound(conn: redis.Redis) -> set[str]:
     """Index, sizes and logs agree. Returns whose logs there are."""
-    logs = {key.decode().split(":")[2]: conn.hstrlen(key, "lines") for key in conn.scan_iter("rq:log:*", count=1000)}
+    logs = {key.decode().removeprefix("rq:log:"): conn.hstrlen(key, "lines") for key in conn.scan_iter("rq:log:*", count=1000)}
     sizes = {name.decode(): int(size) for name, size in conn.hgetall("rq:logs:sizes").items()}
     assert sizes.pop("*", 0) == sum(sizes.values()) <= MOST
     assert sizes == {job_id: size + OVERHEAD for job_id, size in logs.items()}
@@ -119,7 +119,7 @@ def test_without_any_log_cleaning_asks_once(broker: Broker, conn: redis.Redis, h
             if said["command"].startswith("ECHO"):
                 break
             asked.append(said["command"])
-    assert [command for command in asked if "log" in command] == ["EXISTS rq:logs"]
+    assert [command for command in asked if "log" in command and not command.startswith("EVAL")] == ["EXISTS rq:logs"]
 
 
 @pytest.mark.long

@@ -64,7 +64,8 @@ def url_for(connection: Redis) -> str:
 def _sentinels(pool: SentinelConnectionPool) -> str:
     """Return the addresses of its Sentinels. ConfigurationError if they want a login, or if it uses TLS: no url has a place for that."""
     asked = [client.connection_pool for client in pool.sentinel_manager.sentinels]
-    if issubclass(pool.connection_class, SSLConnection) or any(one.connection_kwargs.get("password") or issubclass(one.connection_class, SSLConnection) for one in asked):
+    has_password = any(one.connection_kwargs.get("password") for one in asked)
+    if has_password or any(issubclass(one.connection_class, SSLConnection) for one in [pool, *asked]):
         raise ConfigurationError(
             "no url describes this client: it uses TLS, or its Sentinels want a password; set FUSION_SENTINEL for the worker",
             code="FUS-205",

@@ -104,6 +104,7 @@ class Beside:
         names, ended = self.noted("stock", "acknowledged"), ("finished", "failed")
         open_ones = [name for name, (status, _) in self._status(names).items() if status not in ended]
         quiet = not self._at_work() and not set(open_ones) & self._waiting()
+        self.fleet.revive_scheduler()
         self._quiet_since = (self._quiet_since or time.monotonic()) if quiet else 0.0
         return not open_ones or (quiet and time.monotonic() - self._quiet_since > 5)
 

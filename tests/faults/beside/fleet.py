@@ -167,6 +167,20 @@ class BesideFleet(Fleet):
         self.complaints += [f"RQ's worker {pid} lives, and left the list of workers" for pid in alive & self._seen - listed]
         self._seen = alive & listed
 
+    def revive_scheduler(self) -> None:
+        """End the worker of stock RQ that schedules, if it does not. One that starts while the lock of an ended one is left tries again after
+        ten minutes only."""
+        worker = self.stock_workers[0]
+        if (
+            not worker.alive
+            or worker.pid in self.struck
+            or self._age(worker) < 70
+            or self.conn.exists(f"rq:scheduler-lock:{THEIRS}")
+        ):
+            return
+        self.struck.add(worker.pid)
+        worker.process.signal(signal.SIGTERM)
+
     def _age(self, post: Post) -> float:
         return time.time() - psutil.Process(post.pid).create_time()
 
