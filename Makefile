@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky check lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -30,6 +30,8 @@ OFF_CLUSTER := acl acl_audit acl_default bounds broken_promises cluster compact 
 	tls_and_sentinel which_redis windows wire
 ON_CLUSTER := $(filter-out $(OFF_CLUSTER:%=tests/store/test_%.py),$(wildcard tests/store/test_*.py))
 
+# Of `make check`: what needs no Redis and no worker.
+FAST := tests/unit tests/architecture
 SHARE ?= 0/1
 share = $(shell printf '%s\n' $(1) | awk -v share=$(SHARE) 'BEGIN { split(share, s, "/") } (NR - 1) % s[2] == s[1]')
 
@@ -105,6 +107,10 @@ soak-rq: venv-dev ## stock RQ beside a fleet that is killed, ten minutes (SECOND
 
 nightly: ## all that .ci/run leaves out, in 100 minutes; goes on where it was; results in .nightly/summary.md (STEPS= chooses)
 	@bash .ci/nightly
+
+check: venv-dev ## before each commit, in under 90 seconds: lint, types and the fast tests
+	@$(MAKE) -s lint & linted=$$!; $(MAKE) -s type && $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not long and not browser" $(FAST) $(ARGS); tested=$$?; \
+	wait $$linted && exit $$tested
 
 flaky: venv-dev ## the list of flaky tests, and the failures that runs of .ci/run forgave
 	@$(BIN)/python -m tests.kit.flaky

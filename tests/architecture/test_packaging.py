@@ -48,7 +48,14 @@ def test_the_extra_all_names_every_extra_of_users() -> None:
     extras = pyproject()["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     # Titles take the place of command lines, which scripts look for: who wants them says so.
-    assert set(re.findall(r"\w+", everything.split("[")[1])) == set(extras) - {"all", "dev", "browser", "bench", "titles"}
+    assert set(re.findall(r"\w+", everything.split("[")[1])) == set(extras) - {
+        "all",
+        "dev",
+        "browser",
+        "bench",
+        "release",
+        "titles",
+    }
 
 
 def test_every_module_of_the_lowest_layer_is_held_lean() -> None:
