@@ -23,6 +23,9 @@ from fusion.rq.queue import Queue
 from fusion.rq.serializers import resolve_serializer
 from fusion.store.access import broker_of
 
+#: Seconds. A job for a time in the past is due this long after it was enqueued.
+_SOON = 0.002
+
 
 class SchedulerStatus(str, Enum):
     """The state of a scheduler."""
@@ -89,6 +92,7 @@ class RQScheduler:
         """Enqueue all jobs that are due."""
         self._status = SchedulerStatus.WORKING
         broker = broker_of(self.connection)
+        time.sleep(_SOON)
         while broker.promote()[0]:
             pass
         self._status = SchedulerStatus.STARTED

@@ -84,7 +84,10 @@ def build(copy: Path, changed: Iterable[Path]) -> None:
     """Build the scripts of a copy anew if a source of theirs has changed."""
     if any(path.suffix == ".lua" for path in changed):
         env = {**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"}
-        subprocess.run([sys.executable, "-P", "-m", "tools.lua_build"], env=env, check=True, capture_output=True, timeout=60)
+        command = [sys.executable, "-P", "-m", "tools.lua_build"]
+        built = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
+        if built.returncode:
+            raise RuntimeError(f"a mutant's scripts can't be built: {built.stderr.strip().splitlines()[-1]}")
 
 
 def _write(path: Path, text: str) -> None:
