@@ -84,7 +84,7 @@ def _last(stock: Stock, ours: Ours) -> None:
 
 
 #: Shown elsewhere, or not of RQ: rows of which a worker is needed.
-ELSEWHERE = {"`result.exc_string`", "progress", "a stop of the worker amid a job"}
+ELSEWHERE = {"`result.exc_string`", "progress", "a stop of the worker during a job"}
 
 
 @pytest.mark.parametrize("name", ROWS)
