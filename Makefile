@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky check lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help release version matrix demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky check lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench venv-release
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -127,6 +127,15 @@ lint: venv-dev ## style, formatting, import layers, file sizes, words, pages
 	$(BIN)/python -m tools.check_pages || failed=1; \
 	exit $$failed
 
+release: venv-release ## what is published, into dist/: built twice and compared, checked, tried in an empty environment (DRAFT=1: no section of the CHANGELOG needed)
+	@$(BIN)/python -m tools.release $(if $(filter-out 0,$(DRAFT)),--draft)
+
+version: venv-dev ## write the number of the next release (VERSION=0.2.0) into sources, README and CHANGELOG
+	@$(BIN)/python -m tools.release --version "$(VERSION)"
+
+matrix: venv-dev ## the short suite with other Pythons, servers and clients: docs/matrix.md (ARGS="--list", "--cell CELL"; else the diagonal)
+	@$(BIN)/python -m tools.matrix --workers $(N) $(or $(ARGS),--diagonal)
+
 lua: venv-dev ## build the scripts that are sent to Redis from fusion/store/lua
 	@$(BIN)/python -m tools.lua_build
 
@@ -166,6 +175,9 @@ venv-dev:
 
 venv-browser:
 	@sh tools/venv.sh browser
+
+venv-release:
+	@sh tools/venv.sh release
 
 venv-bench:
 	@sh tools/venv.sh bench

@@ -22,16 +22,11 @@ from fusion import Queue
 from fusion.cli.main import cli
 from fusion.kernel import recurrence
 from fusion.store.access import inspector_of
+from tools.readme import blocks, extra_of_first_job, first_job
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(text: str, *kinds: str) -> list[str]:
-    """The fenced blocks of these kinds; "" for those without one."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [code for kind, code in found if kind in kinds]
 
 
 def commands() -> list[str]:
@@ -108,20 +103,15 @@ def install(clone: Path, home: Path, extra: str) -> Path:
 @pytest.mark.parametrize("where", ["the clone", "elsewhere"])
 def test_the_first_job_runs_as_the_readme_has_it(where: str, clone: Path, tmp_path: Path) -> None:
     """With the extra that it names and no other; in the clone, where the bundled tasks are, and where there is the wheel alone."""
-    (extra,) = re.findall(r"^pip install '\.\[(\w+)\]'", README, re.MULTILINE)[:1]
-    programs = install(clone, tmp_path / "installed", extra)
+    programs = install(clone, tmp_path / "installed", extra_of_first_job(README))
     here = clone if where == "the clone" else tmp_path
-    for code in blocks(README, "python"):
-        if file := re.match(r"# (\w+\.py):", code):
-            (here / file[1]).write_text(code)
-    (script,) = [block for block in blocks(README, "sh") if "web.py" in block]
+    script = first_job(README, here)
     with tempfile.TemporaryDirectory(prefix="fus", dir="/tmp") as home:  # a short name: it holds a socket
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("FUSION_", "PYTHON", "REDIS_", "RQ_"))},
             "PATH": f"{programs}:{os.environ['PATH']}",
             "FUSION_HOME": home,
         }
-        script += "seen=$?\nkill $!\nwait $!\nfusion redis stop\nexit $seen\n"
         ran = subprocess.run(["sh", "-c", script], cwd=here, env=environment, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert "finished" in ran.stdout.splitlines(), ran.stderr

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from tools.matrix import DIAGONAL
+
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted(GITHUB.glob("workflows/*.yml"))
@@ -70,9 +72,18 @@ def test_a_workflow_may_only_read_and_ends_in_time_and_names_actions_by_their_co
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_what_a_workflow_runs_is_here(path: Path) -> None:
     text = "\n".join(step.get("run", "") for step in steps(path))
-    named = re.findall(r"(?:bash|python3?|sh) ([\w./-]+)", text)
+    named = re.findall(r"(?:bash|python3?|sh) ([\w/][\w./-]*|\.[\w./-]+)", text)
+    named += [f"{module.replace('.', '/')}.py" for module in re.findall(r"python3? -m ([\w.]+)", text)]
+    assert named
     assert [one for one in named if not (ROOT / one).is_file()] == []
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) - TARGETS == set()
+
+
+def test_the_workflow_of_the_matrix_has_the_cells_of_the_diagonal() -> None:
+    (job,) = read(GITHUB / "workflows" / "matrix.yml")["jobs"].values()
+    cells = job["strategy"]["matrix"]["include"]
+    assert [one["cell"] for one in cells] == list(DIAGONAL)
+    assert all(one["cell"].startswith(f"{one['python']}/") for one in cells)
 
 
 def test_each_hook_runs_what_the_lint_runs() -> None:
