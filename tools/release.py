@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -161,6 +162,13 @@ def empty_environment(home: Path, wheel: Path, extra: str, sbom: Path) -> Path:
     return home / "bin"
 
 
+def name_release(sbom: Path, version: str) -> None:
+    """Write the version into an SBOM: the generator takes it from pyproject.toml, which leaves it to the sources."""
+    document = json.loads(sbom.read_text())
+    document["metadata"]["component"] |= {"version": version, "purl": f"pkg:pypi/fusion-queue@{version}"}
+    sbom.write_text(json.dumps(document, indent=2) + "\n")
+
+
 def release(draft: bool) -> None:
     """Build, compare, check, try; write dist/. `draft`: a commit whose CHANGELOG has no section of its version yet."""
     if run("git", "status", "--porcelain").strip():
@@ -185,6 +193,7 @@ def release(draft: bool) -> None:
         say("the wheel in an empty environment, and README's first job in it")
         sbom = work / f"fusion_queue-{version}.cdx.json"
         programs = empty_environment(work / "empty", files[1], extra_of_first_job((ROOT / "README.md").read_text()), sbom)
+        name_release(sbom, version)
         took = try_first_job(programs)
         dist = ROOT / "dist"
         shutil.rmtree(dist, ignore_errors=True)

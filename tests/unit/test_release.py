@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tools.readme import blocks, extra_of_first_job, first_job
-from tools.release import ROOT, ReleaseError, notes, raise_version, version_of
+from tools.release import ROOT, ReleaseError, name_release, notes, raise_version, version_of
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n- A thing.\n"
 
@@ -59,6 +60,18 @@ def test_a_file_without_its_place_for_the_version_stops_all(checkout: Path) -> N
 def test_a_version_without_a_section_is_not_released(text: str) -> None:
     with pytest.raises(ReleaseError, match=r"make version VERSION=7\.3\.0"):
         notes(text, "7.3.0")
+
+
+def test_the_sbom_names_what_is_released(tmp_path: Path) -> None:
+    sbom = tmp_path / "sbom.json"
+    sbom.write_text('{"components": [], "metadata": {"component": {"name": "fusion-queue", "type": "library"}}}')
+    name_release(sbom, "7.3.0")
+    component = json.loads(sbom.read_text())["metadata"]["component"]
+    assert (component["name"], component["version"], component["purl"]) == (
+        "fusion-queue",
+        "7.3.0",
+        "pkg:pypi/fusion-queue@7.3.0",
+    )
 
 
 def test_the_first_job_is_two_modules_and_a_script(tmp_path: Path) -> None:
