@@ -68,6 +68,7 @@ class SpawnedServer:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _listens(self) -> bool:
+        assert self.process.poll() is None, f"{self._command} ended with {self.process.poll()}: is its port taken?"
         with socket.socket(socket.AF_UNIX) as sock:
             return sock.connect_ex(self.socket) == 0
 

@@ -19,11 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from socket import create_server
 
 from fusion.store.redis_server.binary import find_server
 from fusion.store.redis_server.instance import _death_pact
-from tests.kit.servers import SpawnedServer
+from tests.kit.servers import SpawnedServer, free_port
 from tests.rq_suite.reruns import Name, forgiven
 from tests.rq_suite.rewriting import copy_rewritten
 
@@ -102,8 +101,7 @@ def names_of(version: str) -> set[Name]:
 @contextmanager
 def server() -> Iterator[int]:
     """Run a Redis server with nothing in it; yield its port. The port is never 6379."""
-    with create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     started = SpawnedServer(str(find_server().path), "--port", str(port), "--save", "", "--appendonly", "no", "--databases", "17")
     try:
         yield port
