@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help release version matrix demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky check lint lua type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench venv-release
+.PHONY: help release version matrix demo test test-long test-gate test-acl test-cluster test-pool test-thread test-asyncio test-es test-browser test-django test-rq screenshots crash teeth soak soak-chaos soak-walks soak-executors soak-rq nightly flaky check lint lua type reference docs bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench venv-release venv-docs
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -145,6 +145,10 @@ type: venv-dev ## mypy --strict
 reference: venv-dev ## write what follows from the code: docs/settings.md, cli.md, api.md, http-reference.md, tables and types of options
 	@$(BIN)/python tools/reference.py
 
+docs: venv-docs ## the documentation as a site in build/docs: each warning and each link that leads nowhere is an error
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
 bench: venv-bench ## all figures with their bounds, beside other queues, into benchmarks/results and the documents (40 minutes on a quiet machine)
 	@$(BIN)/python -m benchmarks table --runs 3 --save $(ARGS)
 	@$(BIN)/python -m benchmarks executors --runs 3 --save $(ARGS)
@@ -181,3 +185,6 @@ venv-release:
 
 venv-bench:
 	@sh tools/venv.sh bench
+
+venv-docs:
+	@sh tools/venv.sh docs

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv fit to run `$1` (an extra of pyproject.toml: demo, dev, browser, bench or release) and is silent and quick when it already is.
+# Makes .venv fit to run `$1` (an extra of pyproject.toml: demo, dev, browser, bench, docs or release) and is silent and quick when it already is.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough.
 set -eu
 cd "$(dirname "$0")/.."

@@ -20,7 +20,7 @@ from tests.architecture.source import ROOT, modules, parse, pyproject
 PROJECT = pyproject()["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 #: Of people who work on Fusion.
-DEVELOPERS = {"dev", "browser", "bench", "release"}
+DEVELOPERS = {"dev", "browser", "bench", "docs", "release"}
 #: Looked for only where the user's own code has them.
 IF_LOADED = {"django"}
 

@@ -53,6 +53,7 @@ def test_the_extra_all_names_every_extra_of_users() -> None:
         "dev",
         "browser",
         "bench",
+        "docs",
         "release",
         "titles",
     }

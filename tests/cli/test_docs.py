@@ -14,19 +14,15 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-import redis
 from click.testing import CliRunner
 from packaging.requirements import Requirement
 
-from fusion import Queue
 from fusion.cli.main import cli
-from fusion.kernel import recurrence
-from fusion.store.access import inspector_of
 from tools.readme import blocks, extra_of_first_job, first_job
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
 
 
 def commands() -> list[str]:
@@ -50,11 +46,17 @@ def test_the_program_knows_the_command_and_its_flags(line: str) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_the_readme_begins_with_what_needs_python_and_make_alone() -> None:
-    first, *_ = blocks(README, "sh", "python")
-    assert [line.split(" #")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+def test_the_readme_names_what_needs_python_and_make_alone() -> None:
+    (block,) = [block for block in blocks(README, "sh") if "make demo" in block]
+    assert [line.split(" #")[0].strip() for line in block.splitlines()] == ["make demo", "make test"]
     shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert re.search(r"make demo +\w", shown) and re.search(r"make test +\w", shown)
+
+
+def test_the_readme_shows_the_first_job_on_its_first_screen() -> None:
+    first = README.split("\n## ")[1]
+    assert first.startswith("First job")
+    assert README.index("python web.py") < 1500 and len(README[: README.index("python web.py")].splitlines()) < 45
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +79,15 @@ def needed(name: str, *extras: str) -> set[str]:
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
         if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found |= {requirement.name} | needed(requirement.name, *requirement.extras)
+            found |= {requirement.name.lower()} | needed(requirement.name, *requirement.extras)
     return found - {"fusion-queue"}
 
 
-def install(clone: Path, home: Path, extra: str) -> Path:
+def install(clone: Path, home: Path, *extras: str) -> Path:
     """Do what `pip install '.[extra]'` does, from what is installed here and without the network. The directory of the programs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     (packages,) = home.glob("lib/python*/site-packages")
-    for name in needed("fusion-queue", extra):
+    for name in needed("fusion-queue", *extras):
         for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
             (packages / top).symlink_to(str(distribution(name).locate_file(top)))
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(home)]
@@ -118,15 +120,3 @@ def test_the_first_job_runs_as_the_readme_has_it(where: str, clone: Path, tmp_pa
     assert "to +4915112345678: 123456" in ran.stdout.splitlines()
     wants = [line for line in ran.stderr.splitlines() if "the default task module tasks can't be imported" in line]
     assert len(wants) == (where == "the clone"), ran.stderr
-
-
-def test_the_examples_of_enqueue(conn: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FUSION_REDIS_URL", redis_url)
-    monkeypatch.setattr(recurrence, "_declared", [])  # what the block declares is no other test's
-    (code,) = [block for block in blocks(README, "python") if "enqueue_in" in block]
-    names: dict[str, object] = {}
-    exec(code, names)  # noqa: S102
-    assert isinstance(names["sms"], Queue)
-    scheduled = inspector_of(conn).scheduled_count()
-    assert scheduled >= 1, "in five minutes"
-    assert names["sms"].count + scheduled == 4

@@ -1,0 +1,57 @@
+"""What users type into a search, word by word as they asked it, with the pages that answer it."""
+
+from __future__ import annotations
+
+#: A question -> the pages of which one must be among the first three results.
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "how do I retry a failed job with backoff": ("how-to/retry-with-backoff",),
+    "how do I see why a job failed": ("how-to/why-a-job-failed",),
+    "how do I requeue all failed jobs": ("how-to/requeue-all-failed",),
+    "my job stays in queued, why": ("how-to/job-stays-queued",),
+    "worker is idle but nothing runs": ("how-to/worker-is-idle",),
+    "how do I stop a running job": ("how-to/stop-a-running-job",),
+    "job runs twice, how do I prevent it": ("how-to/job-runs-twice",),
+    "how do I delay a job until tomorrow 9:00 in Berlin": ("how-to/tomorrow-at-nine",),
+    "how do I run a job every 5 minutes": ("how-to/every-5-minutes",),
+    "cron ran twice or not at all after daylight saving": ("how-to/cron-and-daylight-saving",),
+    "how do I limit to 10 requests a second to an API": ("how-to/ten-requests-a-second",),
+    "only one job per customer at a time": ("how-to/one-job-per-customer",),
+    "how do I run B after A and C": ("how-to/b-after-a-and-c",),
+    "progress bar for a long job": ("how-to/progress-bar",),
+    "how do I test my tasks": ("how-to/test-my-tasks", "testing"),
+    "how do I see the log of one job": ("how-to/log-of-one-job",),
+    "how do I get Prometheus metrics and Grafana": ("how-to/prometheus-and-grafana",),
+    "Sentry does not show task errors": ("how-to/sentry",),
+    "Flask application context in a task": ("how-to/flask-application-context",),
+    "enqueue after the database commit (Django)": ("how-to/enqueue-after-commit",),
+    "deploy without losing running jobs": ("how-to/deploy",),
+    "how many workers and processes do I need": ("how-to/how-many-workers",),
+    "Redis is full / out of memory, what now": ("how-to/redis-is-full",),
+    "job timeout is not respected": ("how-to/timeout-is-not-respected",),
+    "what happens when a worker is killed": ("how-to/when-a-worker-is-killed",),
+    "how do I protect the dashboard with a password": ("how-to/dashboard-password",),
+    "migrate from RQ / Celery": ("how-to/migrate", "from-rq", "from-celery"),
+}
+#: What a user of Celery looks for; each has a section of one page.
+CELERY = (
+    "apply_async countdown",
+    "autoretry_for",
+    "acks_late",
+    "visibility_timeout",
+    "chord",
+    "beat_schedule",
+    "task_routes",
+    "priority",
+    "rate_limit",
+    "soft_time_limit",
+    "AsyncResult",
+    "revoke terminate",
+    "task_prerun",
+    "bind=True self.request",
+    "max_tasks_per_child",
+    "Flower",
+    "task_always_eager",
+    "accept_content",
+    "django-celery-beat",
+    "prefetch multiplier",
+)
