@@ -16,7 +16,7 @@ SOAK = os.environ.get("FUSION_TEST_SOAK", "") not in ("", "0")
 
 MISTAKES = (
     Mistake(
-        "whoever is late decides too",
+        "a late scheduler decides too",
         ("cron_tick",),
         "if rev ~= A_rev or paused or (redis.call('ZSCORE', K_marks, A_id) or '') ~= A_mark then return { 'stale', 0, 0 } end",
         "",

@@ -21,7 +21,7 @@ MISTAKES = (
         "redis.call('ZREM', ready_key(queue), id)\nif tonumber(deliveries) == 1 then return false end\n"
         "redis.call('ZADD', wip_key(queue), LEASE_END, id)",
     ),
-    Mistake("an outcome told twice counts twice", _COMMIT, "if job.status ~= 'started' then return 'ok', false end", "", True),
+    Mistake("an outcome sent twice counts twice", _COMMIT, "if job.status ~= 'started' then return 'ok', false end", "", True),
     Mistake(
         "promote takes out before it puts in, and stops between",
         ("promote",),
@@ -80,7 +80,7 @@ MISTAKES = (
         "if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end",
         "if count == limit then return end",
     ),
-    Mistake("a limit is raised and nobody admitted", ("set_limit",), ", A_key)\nreturn before", ", 'another')\nreturn before"),
+    Mistake("a limit is raised and no job admitted", ("set_limit",), ", A_key)\nreturn before", ", 'another')\nreturn before"),
     Mistake(
         "a token is spent at arrival",
         ("enqueue",),
