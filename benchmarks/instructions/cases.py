@@ -482,6 +482,12 @@ def an_endpoint_is_gone(conn: redis.Redis) -> Steps:
     Broker(conn).endpoint_gone("https://x/")
 
 
+@case("tell_verdict")
+def a_verdict_turns(conn: redis.Redis) -> Steps:
+    yield
+    Broker(conn).tell_verdict("https://x/", "unhealthy", True, "n1", "unhealthy", "{}")
+
+
 # -- batches
 
 

@@ -119,7 +119,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
 
     hand_on_url(cli.url)  # also for its jobs: a task that enqueues must use the same Redis
     without_embedded_worker()
-    relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
+    relay, probation = relay_command() if plan.relay else [], [] if plan.probation else _probation()
     Signals.ends_process = True
     adopt()
     if not plan.settings.debuggable:
@@ -151,8 +151,8 @@ def _reloading(cli: Cli, plan: WorkerFlags) -> int:
     return Reloader(command, sources, plan.settings.shutdown_timeout).run()
 
 
-def _relay() -> list[str]:
-    """Return the command line of a relay with this worker's settings."""
+def relay_command() -> list[str]:
+    """Return the command line of a relay with the settings of this command."""
     context = click.get_current_context()
     root = context.find_root()
     relay = root.command.get_command(root, "relay") if isinstance(root.command, click.Group) else None

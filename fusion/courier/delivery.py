@@ -87,7 +87,12 @@ class ClaimedDelivery:
         texts = {name: str(sent.get(name) or "") for name in ("url", "job_id", "queue", "status", "task", "log_tag", "error")}
         url = texts.pop("url")
         attempts = sent.get("attempts")
-        body = message(**texts, ended_at=ended_at, attempts=attempts if isinstance(attempts, int) else None)
+        own = sent.get("body")  # an alert of doctor's; only a seal vouches for one
+        body = (
+            own.encode()
+            if isinstance(own, str)
+            else message(**texts, ended_at=ended_at, attempts=attempts if isinstance(attempts, int) else None)
+        )
         tries = retries_done(claimed.fields.get(b"retryCount")) + 1
         return cls(claimed, url, body, tries, split_request(url)[1], sent)
 
@@ -98,7 +103,7 @@ class ClaimedDelivery:
 
 
 def _stored(data: bytes) -> dict[str, Any]:
-    """Read what `tell_ended` (lua/include/job/callbacks.lua) wrote: a call's form, with all in its keywords."""
+    """Read what `accept_delivery` (lua/include/job/callbacks.lua) wrote: a call's form, with all in its keywords."""
     try:
         call = json.loads(data.decode("utf-8", "replace"))
         sent = call[3]

@@ -46,6 +46,21 @@ def test_a_forged_delivery_is_neither_signed_nor_sent(world: World, receiver: St
     assert b"nobody vouches for it" in (conn.hget(f"rq:job:{FORGED}", "reason") or b"")
 
 
+def test_a_text_of_its_own_needs_a_seal_whatever_job_agrees(world: World, receiver: Start, conn: redis.Redis) -> None:
+    """An alert of doctor's is of no job. Else who may enqueue could have any text signed, beside a job with that URL."""
+    endpoint = Endpoint()
+    server = receiver(endpoint)
+    url = f"http://127.0.0.1:{server.port}/hook"
+    (job,) = world.end(url)
+    ended = {"url": url, "job_id": job, "ended_at": (conn.hget(f"rq:job:{job}", "ended_at") or b"").decode()}
+    assert world.broker.agree([{**ended, "status": "finished"}]) == [True]
+    plant(conn, **ended, body='{"type":"alert.firing"}')
+    world.courier(allowing(server))
+    eventually(lambda: conn.hget(f"rq:job:{FORGED}", "status") == b"failed", 20)
+    eventually(lambda: len(endpoint.posts) == 1, 20)
+    assert FORGED not in endpoint.ids
+
+
 @pytest.mark.parametrize("seal", ["0" * 40, "f" * 40])
 def test_a_seal_that_was_made_up_is_none(world: World, receiver: Start, conn: redis.Redis, seal: str) -> None:
     endpoint = Endpoint()

@@ -124,6 +124,8 @@ ABSENT = {
     "unpause": "paused:q",
     # the limit of a job that has no concurrency key: there is never one
     "requeue_unique": "limit:",
+    # nothing was told yet
+    "tell_verdict": "callbacks:verdicts",
     # a batch that is gone has no members
     "tend_batches": "batch:gone:members",
 }

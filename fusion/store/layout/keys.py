@@ -274,6 +274,11 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         return f"{self.prefix}callbacks:gone"
 
     @property
+    def callbacks_verdicts(self) -> str:
+        """Hash: what `doctor --watch --notify` told last: digest of the URL and level -> 1 (bad) or 0, nonce, id of the callback."""
+        return f"{self.prefix}callbacks:verdicts"
+
+    @property
     def callbacks_secret(self) -> str:
         return f"{self.prefix}callbacks:secret"
 

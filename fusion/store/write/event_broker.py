@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -163,7 +164,7 @@ class CallbackBroker(ScriptHost):
 
     def agree(self, deliveries: Sequence[Mapping[str, Any]]) -> list[bool]:
         """Compare each delivery with the record of its job. True if the record agrees: the URL is one of the job's, and how and when it ended
-        is the same."""
+        is the same. A delivery with a text of its own is of no job: only a seal vouches for it."""
         rows = batch(
             self.connection,
             lambda pipe: [pipe.hmget(self.keys.job(str(sent.get("job_id"))), _VOUCHED) for sent in deliveries],
@@ -175,6 +176,23 @@ class CallbackBroker(ScriptHost):
         """Record that this URL accepts no more callbacks; False if that was known."""
         args = {"digest": codec.digest(url), "keep": defaults.GONE_MAX}
         return bool(self._script("endpoint_gone")({"gone": self.keys.callbacks_gone}, args))
+
+    def tell_verdict(self, url: str, level: str, bad: bool, nonce: str, word: str, body: str) -> str | None:
+        """Accept a callback that tells `url` this body, unless it was told last that the verdict is as `bad` as that. Returns the callback's id;
+        empty if it was told already; None if too many callbacks wait. `level`: the word from which on a verdict is bad; each has its own
+        memory. A resend with the same `nonce` answers alike."""
+        args = {
+            "watch": codec.digest(f"{url} {level}"),
+            "bad": int(bad),
+            "nonce": nonce,
+            "url": url,
+            "word": word,
+            "body": body,
+            "secret": secrets.token_hex(32),
+            "ttl": defaults.VERDICTS_TTL,
+        }
+        found = codec.text(self._script("tell_verdict")({"verdicts": self.keys.callbacks_verdicts}, args))
+        return None if found == "full" else found
 
     def gone(self, urls: Sequence[str]) -> list[bool]:
         """Return for each URL True if it accepts no more callbacks."""
@@ -190,7 +208,7 @@ class CallbackBroker(ScriptHost):
 
 
 def _agrees(sent: Mapping[str, Any], row: Any) -> bool:
-    if isinstance(row, Exception) or row[6] is None:
+    if isinstance(row, Exception) or row[6] is None or "body" in sent:
         return False
     *urls, ended_at, status, reason, _ = (codec.text(value) for value in row)
     ended = "expired" if (status, reason) == ("canceled", "expired") else status

@@ -1,0 +1,501 @@
+-- KEYS: verdicts
+-- ARGV: watch bad nonce url word body secret ttl
+--@
+local command, argv = redis.call, ARGV
+local rare, made_0, made_1
+--@include/lib/writer.lua:4
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+local by = command('HGET', P .. 'schema', 'fusion') or ''
+return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
+end
+--@include/lib/time.lua:2
+local clock = command('TIME')
+local now_s, now_us = clock[1] + 0, clock[2] + 0
+local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
+--@include/lib/time.lua:6
+local minute, prefix
+--@include/lib/time.lua:11
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:32
+local now_iso = iso(now_s, now_us)
+--@include/lib/keys.lua:92
+local fifos = { scheduler = true }
+local function in_fifo(queue)
+local known = fifos[queue]
+if known == nil then
+known = redis.pcall('SISMEMBER', P .. 'fifos', queue) == 1
+if not known and redis.pcall('TYPE', (P .. 'queue:' .. queue)).ok == 'list' then
+known = true
+redis.pcall('SADD', P .. 'fifos', queue)
+end
+fifos[queue] = known
+end
+return known
+end
+--@include/lib/score.lua:13
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:16
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not in_fifo(queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+end
+--@include/job/count.lua:10
+local first_what, first_queue, first_class, first_count
+--@include/job/count.lua:40
+local function tally(what, queue, class, other)
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(7, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(7, other, what, class, 1) end
+end
+--@include/lib/ring.lua:10
+local wildcards
+--@include/lib/ring.lua:14
+local function are_wildcards()
+if not wildcards then
+wildcards = redis.pcall('HGETALL', P .. 'wildcards')
+if wildcards.err then wildcards = {} end
+end
+return wildcards[1]
+end
+--@include/lib/ring.lua:52
+local function ring(queue, class, known)
+local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
+if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.call('RPUSH', bell, '1') end
+local any = are_wildcards()
+local matching = any and rare(2, queue)
+if matching and matching[1] then
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
+for _, wildcard in ipairs(matching) do
+if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
+if not stopped then rare(4, wildcard, class) end
+end
+end
+if class and class < 2 then return end
+local high = (P .. 'wake:' .. queue .. ':high')
+if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
+end
+--@include/lib/emit.lua:8
+local epoch, cap, number, reserved = nil, nil, 0, 0
+local expected = 1
+--@include/lib/emit.lua:12
+local function reserve(count)
+if not epoch then
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:39
+local function emit(event, id, queue, log_tag, ...)
+if queue == '_callbacks' then return end
+if reserved == 0 then reserve(expected) end
+if reserved == 0 then return end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:47
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, ...)
+end
+end
+--@include/job/ties.lua:4
+local tied
+tied = {}
+--@include/limit/limit.lua:377
+local function on_arrive(id, key, queue, named)
+if tied[key] then return rare(24, id, key, queue, named) end
+end
+--@
+rare = function(nth, ...)
+if nth <= 6 then
+if not made_0 then
+--@include/lib/ring.lua:11
+local woken
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/job/count.lua:67
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
+end
+--@include/lib/ring.lua:23
+local function wildcards_of(queue)
+local found = {}
+if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+for i = 1, #wildcards, 2 do
+local at = 1
+for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
+local ok, first, last = pcall(string.find, queue, piece, at)
+at = ok and first and last + 1
+if not at then break end
+end
+if at then found[#found + 1] = wildcards[i] end
+end
+return found
+end
+--@include/lib/ring.lua:39
+local function push(bell, ...)
+if redis.call('EXISTS', bell, P .. 'suspended', ...) == 0 then redis.call('RPUSH', bell, '1') end
+end
+--@include/lib/ring.lua:44
+local function wake(wildcard, class)
+woken = woken or {}
+if not woken[wildcard] then push((P .. 'wake:' .. wildcard)) end
+if class >= 2 and woken[wildcard] ~= 'high' then push((P .. 'wake:' .. wildcard .. ':high')) end
+woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
+end
+--@include/job/schedule.lua:7
+local function ring_scheduler(ms)
+local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
+if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
+if left and left < 1000 then redis.pcall('PUBLISH', P .. 'pubsub:_due', string.format('due %d', left)) end
+end
+--@include/job/schedule.lua:23
+local function score_at(ms)
+local at = instants[ms]
+if not at then
+local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+local last = redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local full = last and redis.call('ZRANGE', P .. 'scheduler:scheduled_jobs', last, last, 'BYSCORE', 'LIMIT', 100 - 1, 1)[1]
+at = { score = tonumber(last) or first, count = full and 100 or 0 }
+instants[ms] = at
+end
+if at.count >= 100 then
+at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+if (math.floor(tonumber(at.score) * 1000 + 0.001)) > ms then return score_at(ms + 1) end
+end
+at.count = at.count + 1
+return at.score
+end
+--@
+made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at }
+end
+return made_0[nth](...)
+end
+if nth <= 26 then
+if not made_1 then
+--@include/job/count.lua:11
+local counts
+--@include/job/schedule.lua:18
+local soonest
+--@include/job/turns.lua:16
+local fair = {}
+--@include/limit/limit.lua:18
+local steps_left = 80
+--@include/limit/limit.lua:22
+local unsettled
+--@include/limit/limit.lua:26
+local arrivals = {}
+local unrung
+--@include/job/count.lua:24
+local function note_more(hash, what, class, n)
+local field = what .. ':' .. string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+counts = counts or {}
+counts[hash] = counts[hash] or {}
+counts[hash][field] = (counts[hash][field] or 0) + n
+end
+--@include/lib/rate.lua:9
+local function rate_of(text)
+local count, period, burst = string.match(text or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+if count then return period * 1000 / count, tonumber(burst) end
+end
+--@include/lib/rate.lua:14
+local function used_ahead(tat, at, interval, burst)
+return math.min(math.max((tonumber(tat) or 0) - at, 0), burst * interval)
+end
+--@include/lib/rate.lua:19
+local function rate_room(tat, at, interval, burst)
+local ahead = used_ahead(tat, at, interval, burst)
+return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
+end
+--@include/job/turns.lua:20
+local function has_turns(queue)
+if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
+return fair[queue]
+end
+--@include/limit/limit.lua:31
+local function closed_until(paused, held_back)
+local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
+return until_ms > now_ms and until_ms or nil
+end
+--@include/limit/limit.lua:39
+local function bounds_of(name)
+local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
+'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+local opens = (paused or held_back) and closed_until(paused, held_back)
+if opens then return 0, nil, nil, nil, opens < math.huge and opens end
+local interval, burst = rate_of(rate or own_rate)
+return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+--@include/limit/limit.lua:50
+local function limit_of(name)
+local limit, interval, burst, tat, opens = bounds_of(name)
+if not interval then return limit, opens end
+local held, now = (P .. 'limits:held:' .. name), now_s * 1000000 + now_us
+local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+local room = rate_room(tat, now, interval, burst)
+local upto = redis.call('ZCARD', held) - idle + room
+if upto >= limit then return limit end
+--@include/limit/limit.lua:59
+return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+/ 1000) + 1 or nil
+end
+--@include/limit/limit.lua:64
+local function look_at_limit(member, ms)
+redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
+soonest = math.min(soonest or ms, ms)
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
+end
+--@include/limit/limit.lua:73
+local function place_in_key(key, queue, score, arrives)
+if not has_turns(queue) then return score end
+local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+if turn ~= seq then
+place = next_seq()
+redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+end
+return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
+end
+--@include/limit/limit.lua:86
+local function put_in_line(name, id, key, queue, score, log_tag)
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
+redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+--@include/limit/limit.lua:96
+local function admit(name, id, score, behind)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
+if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
+if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
+redis.call('HSET', key, 'status', 'queued')
+redis.call('HDEL', key, 'waits_in')
+redis.call('ZREM', P .. 'blocked:' .. queue, id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+emit('queued', id, queue, log_tag, 'reason', 'admitted')
+if behind then return end
+if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+end
+--@include/limit/limit.lua:113
+local function step_back(name, id, score)
+local key = (P .. 'job:' .. id)
+local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+end
+--@include/limit/limit.lua:122
+local function settle_key(name)
+arrivals[name] = nil
+if unsettled then
+unsettled[name] = true
+return
+end
+local held, waiting = (P .. 'limits:held:' .. name), (P .. 'limits:waiting:' .. name)
+local limit, due = limit_of(name)
+if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
+for _ = 1, math.max(2, steps_left) do
+local count = redis.call('ZCARD', held)
+local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+if worst and (not worst[1] or worst[2] == 'inf') then return end
+local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+if count < limit then
+if not best[1] then return end
+if not pcall(admit, name, best[1], best[2]) then
+return look_at_limit(name, now_ms + 30000)
+end
+else
+if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+step_back(name, worst[1], worst[2])
+if due then look_at_limit(name, due) end
+due = nil
+end
+steps_left = steps_left - 1
+end
+look_at_limit(name, now_ms)
+end
+--@include/limit/limit.lua:163
+local function name_limit(name, max, rate, named)
+redis.call('ZADD', P .. 'limits', now_ms, name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+local news = {}
+if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+if not news[1] then return false end
+redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
+return true
+end
+--@include/limit/limit.lua:189
+local function look_once(name, max, rate)
+local limit, interval, _, _, opens = bounds_of(name)
+local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
+if interval or opens or limit == 0 or max ~= max_now or rate ~= rate_now then return nil end
+local held = (P .. 'limits:held:' .. name)
+local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
+waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
+end
+--@include/limit/limit.lua:200
+local function arrive_like_others(name, id, key, queue, score, log_tag, known)
+score = tonumber(score)
+if known.held < known.limit and not known.waiting then
+redis.call('ZADD', (P .. 'limits:held:' .. name), score, id)
+known.held, known.worst = known.held + 1, math.min(known.worst, score)
+return false
+end
+put_in_line(name, id, key, queue, score, log_tag)
+known.waiting = true
+if score <= known.worst then return true end
+settle_key(name)
+return redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/limit/limit.lua:217
+local function arrive_at_limit(id, key, queue, named)
+local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+'log_tag'))
+if not name then return end
+local known = named and arrivals[name]
+if known == true then
+known = look_once(name, max, rate)
+arrivals[name] = known
+elseif known and (known.max ~= max or known.rate ~= rate) then
+known = nil
+end
+if known and not string.find(tied[key], 'd', 1, true) then
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+if not score then return end
+return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
+end
+local changed = name_limit(name, max, rate, named)
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+if not score then
+if changed then settle_key(name) end
+return
+end
+score = place_in_key(key, queue, score, true)
+if not named and redis.call('ZSCORE', held, id) then
+redis.call('ZADD', held, score, id)
+changed = true
+elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 0 then
+redis.call('ZADD', held, score, id)
+elseif string.find(tied[key], 'd') then
+way = 'discard'
+else
+put_in_line(name, id, key, queue, score, log_tag)
+changed = true
+end
+if string.find(tied[key], 'd') then
+tied[key] = string.gsub(tied[key], 'd', '')
+redis.call('HSET', key, 'ties', tied[key])
+end
+if changed then settle_key(name) end
+arrivals[name] = named or nil
+return way or redis.call('HGET', key, 'status') == 'blocked'
+end
+--@include/job/callbacks.lua:21
+local function is_full()
+if redis.call('ZCARD', P .. 'callbacks:open') < CALLBACKS_MAX then return false end
+local old = redis.call('ZRANGEBYSCORE', P .. 'callbacks:open', '-inf', now_s - (7 * 86400), 'LIMIT', 0, 100)
+if old[1] then redis.call('ZREM', P .. 'callbacks:open', unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+return not old[1]
+end
+--@include/job/callbacks.lua:34
+local function accept_delivery(message)
+if is_full() then return end
+local seq = next_seq()
+local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+local key = (P .. 'job:' .. id)
+local said = cjson.encode(message)
+local secret = redis.pcall('GET', P .. 'callbacks:secret')
+local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
+or ''
+redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), (((1 == '1' or ('_callbacks' == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(1) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
+redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
+now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
+'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
+'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+rare(1, nil, nil, nil, '_callbacks', 1)
+redis.call('ZADD', P .. 'callbacks:open', now_s, id)
+on_arrive(id, key, '_callbacks')
+ring('_callbacks', 1)
+return id
+end
+--@
+made_1 = { note_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, is_full, accept_delivery }
+end
+return made_1[nth - 6](...)
+end
+end
+--@tell_verdict.lua:8
+local bad, nonce, id = string.match(command('HGET', KEYS[1], argv[1]) or '0', '^(%d) ?(%S*) ?(%S*)$')
+if bad == argv[2] then return nonce == argv[3] and id or '' end
+command('SET', P .. 'callbacks:secret', argv[7], 'NX')
+id = rare(26, { url = argv[4], job_id = 'doctor', queue = '', status = argv[5], ended_at = now_iso, body = argv[6] })
+if not id then return 'full' end
+command('HSET', KEYS[1], argv[1], argv[2] .. ' ' .. argv[3] .. ' ' .. id)
+command('EXPIRE', KEYS[1], argv[8])
+return id
