@@ -73,18 +73,21 @@ def raise_version(root: Path, new: str, today: str) -> None:
         raise ReleaseError(f"{new} is no version; write it like 0.2.0 or 0.2.0rc1")
     if _order(new) <= _order(old):
         raise ReleaseError(f"{new} is not newer than {old}")
-    short = [".".join(one.split(".")[:2]) for one in (old, new)]
     changes = {
         root / "fusion" / "__init__.py": (f'__version__ = "{old}"', f'__version__ = "{new}"'),
-        root / "README.md": (f"Version {short[0]} (", f"Version {short[1]} ("),
+        root / "README.md": (f"ersion {_short(old)}", f"ersion {_short(new)}"),
         root / "CHANGELOG.md": ("## Unreleased\n", f"## Unreleased\n\n## {new} - {today}\n"),
     }
     texts = {path: path.read_text() for path in changes}
     for path, (was, _) in changes.items():
-        if texts[path].count(was) != 1:
+        if len(re.findall(rf"{re.escape(was)}(?![.\d])", texts[path])) != 1:
             raise ReleaseError(f"{path.relative_to(root)} must have {was.strip()!r} once; nothing was changed")
     for path, (was, becomes) in changes.items():
-        path.write_text(texts[path].replace(was, becomes))
+        path.write_text(re.sub(rf"{re.escape(was)}(?![.\d])", lambda _, text=becomes: text, texts[path]))
+
+
+def _short(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _order(version: str) -> tuple[int | str, ...]:
