@@ -25,7 +25,6 @@ from fusion.rq.logutils import setup_loghandlers
 from fusion.rq.queue import Queue
 from fusion.rq.scheduler import RQScheduler
 from fusion.rq.serializers import resolve_serializer
-from fusion.rq.simple_worker import run_here
 from fusion.rq.suspension import is_suspended
 from fusion.rq.timeouts import UnixSignalDeathPenalty
 from fusion.rq.utils import backend_class
@@ -33,6 +32,7 @@ from fusion.rq.worker_record import WorkerRecord
 from fusion.rq.worker_record import WorkerStatus as WorkerStatus
 from fusion.settings import Settings, get_settings, use_settings
 from fusion.sidecar import SWITCH
+from fusion.worker.in_process import run_here
 
 if TYPE_CHECKING:
     from fusion.rq.core_worker import CoreWorker
@@ -257,10 +257,10 @@ class SimpleWorker(Worker):
 
 def _beside(queues: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the command lines of a relay, and of the worker for jobs on probation."""
-    from fusion.sidecar.embedded_worker import _own_paths, _python, _safely
+    from fusion.sidecar.embedded_worker import own_paths, python_program, safely
 
-    base = [_python(), *_safely(), "-m", "fusion"]
-    paths = [part for path in _own_paths() for part in ("--path", path)]
+    base = [python_program(), *safely(), "-m", "fusion"]
+    paths = [part for path in own_paths() for part in ("--path", path)]
     return [*base, "relay"], [*base, "worker", "--probation", "--no-relay", *paths, "--", *queues]
 
 

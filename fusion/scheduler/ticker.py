@@ -94,7 +94,7 @@ class Ticker:
             self.next_at = min(self._guard.until, answered + _LONGEST)
             return
         try:
-            decided = [self._decide(stored, found.now) for stored in found.entries]
+            decided = [self.decide(stored, found.now) for stored in found.entries]
         except ServerFull:
             self.next_at = time.monotonic() + _FULL
             raise
@@ -123,7 +123,7 @@ class Ticker:
             self._late[bucket(late)] += 1
             self._late_seconds += late
 
-    def _decide(self, stored: StoredEntry, now: float) -> bool:
+    def decide(self, stored: StoredEntry, now: float) -> bool:
         """Decide one entry. False if there was nothing left to decide."""
         try:
             entry = self._entry(stored)

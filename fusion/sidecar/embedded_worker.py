@@ -113,9 +113,17 @@ class EmbeddedWorker:
 
         settings = self._settings
         _check_tasks(settings)
-        paths = [part for path in _own_paths() for part in ("--path", path)]
+        paths = [part for path in own_paths() for part in ("--path", path)]
         return WorkerPlace(
-            command=[_python(), *_safely(), "-m", "fusion", "worker", *paths, *(["--", *self._queues] if self._queues else ())],
+            command=[
+                python_program(),
+                *safely(),
+                "-m",
+                "fusion",
+                "worker",
+                *paths,
+                *(["--", *self._queues] if self._queues else ()),
+            ],
             environment={**environment_for(settings, os.environ), SWITCH: "0"},
             queues=", ".join(self._queues) or "the queues of its settings",
             patience=settings.shutdown_timeout,
@@ -162,7 +170,7 @@ def _check_tasks(settings: Settings) -> None:
             )
 
 
-def _own_paths() -> list[str]:
+def own_paths() -> list[str]:
     """The directories from which this process imports and a new one would not."""
     paths = sysconfig.get_paths()
     known = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -170,13 +178,13 @@ def _own_paths() -> list[str]:
     return [path for path in dict.fromkeys(os.path.abspath(entry) for entry in sys.path) if path not in known]
 
 
-def _safely() -> list[str]:
+def safely() -> list[str]:
     """Have Python import nothing from the current directory, where Fusion is installed: `runpy` would take a `types.py` there for its own."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return ["-P"] if home in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else []
 
 
-def _python() -> str:
+def python_program() -> str:
     """This Python's program. Inside of uWSGI and the like `sys.executable` is theirs."""
     names = [
         sys.executable,

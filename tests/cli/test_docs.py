@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 import tempfile
-import zipfile
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from packaging.requirements import Requirement
 
 from fusion.cli.main import cli
+from tests.kit.installed import install
 from tools.readme import blocks, extra_of_first_job, first_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,47 +53,6 @@ def test_the_readme_shows_the_first_job_on_its_first_screen() -> None:
     first = README.split("\n## ")[1]
     assert first.startswith("First job")
     assert README.index("python web.py") < 1500 and len(README[: README.index("python web.py")].splitlines()) < 45
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clone of this checkout has, changes that are not committed included."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("no git, or no clone of it")
-    target = tmp_path_factory.mktemp("clone")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
-    return target
-
-
-def needed(name: str, *extras: str) -> set[str]:
-    """The distributions that pip installs with it."""
-    found = set()
-    for line in distribution(name).requires or ():
-        requirement = Requirement(line)
-        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found |= {requirement.name.lower()} | needed(requirement.name, *requirement.extras)
-    return found - {"fusion-queue"}
-
-
-def install(clone: Path, home: Path, *extras: str) -> Path:
-    """Do what `pip install '.[extra]'` does, from what is installed here and without the network. The directory of the programs."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
-    (packages,) = home.glob("lib/python*/site-packages")
-    for name in needed("fusion-queue", *extras):
-        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
-            (packages / top).symlink_to(str(distribution(name).locate_file(top)))
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(home)]
-    subprocess.run(build, cwd=clone, check=True, capture_output=True)
-    (wheel,) = home.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(packages)
-    program = home / "bin" / "fusion"
-    program.write_text(f"#!{home}/bin/python\nfrom fusion.cli.main import main\nmain()\n")
-    program.chmod(0o755)
-    return program.parent
 
 
 @pytest.mark.long

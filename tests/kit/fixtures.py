@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +18,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.kit.clusters import ClusterOfTests
 from tests.kit.private_redis import PrivateRedis
-from tests.kit.process import Group
+from tests.kit.process import ROOT, Group
 from tests.kit.relays import Relays
 from tests.kit.schedulers import Schedulers
 from tests.kit.workers import Workers
@@ -88,3 +90,17 @@ def cluster(session_cluster: ClusterOfTests, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FUSION_REDIS_URL", session_cluster.url)
     use_settings(None)
     return session_cluster
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a clone of this checkout has, changes that are not committed included."""
+    listed = subprocess.run(["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no git, or no clone of it")
+    target = tmp_path_factory.mktemp("clone")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    return target

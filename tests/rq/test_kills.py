@@ -80,7 +80,7 @@ SimpleWorker(["work"], connection=client).work(burst=True)
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    found = Zygote(("fusion.rq.cron", "fusion.rq.worker", "fusion.rq.simple_worker", "tests.rq.tasks_of_rq"))
+    found = Zygote(("fusion.rq.cron", "fusion.rq.worker", "fusion.worker.in_process", "tests.rq.tasks_of_rq"))
     yield found
     found.close()
 

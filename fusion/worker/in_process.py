@@ -1,4 +1,5 @@
-"""RQ's SimpleWorker: it runs jobs in the process and thread that call `work`, one after the other."""
+"""A worker without processes: it runs jobs in the process and thread that call it, one after the other. RQ's SimpleWorker, and the drain of the
+test kit."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
@@ -19,6 +20,7 @@ from fusion.execution.completion import Decision
 from fusion.execution.frames import unpack
 from fusion.execution.perform import Performer
 from fusion.executors import readings
+from fusion.kernel import stopping
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
@@ -30,11 +32,18 @@ from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.outcomes import of_frame
 from fusion.worker.reports import report_of
 
+if TYPE_CHECKING:
+    from fusion.execution.guards import Guard
+
 log = logging.getLogger("fusion.worker")
 
 
 #: Seconds between turns that found nothing, of a worker that waits for jobs.
 _PAUSE = 0.2
+
+
+#: A job, its outcome, and the seconds that it took.
+Ended = tuple[Claimed, Decision, float]
 
 
 class InProcess:
@@ -45,12 +54,19 @@ class InProcess:
     """
 
     def __init__(
-        self, settings: Settings, queues: list[str], connection: Redis, *, waits: bool = False, job_lines: bool = True
+        self,
+        settings: Settings,
+        queues: list[str],
+        connection: Redis,
+        *,
+        waits: bool = False,
+        job_lines: bool = True,
+        guard: Guard = stopping,
     ) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("SimpleWorker.work() runs in the main thread alone: timeouts are raised by a signal")
+        self._guard = guard
         self._settings, self._served, self._given, self._waits = settings, ServedQueues(queues, settings.order), connection, waits
-        self._broker = Broker.of(connect(settings), settings)
+        #: The writer of its Redis.
+        self.broker = Broker.of(connect(settings), settings)
         self._performer = Performer(settings.tasks, settings.max_result, settings.allow_pickle, settings.middleware or ())
         self._envelopes = EnvelopeCheck(settings, log)
         self._job_log = JobLog(log, job_lines, messages=settings.log_errors == "full")
@@ -60,17 +76,18 @@ class InProcess:
 
     def run(self) -> None:
         """Run what waits. Redis's errors are those of the given client."""
-        connection = self._broker.connection
+        connection = self.broker.connection
         with fusion_errors(self._given):
             check_server(connection, allow_eviction=self._settings.allow_eviction, prefix=self._settings.prefix)
-            self._register()
+            self.enter()
             try:
                 self._work()
             finally:
-                self._broker.deregister(self.name, self._incarnation)
+                self.broker.deregister(self.name, self._incarnation)
                 connection.close()
 
-    def _register(self) -> None:
+    def enter(self) -> None:
+        """Register as a worker, under a name that no other has."""
         base, number = self.name, 0
         fields = {
             "queues": ",".join(self._served.queues),
@@ -78,23 +95,22 @@ class InProcess:
             "hostname": socket.gethostname(),
             "version": __version__,
         }
-        while not self._broker.register(self.name, self._incarnation, self._settings.lease, self._settings.worker_ttl, fields):
+        while not self.broker.register(self.name, self._incarnation, self._settings.lease, self._settings.worker_ttl, fields):
             number += 1
             self.name = f"{base}.{number}"
 
     def _work(self) -> None:
-        ended: tuple[Claimed, Decision, float] | None = None
+        ended: Ended | None = None
         most, idle = self._settings.max_jobs, 0.0
         while True:
             slots = [] if most is not None and self.done >= most else [0]
-            turn = self._turn(ended, slots)
+            turn = self.turn(ended, slots)
             ended = None
             for claimed in turn.jobs:
-                self._served.served(claimed.queue)
-                ended = self._run(claimed)
+                ended = self.run_one(claimed)
                 self.done, idle = self.done + 1, 0.0
             if not ended and not slots:
-                while self._broker.release()[0]:  # children of the last job
+                while self.broker.release()[0]:  # children of the last job
                     pass
                 return
             if not ended and not self._more(turn):
@@ -103,7 +119,7 @@ class InProcess:
                 time.sleep(_PAUSE)
                 idle += _PAUSE
 
-    def _turn(self, ended: tuple[Claimed, Decision, float] | None, slots: list[int]) -> Turn:
+    def turn(self, ended: Ended | None, slots: Sequence[int] = (0,)) -> Turn:
         """Commit what has ended, and claim a job. A worker that Redis has forgotten registers again."""
         commits = []
         if ended is not None:
@@ -111,7 +127,7 @@ class InProcess:
             commits = [Commit(d.kind, claimed.id, claimed.execution_id, elapsed, 0.0, d.delay, d.reason, d.fields, d.attempt)]
         while True:
             self._token += 1
-            turn = self._broker.turn(
+            turn = self.broker.turn(
                 TurnRequest(
                     self.name, self._incarnation, self._token, commits, self._served.turn, slots, self._settings.lease,
                     self._settings.worker_ttl, listed=self._settings.order == "listed",
@@ -119,7 +135,7 @@ class InProcess:
             )  # fmt: skip
             if turn.status != "unregistered":
                 break
-            self._register()
+            self.enter()
         if ended is not None and turn.answers:
             self._job_log.committed(ended[0], ended[1], "ok" if turn.answers[0] == "over" else turn.answers[0])
         return turn
@@ -129,20 +145,22 @@ class InProcess:
         if turn.status != "ok":
             return False
         if turn.next_in is not None and turn.next_in <= 0:
-            return self._broker.promote()[0] > 0
-        released, release_in = self._broker.release()
+            return self.broker.promote()[0] > 0
+        released, release_in = self.broker.release()
         return bool(turn.again or released or release_in == 0)
 
-    def _run(self, claimed: Claimed) -> tuple[Claimed, Decision, float]:
+    def run_one(self, claimed: Claimed) -> Ended:
+        """Run a job that was claimed, and return how it ended, for the next `turn`."""
+        self._served.served(claimed.queue)
         limit = self._envelopes.open(claimed)
         if isinstance(limit, Decision):
             return claimed, limit, 0.0
         self._job_log.started(claimed)
-        line = _Line(self._broker, self.name, claimed)
+        line = _Line(self.broker, self.name, claimed)
         own = {b"id": claimed.id, b"execution_id": claimed.execution_id, b"worker_name": self.name}
         fields = claimed.fields | {name: value.encode() for name, value in own.items()}
         with self._renewed(claimed):
-            frame = self._performer.run(fields, line.send, line.offer, line)
+            frame = self._performer.run(fields, line.send, line.offer, line, self._guard)
         return claimed, of_frame(claimed.fields, {**line.left, **line.stands, **frame}), readings.elapsed(frame)
 
     @contextmanager
@@ -227,6 +245,8 @@ class _Line:
 
 def run_here(settings: Settings, queues: list[str], connection: Redis, **options: Any) -> int:
     """Run what waits in the queues, here; return the number of jobs."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("SimpleWorker.work() runs in the main thread alone: timeouts are raised by a signal")
     worker = InProcess(settings, queues, connection, **options)
     worker.run()
     return worker.done

@@ -1,0 +1,38 @@
+"""An environment that has the wheel and what it needs, made without the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+
+def needed(name: str, *extras: str) -> set[str]:
+    """The distributions that pip installs with it."""
+    found = set()
+    for line in distribution(name).requires or ():
+        requirement = Requirement(line)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            found |= {requirement.name.lower()} | needed(requirement.name, *requirement.extras)
+    return found - {"fusion-queue"}
+
+
+def install(clone: Path, home: Path, *extras: str, also: tuple[str, ...] = ()) -> Path:
+    """Do what `pip install '.[extra]' also` does, from what is installed here and without the network. The directory of the programs."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (packages,) = home.glob("lib/python*/site-packages")
+    for name in needed("fusion-queue", *extras).union(also, *map(needed, also)):
+        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            (packages / top).symlink_to(str(distribution(name).locate_file(top)))
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(home)]
+    subprocess.run(build, cwd=clone, check=True, capture_output=True)
+    (wheel,) = home.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(packages)
+    program = home / "bin" / "fusion"
+    program.write_text(f"#!{home}/bin/python\nfrom fusion.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    return program.parent
