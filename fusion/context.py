@@ -18,12 +18,13 @@ from fusion.kernel.timeouts import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from typing import Any, NoReturn
 
     from fusion.batch import Batch
     from fusion.execution.steps import Steps
+    from fusion.execution.telemetry import JobTelemetry
     from fusion.job import Job
 
 _BURST = float(defaults.LOG_BURST)
@@ -82,6 +83,9 @@ class CurrentJob:
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
 
+    #: Takes what middleware records for a collector; None if no middleware is called.
+    telemetry: JobTelemetry | None = None
+
     if not TYPE_CHECKING:  # a type checker would take them for members
         locals().update(absent("current", "save refresh connection get_status get_meta"))
 
@@ -118,6 +122,11 @@ class CurrentJob:
     def load_with(self, load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
         """Set the function that decodes the arguments on first use. For the code that runs jobs."""
         self._load, self._call = load, None
+
+    @property
+    def fields(self) -> Mapping[bytes, bytes]:
+        """The stored fields that it was claimed with. For integrations: docs/keys.md names them."""
+        return self._fields
 
     @property
     def id(self) -> str:

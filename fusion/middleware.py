@@ -52,6 +52,10 @@ class WorkerMiddleware:
     Plain functions; under `--executor asyncio` those of a coroutine are called on the event loop, which they must not block.
     """
 
+    def prepare(self) -> None:
+        """Called once in a worker, when its task modules are loaded, in the process that those of jobs are forked from. Load here what every
+        job needs. It must start no thread and open no connection. If it raises, the worker says so and claims no job until it can."""
+
     def around_job(self, job: CurrentJob) -> Any:
         """Called before the task: a generator function with one `yield`, which stands for the task, or a function that returns a context
         manager, or None for nothing.

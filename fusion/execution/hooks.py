@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
     from fusion.context import CurrentJob
+    from fusion.execution.telemetry import JobTelemetry
 
 #: Hook method by the decision that the worker will make about an error.
 _METHODS = {"failed": "on_failure", "retry": "on_retry", "stopped": "on_stopped"}
@@ -27,9 +28,10 @@ _METHODS = {"failed": "on_failure", "retry": "on_retry", "stopped": "on_stopped"
 class Hooks:
     """The hooks of one run, the outermost first."""
 
-    def __init__(self, named: tuple[str, ...], job: CurrentJob, fields: Mapping[bytes, bytes]) -> None:
-        """`named`: the middleware of the settings."""
+    def __init__(self, named: tuple[str, ...], job: CurrentJob, fields: Mapping[bytes, bytes], telemetry: JobTelemetry) -> None:
+        """`named`: the middleware of the settings. `telemetry`: takes what they record for collectors."""
         self._named, self._job, self._fields = named, job, fields
+        job.telemetry = self._telemetry = telemetry
         self._hooks: list[WorkerMiddleware] = []
         self._entered: list[tuple[WorkerMiddleware, Any]] = []
         self._raised: BaseException | None = None
@@ -98,6 +100,10 @@ class Hooks:
         except BaseException as error:
             if not self.errors:
                 self._note("middleware", error)
+        try:
+            self._telemetry.end()
+        except OSError:  # the task closed the socket: the outcome meets the same
+            pass
 
     def leave(self) -> None:
         """Call the hooks after the task, the innermost first, then those for this kind of end. Only errors that end the whole run pass

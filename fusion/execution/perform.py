@@ -111,8 +111,9 @@ class Performer:
     def hooks(self, execution: Execution) -> Hooks:
         """Return the hooks of middleware around that run."""
         from fusion.execution.hooks import Hooks
+        from fusion.execution.telemetry import JobTelemetry
 
-        return Hooks(self.named, execution.job, execution.fields)
+        return Hooks(self.named, execution.job, execution.fields, JobTelemetry(execution.send, execution.offer))
 
     def _may_import(self, module: str) -> bool:
         return module in sys.modules or is_allowed(module, self.tasks)
@@ -138,7 +139,7 @@ class Execution:
         judge: Judge,
     ) -> None:
         self._performer, self.fields = performer, fields
-        self._send, self._line, self._judge = send, line, judge
+        self.send, self.offer, self._line, self._judge = send, offer, line, judge
         self._found = self._keyless = False
         #: The task's function, until its arguments are decoded.
         self._unread: Callable[..., Any] | None = None
@@ -357,9 +358,9 @@ class Execution:
         if not self._stands:
             key = self.callback.key if self.callback is not None else b"middleware"
             self._stands = self._whole()
-            self._send({b"kind": b"stands", b"key": key, b"frame": pack(self._stands)})
+            self.send({b"kind": b"stands", b"key": key, b"frame": pack(self._stands)})
             failpoint("horse.outcome_stands")
-        self._send(frame)
+        self.send(frame)
 
     def _whole(self) -> Fields:
         answer, job = dict(self._answer), self.job
@@ -384,7 +385,7 @@ class Execution:
         answer = self._whole()
         if job.output is not None and (left := job.output.end()):
             try:
-                self._send({b"kind": b"output", **left})
+                self.send({b"kind": b"output", **left})
             except OSError:
                 pass  # the outcome meets the same
         if self._stands:
@@ -450,7 +451,7 @@ class Execution:
     # -- its meta
 
     def _save_meta(self, meta: dict[str, Any]) -> None:
-        self._send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
+        self.send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
 
     def _encoded_meta(self, meta: dict[str, Any]) -> bytes:
         raw, most = self._performer.json.dumps(meta if type(meta) is dict else dict(meta)), self._performer.max_result

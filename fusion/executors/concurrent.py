@@ -36,7 +36,7 @@ FEW = 16
 _SHORT_TURN = 0.008
 #: Weight of the last turn in the expected time of the next one.
 _NEW_TURN = 0.1
-_LINES = (b"log", b"output", b"report", b"member", b"stands")
+_LINES = (b"log", b"output", b"report", b"member", b"stands", b"telemetry")
 _OF_A_RUN = (*_LINES, b"meta", b"callback", b"unbegun")
 
 

@@ -17,7 +17,7 @@ from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.store.layout.records import Claimed
 
 #: Frames after which the run goes on, and that must not be skipped.
-_LINES = (b"log", b"output", b"report", b"member", b"stands")
+_LINES = (b"log", b"output", b"report", b"member", b"stands", b"telemetry")
 
 
 class ForkExecutor:

@@ -24,9 +24,9 @@ _LATE, SLACK = 2.0, 1.0
 _NEAR = 2.0
 #: Seconds that a job counts which does not fit into a horse's socket, so that nothing is prefetched for a while.
 _TOO_LARGE = 1.0
-_OF_A_RUN = (b"meta", b"log", b"output", b"callback", b"report", b"member", b"stands")
-#: The frames among them that must not be skipped.
-_LINES = (b"log", b"output", b"report", b"member", b"stands")
+#: Frames that must not be skipped, and all that a run sends before its outcome.
+_LINES = (b"log", b"output", b"report", b"member", b"stands", b"telemetry")
+_OF_A_RUN = (*_LINES, b"meta", b"callback")
 #: Most kinds that are logged; and reasons to replace a process that are no leftovers.
 _MOST_KINDS, _NONE = 100, ("isolated", "memory", "jobs")
 

@@ -103,6 +103,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
         for path in named:
             if not _preload_middleware(path, say) or _is_unfit(path, settings, say):
                 return None
+        if not _prepare_middleware(named, say):
+            return None
         for path in (config["before_fork"], config["after_fork"]):
             try:
                 hooks.append(_find(path) if path else None)
@@ -205,6 +207,16 @@ def _preload_middleware(path: str, say: Callable[[str], None]) -> bool:
     except BaseException as error:
         say(_failure(path, error))
         return False
+    return True
+
+
+def _prepare_middleware(named: tuple[str, ...], say: Callable[[str], None]) -> bool:
+    for hook in middleware.workers(named):
+        try:
+            hook.prepare()
+        except BaseException as error:
+            say(_failure(middleware.name_of(hook), error))
+            return False
     return True
 
 

