@@ -54,7 +54,7 @@ class WorkerMiddleware:
 
     def prepare(self) -> None:
         """Called once in a worker, when its task modules are loaded, in the process that those of jobs are forked from. Load here what every
-        job needs. It must start no thread and open no connection. If it raises, the worker says so and claims no job until it can."""
+        job needs. It must start no thread and open no connection. If it raises, the worker logs it and claims no job until it can."""
 
     def around_job(self, job: CurrentJob) -> Any:
         """Called before the task: a generator function with one `yield`, which stands for the task, or a function that returns a context
