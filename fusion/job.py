@@ -32,13 +32,15 @@ from fusion.kernel.serializers import JSONSerializer, get_serializer
 from fusion.kernel.timeutil import to_delay, to_unix
 from fusion.settings import get_settings
 from fusion.status import JobStatus, check_called_off, refuse_foreign, why_not
-from fusion.store.access import broker_of, inspector_of, reads_of
+from fusion.store.access import broker_of, inspector_of, reads_of, sheet_inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
 from fusion.store.scripting.host import run
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # every type checker knows it, Python 3.11 does not
+
+    from fusion.store.read.job_facts import StoredLog
 
     T = TypeVar("T")
     R = TypeVarWithDefault("R", covariant=True, default=Any)
@@ -225,6 +227,11 @@ class Job(JobFields, Generic[R]):
                 self.wait(timeout)
             found = self.results()
         return found[0] if found else None
+
+    def get_log(self) -> StoredLog | None:
+        """Return the last lines that it printed and logged, masked, each with its time; None if there are none, or they are not kept. `lines` are
+        pairs of a time and a text, the oldest first; `left_out` counts lines before them; `attempt` is the number of the run's attempt."""
+        return sheet_inspector_of(self.connection).log(self.id, self.created_at)
 
     def get_position(self) -> int | None:
         """Return how many jobs of its queue are claimed before it; None if it does not wait."""

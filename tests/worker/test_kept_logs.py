@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,12 @@ def test_those_of_a_failure_are_kept_and_those_of_a_success_only_on_request(
     worker = run(workers, executor)
     assert [status_of(conn, job.id) for job in (good, bad, asked)] == ["finished", "failed", "finished"]
     assert log_of(conn, good) == []
+    assert good.get_log() is None
     for job, text in ((bad, "bad"), (asked, "asked")):
+        found = job.get_log()
+        assert found and [line for _, line in found.lines] == log_of(conn, job)
+        assert (found.left_out, found.attempt) == (0, 1)
+        assert all(timedelta() <= datetime.now(timezone.utc) - at < timedelta(minutes=5) for at, _ in found.lines)
         assert log_of(conn, job) == [f"printed {text}", f"to stderr {text}", f"logged {text}", f"begun {text}"]
     assert {raw.decode() for raw in conn.zrange("rq:logs", 0, -1)} == {bad.id, asked.id}
     assert 0 < conn.pttl(f"rq:log:{bad.id}") <= conn.pttl(f"rq:job:{bad.id}") + 60_000
@@ -275,7 +281,6 @@ def test_with_lines_of_json_what_is_printed_is_json_too(executor: str, workers: 
 
 
 def test_structlog_names_the_job(workers: Workers, conn: redis.Redis, queue: Queue, tmp_path: Path) -> None:
-    pytest.importorskip("structlog")
     (tmp_path / "structured.py").write_text(
         "import structlog\ndef say():\n    structlog.get_logger().info('structured')\n    raise ValueError('no')\n"
     )

@@ -165,7 +165,7 @@ class SheetInspector(InspectorBase):
             children_count=int(first["children_count"] or 0),
             others=known,
             deliveries=tuple(filter(None, (_delivery(one, found) for one in told))),
-            log=_log(found["log"], row),
+            log=_log(found["log"], from_iso(row.get("created_at"))),
             events=events,
             all_events=complete,
         )
@@ -217,6 +217,11 @@ class SheetInspector(InspectorBase):
             "execution": lambda pipe: pipe.hget(keys.worker_jobs(worker), job_id),
             **{f"unmet:{one}": _on(lambda pipe, one: pipe.sismember(keys.unmet(job_id), one), one) for one in parents[:NAMED]},
         }
+
+    def log(self, job_id: str, created: datetime | None) -> StoredLog | None:
+        """Return the last lines that a run of the job printed and logged; None if it has none. `created`: when the job was."""
+        found: Any = self.connection.hgetall(self.keys.log(job_id))
+        return _log(found, created)
 
     def _of_stream(self, row: Mapping[str, bytes]) -> _Asks:
         created = from_iso(row.get("created_at"))
@@ -391,11 +396,10 @@ def _events(job_id: str, found: _Answers) -> tuple[tuple[StreamEntry, ...], bool
     return tuple(mine[-EVENTS:]), seen and came and "reason" not in mine[0].fields and len(mine) <= EVENTS
 
 
-def _log(found: Mapping[bytes, bytes] | None, row: Mapping[str, bytes]) -> StoredLog | None:
+def _log(found: Mapping[bytes, bytes] | None, created: datetime | None) -> StoredLog | None:
     """Return the job's log; None if it has none. That of a former job of its id is not its own."""
     log = {codec.text(name): value for name, value in (found or {}).items()}
-    at, created = codec.number(log.get("at")), from_iso(row.get("created_at"))
-    if not log or (created is not None and at < int(created.timestamp() * 1000)):
+    if not log or (created is not None and codec.number(log.get("at")) < int(created.timestamp() * 1000)):
         return None
     lines = [one.partition(" ") for one in codec.text(log.get("lines")).split("\n")]
     known = tuple((moment(codec.number(ms.encode()) / 1000), text) for ms, _, text in lines)
