@@ -26,7 +26,7 @@ html_theme = "furo"
 html_title = f"Fusion {version}"
 html_show_sphinx = html_show_sourcelink = html_copy_source = False
 html_permalinks_icon = "#"
-html_search_scorer = "_scorer.js"
+html_search_scorer = str(DOCS / "_scorer.js")
 templates_path: list[str] = []
 
 #: A picture with a light and a dark file, as a code host wants it.

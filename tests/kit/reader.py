@@ -119,11 +119,10 @@ class Reader:
         return len(found)
 
     def _write(self, code: str) -> None:
-        head, _, text = code.partition("\n")
-        named = re.fullmatch(r"# ([\w/.]+)(, at its end)?", head)
-        assert named, f"the first line names no file: {head}"
+        named = re.match(r"# ([\w/.]+)(, at its end)?\n", code)
+        assert named, f"the first line names no file: {code}"
         file = self.here / named[1]
-        file.write_text((file.read_text() if named[2] else "") + text)
+        file.write_text((file.read_text() if named[2] else "") + code)
 
     def _do(self, line: str) -> None:
         if to := re.fullmatch(r"cd (.+)", line):
