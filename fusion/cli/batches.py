@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
 from fusion.cli.recorded import recorded
@@ -97,8 +98,24 @@ def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> Non
             echo(f"  {name.replace('_', ' ')}: {value}")
     if info.abandoned:
         echo("  its producer did not close it")
-    for line in table(("MEMBER", "STATUS"), members) if members else []:
+    for line in table(("FUNCTION", "MEMBER", "STATUS", "AGE"), _rows(cli, members)) if members else []:
         echo(line)
+
+
+def _rows(cli: Cli, members: Sequence[tuple[str, str | None]]) -> list[tuple[str, str, str, str]]:
+    """Return a row for each member: what it does, its id, how it ended, and since when; failed ones first."""
+    from fusion.store.access import search_inspector_of
+    from fusion.store.read.found_jobs import FIELDS, found_job
+
+    jobs = [member for member, _ in members if not member.startswith("#")]
+    rows = search_inspector_of(cli.looking).rows(jobs, FIELDS)
+    found = {one: found_job(one, row, None, {}) for one, row in zip(jobs, rows, strict=True) if row is not None}
+    at, lines = cli.inspector.now(), []
+    for member, status in sorted(members, key=lambda one: one[1] != "failed"):
+        job = found.get(member)
+        since = seconds(max(0.0, (at - job.since).total_seconds())) if job and job.since else "-"
+        lines.append((job.function if job and job.function else "-", member, status or "gone", since))
+    return lines
 
 
 @batch_group.command("cancel", cls=Command, epilog="\b\nExample:\n  run_worker.py batch cancel 4f1d9c2ab86e4a20c3d1b7f5")

@@ -63,7 +63,8 @@ def _coloured(state: str) -> str:
 def _head(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     since = f" for {seconds((sheet.at - sheet.entered_at).total_seconds())}" if sheet.entered_at else ""
     aside = styled(" (quarantined)", "yellow") if known["quarantined"] else ""
-    yield f"{sheet.id} {_coloured(sheet.status)}{since}{aside}"
+    called = shown(known["function"] or "")
+    yield f"{called}{'  ' * bool(called)}{sheet.id} {_coloured(sheet.status)}{since}{aside}"
     priority = _NAMES.get(min(sheet.priority, CLASSES["high"]))
     queue = sheet.origin or "-"
     if sheet.original_queue != sheet.origin:
@@ -71,7 +72,7 @@ def _head(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     foreign = "Not Fusion's own: another program's, perhaps RQ's" if sheet.is_foreign else None
     yield from _labelled(
         (
-            ("Function", known["function"] or "can't be read"),
+            ("Function", None if known["function"] else "can't be read"),
             ("Said to be", known["description"]),
             ("Record", foreign),
             ("Queue", f"{queue}, priority {sheet.priority}" + (f" ({priority})" if priority else "")),

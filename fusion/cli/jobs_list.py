@@ -215,7 +215,7 @@ def _show(cli: Cli, query: Query, page: FoundPage, limit: int | None) -> None:
         "since": lambda job: "-" if job.since is None else seconds(max(0.0, (at - job.since).total_seconds())),
         "error": lambda job: _about(job, at),
     }
-    order = ("status", "id", "queue", "function", "since", "error")
+    order = ("status", "function", "id", "queue", "since", "error")
     jobs = [FoundJobView.of(job) for job in page.jobs]
     echo("\n".join(table_of(FoundJobView, jobs, order=order, cells=cells, right=("since",))))
     if note:

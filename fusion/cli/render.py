@@ -154,7 +154,9 @@ def _running(snapshot: Snapshot) -> list[str]:
     jobs = [RunningJobView.of(job, snapshot.at) for job in snapshot.running[:_LISTED]]
     left = len(snapshot.running) - len(jobs)
     cells: dict[str, Callable[[RunningJobView], str]] = {"function": lambda one: one.function or "?"}
-    lines = table_of(RunningJobView, jobs, order=("worker",), without=("progress_percent", "attempt"), cells=cells)
+    lines = table_of(
+        RunningJobView, jobs, order=("worker", "function", "id"), without=("progress_percent", "attempt"), cells=cells
+    )
     return [*lines, *([f"... and {left} more"] if left else [])]
 
 

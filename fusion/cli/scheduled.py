@@ -80,7 +80,7 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
             "due_in": lambda job: _until(job.due_at, at),
             "why": lambda job: f"{job.why}: {job.reason}" if job.reason else job.why,
         }
-        order = ("due_at", "due_in", "id", "queue", "description", "why")
+        order = ("due_at", "due_in", "description", "id", "queue", "why")
         echo("\n".join(table_of(ScheduledJobView, jobs, order=order, cells=cells, left=("due_in",))) + "\n")
     last = offset + len(jobs)
     shown = f", shown: {offset + 1} to {last}" if jobs else f", none from {offset} on"

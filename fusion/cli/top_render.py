@@ -13,7 +13,7 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import cut, table_of
 from fusion.cli.times import told
 from fusion.kernel.timeutil import to_iso
-from fusion.views.base import age, to_json
+from fusion.views.base import EVERYONE, age, to_json
 from fusion.views.job import LastFailedView, RunningJobView
 from fusion.views.queue import FlowView, QueueListedView, QueueStatsView
 from fusion.views.worker import UNLOADED, WorkerView
@@ -204,7 +204,7 @@ def document(reading: Reading) -> dict[str, Any]:
         "worker_count": reading.worker_count,
         "queues": [to_json(QueueStatsView.counted(queue, reading.counters[queue.name])) for queue in reading.queues],
         "workers": [to_json(WorkerView.of(one, reading.at)) for one in reading.workers],
-        "running": [to_json(RunningJobView.of(job, reading.at)) for job in reading.jobs],
-        "last_failed": [to_json(LastFailedView.of(job)) for job in reading.failed or ()],
+        "running": [to_json(RunningJobView.of(job, reading.at), EVERYONE) for job in reading.jobs],
+        "last_failed": [to_json(LastFailedView.of(job), EVERYONE) for job in reading.failed or ()],
         "broken": list(reading.broken),
     }

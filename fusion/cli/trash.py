@@ -100,7 +100,7 @@ def list_trash(cli: Cli, query: Query | None, limit: int, offset: int, as_json: 
     if as_json:
         echo_json(TrashView(jobs=jobs, offset=offset, total=total, bytes=size))
     elif found:
-        order = ("id", "status", "queue", "function", "deleted_at", "until")
+        order = ("function", "id", "status", "queue", "deleted_at", "until")
         left = {"until": lambda one: seconds((one.until - at).total_seconds())}
         echo("\n".join(table_of(DeletedJobView, jobs, order=order, cells=left)))
         echo(f"\n{total} jobs in the trash, {size / 2**20:.1f} MB; to restore some: {prog()} trash restore ID...")

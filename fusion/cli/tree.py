@@ -64,7 +64,7 @@ def drawn_tree(found: JobTree, within: int | None = -1) -> list[str]:
     ):
         if side:
             rows += [("", "", "", "", ""), (f"{title}:", "", "", "", ""), *_branches(root.id, side, ties)]
-    lines = table(("JOB", "STATE", "QUEUE", "FUNCTION", "ALSO"), rows, within=within)
+    lines = table(("FUNCTION", "STATE", "QUEUE", "JOB", "ALSO"), rows, within=within)
     if len(found.nodes) == 1:
         lines += ["", "It waits for no other job, and none for it"]
     if found.cut:
@@ -92,5 +92,5 @@ def _branches(root: str, side: Sequence[TreeNode], ties: Mapping[str, Sequence[s
 def _row(node: TreeNode, depth: int, also: Sequence[str]) -> tuple[str, ...]:
     number = f"{depth}: " if depth > _DEEPEST else ""
     more = f" +{len(also) - _NAMED}" if len(also) > _NAMED else ""
-    job = "  " * min(depth, _DEEPEST) + number + node.id
-    return job, node.status, node.queue or "-", node.function or "-", ", ".join(also[:_NAMED]) + more
+    function = "  " * min(depth, _DEEPEST) + number + (node.function or "?")
+    return function, node.status, node.queue or "-", node.id, ", ".join(also[:_NAMED]) + more

@@ -9,7 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from fusion.dashboard import filters
+from fusion.dashboard import charts, filters
+from fusion.dashboard.page import GROUPS, undoing
 from fusion.dashboard.static_files import address_of
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import program
@@ -40,7 +41,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(filters.FILTERS)
-    made.globals.update(filters.GLOBALS, program=program.name())
+    made.globals.update(filters.GLOBALS, program=program.name(), drawn=charts.drawn, sparkline=charts.sparkline)
     return made
 
 
@@ -49,6 +50,7 @@ class Frame:
 
     def __init__(self, pages: Iterable[Page], links: Iterable[tuple[str, str]] = (), *, sessions: bool = False) -> None:
         self._nav = [page for page in pages if page.nav]
+        self._groups = [(group, [page for page in self._nav if page.group == group]) for group in GROUPS]
         self._links, self._sessions = tuple(links), sessions
 
     def render(self, view: PageRequest, page: Page, context: Mapping[str, Any], said: Said | None = None) -> bytes:
@@ -59,10 +61,11 @@ class Frame:
             "view": view,
             "page": page,
             "layout": "part.html" if part else "frame.html",
-            "nav": self._nav,
+            "nav": self._groups,
             "under": self._under(page),
             "links": self._links,
             "said": said,
+            "undo": undoing(said, view) if said else None,
             "still": False,
             "leftovers": (),
             "logout": self._sessions,

@@ -7,8 +7,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-from urllib.parse import parse_qs, urlencode
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, urlencode
 
 from fusion.dashboard.calls import KEPT, Calls
 from fusion.views.base import View as Shown
@@ -18,12 +18,15 @@ from fusion.web.exchange import HttpError, Request
 MAX_FORM = 256 * 1024
 #: Most characters of a message on the next page.
 _SAID = 400
+#: The groups of the navigation.
+GROUPS = ("Work", "Plan", "System")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page. `load` returns the context of its template, read from the API. In it, `status` sets the answer's status, and `still` stops the
-    automatic refresh. `nav`: its name in the navigation; empty: it belongs to the page whose path its own path begins with.
+    automatic refresh. `nav`: its name in the navigation, in the group `group`; empty: it belongs to the page whose path its own path begins
+    with.
     `fleet`: it concerns all queues, and is closed to viewers who are restricted to some.
 
     `shows`: the view that it shows, which its context has as `noun`. Fields that its template does not place are listed at the end under
@@ -34,6 +37,7 @@ class Page:
     title: str
     load: Callable[[PageRequest], Mapping[str, Any]]
     nav: str = ""
+    group: str = "Work"
     scope: str = "read"
     fleet: bool = False
     shows: type[Shown] | None = None
@@ -53,11 +57,47 @@ class PageAction:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The result of an action. `to`: the path of the next page, without the prefix; `wrong`: the action failed."""
+    """The result of an action. `to`: the path of the next page, without the prefix; `wrong`: the action failed. `undo`: what takes it back, a
+    name in `UNDO`, and of what."""
 
     text: str
     to: str = ""
     wrong: bool = False
+    undo: tuple[str, tuple[str, ...]] = ("", ())
+
+
+#: The paths of the actions that take another one back, and the scope that they need. A message names one of these, never a path: a browser keeps it.
+UNDO = {
+    "pause": ("/queues/{}/resume", "admin"),
+    "resume": ("/queues/{}/pause", "admin"),
+    "key_pause": ("/limit/{}/resume", "admin"),
+    "key_resume": ("/limit/{}/pause", "admin"),
+    "cron_pause": ("/cron/{}/resume", "admin"),
+    "cron_resume": ("/cron/{}/pause", "admin"),
+    "quiet": ("/workers/{}/unquiet", "admin"),
+    "unquiet": ("/workers/{}/quiet", "admin"),
+    "delete": ("/jobs/{}/restore", "operate"),
+    "delete_many": ("/trash/restore", "operate"),
+}
+#: Most characters of the ids in a message: a browser keeps no cookie over 4 KB.
+_UNDONE = 1800
+
+
+class Undoing(NamedTuple):
+    """The form of an undo: its path, and the ids that it sends."""
+
+    path: str
+    ids: tuple[str, ...]
+
+
+def undoing(said: Said, view: PageRequest) -> Undoing | None:
+    """Return what takes the action of a message back; None if nothing does, or this viewer may not."""
+    path, scope = UNDO.get(said.undo[0], ("", ""))
+    if not path or not said.undo[1] or not view.may(scope):
+        return None
+    if "{}" in path:
+        return Undoing(path.format(quote(said.undo[1][0], safe="")), ())
+    return Undoing(path, said.undo[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +199,15 @@ class PageRequest:
 
 def said_cookie(said: Said) -> str:
     """Return a message for the next page as the text of a cookie."""
-    raw = json.dumps([said.text[:_SAID], said.wrong], ensure_ascii=False).encode("utf-8", "replace")
+    name, ids = said.undo if sum(map(len, said.undo[1])) <= _UNDONE else ("", ())
+    raw = json.dumps([said.text[:_SAID], said.wrong, name, *ids], ensure_ascii=False).encode("utf-8", "replace")
     return urlsafe_b64encode(raw).decode()  # a browser keeps no cookie over 4 KB
 
 
 def said_of(raw: str) -> Said | None:
     """Return the message in a cookie; None if there is none."""
     try:
-        text, wrong = json.loads(urlsafe_b64decode(raw))
-        return Said(str(text)[:_SAID], wrong=bool(wrong)) if raw else None
+        text, wrong, name, *ids = json.loads(urlsafe_b64decode(raw))
+        return Said(str(text)[:_SAID], wrong=bool(wrong), undo=(str(name), tuple(map(str, ids))))
     except (ValueError, TypeError, RecursionError):
         return None

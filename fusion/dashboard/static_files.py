@@ -11,7 +11,7 @@ from importlib import resources
 from fusion.web.exchange import HttpError, Request, Response
 
 _KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-_FILES = ("app.css", "app.js", "vendor/htmx.min.js")
+_FILES = ("app.css", "app.js", "chart.js", "palette.js", "vendor/htmx.min.js")
 
 
 @dataclass(frozen=True, slots=True)

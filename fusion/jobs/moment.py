@@ -9,11 +9,12 @@ from datetime import datetime
 from fusion.jobs.failures import add_calls, function_of
 from fusion.kernel.progress import parse_progress
 from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.calls import about_of
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import Inspector, WorkerInfo
 
-_RUNNING = ("status", "origin", "func", "started_at", "timeout", "progress", "attempts")
-_FAILED = ("status", "origin", "original_queue", "func", "error_class", "error_frame", "ended_at", "quarantined")
+_RUNNING = ("status", "origin", "func", "description", "started_at", "timeout", "progress", "attempts")
+_FAILED = ("status", "origin", "original_queue", "func", "description", "error_class", "error_frame", "ended_at", "quarantined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class RunningJob:
     timeout: float | None
     done: float | None
     attempt: int
+    #: Its description, if that is not the function.
+    about: str = ""
 
     def share(self, at: datetime) -> float:
         """Return the share of its timeout that it has used; 0 without a timeout."""
@@ -47,6 +50,8 @@ class FailedJob:
     frame: str
     at: datetime | None
     quarantined: bool
+    #: Its description, if that is not the function.
+    about: str = ""
 
 
 def running_jobs(inspector: Inspector, workers: Sequence[WorkerInfo], limit: int = 1000) -> list[RunningJob]:
@@ -71,6 +76,7 @@ def running_jobs(inspector: Inspector, workers: Sequence[WorkerInfo], limit: int
                 _seconds(row["timeout"]),
                 far.percent if far else None,
                 int(attempts) if attempts.isascii() and attempts.isdecimal() and len(attempts) < 10 else 0,
+                about_of(row),
             )
         )
     return sorted(found, key=lambda job: (job.started_at is None, job.started_at or 0, job.id))
@@ -96,6 +102,7 @@ def failed_jobs(inspector: Inspector, ids: Sequence[str]) -> list[FailedJob]:
             text(row["error_frame"]),
             from_iso(row["ended_at"]),
             bool(row["quarantined"]),
+            about_of(row),
         )
         for job_id, row in zip(ids, rows, strict=True)
         if not isinstance(row, Exception) and text(row["status"]) == "failed"

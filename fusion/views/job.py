@@ -46,6 +46,7 @@ class FoundJobView(View):
     scheduled_at: datetime | None = public("When it is due.")
     waits_for: str | None = public("What it waits for, if it is blocked or deferred.")
     progress_percent: float | None = public("How far it says it is.", unit="percent")
+    description: str | None = details("Its description, masked; null if that is the function.", how=masked_text)
 
     @classmethod
     def of(cls, job: FoundJob) -> Self:
@@ -65,6 +66,7 @@ class FoundJobView(View):
             scheduled_at=job.due,
             waits_for=job.waits_for or None,
             progress_percent=job.done,
+            description=job.about or None,
         )
 
 
@@ -98,6 +100,7 @@ class RunningJobView(View):
     timeout: float | None = public("How long it may run.", unit="seconds")
     progress_percent: float | None = public("How far it says it is.", unit="percent", column="DONE")
     attempt: int = public("Runs that failed before.", column="TRY")
+    description: str | None = details("Its description, masked; null if that is the function.", how=masked_text)
 
     @classmethod
     def of(cls, job: RunningJob, at: datetime) -> Self:
@@ -112,6 +115,7 @@ class RunningJobView(View):
             timeout=job.timeout,
             progress_percent=job.done,
             attempt=job.attempt,
+            description=job.about or None,
         )
 
 
@@ -126,6 +130,7 @@ class LastFailedView(View):
     function: str = public("The function that it called.", column="FUNCTION")
     id: str = public("Its id.", column="JOB")
     quarantined: bool = public("Whether it was set aside.")
+    description: str | None = details("Its description, masked; null if that is the function.", how=masked_text)
 
     @classmethod
     def of(cls, job: FailedJob) -> Self:
@@ -138,6 +143,7 @@ class LastFailedView(View):
             function=job.function,
             id=job.id,
             quarantined=job.quarantined,
+            description=job.about or None,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -184,13 +184,31 @@ class HistoryStepView(View):
     failed: int = public("Jobs that failed in it.")
     retried: int = public("Runs in it that failed and are tried again.")
     waiting: dict[str, WaitingView] = public("By class of priority, as far as anything waited.")
+    wait_p95: dict[str, float] = public(
+        "The longest wait of 95 % of the jobs that ended in it, by class of priority.", unit="seconds"
+    )
+    run_p95: dict[str, float] = public("The longest run of 95 % of them, by class of priority.", unit="seconds")
 
     @classmethod
     def of(cls, step: Step) -> Self:
         """Make the view of a step."""
+        from fusion.store.layout.history import percentile
+
+        waits, runs = (
+            {CLASSES[one]: at for one, counts in sorted(times.items())[::-1] if (at := percentile(counts, 0.95)) is not None}
+            for times in (step.waits, step.runs)
+        )
         waiting = {CLASSES[one]: WaitingView(depth=step.depths[one], oldest=step.ages[one]) for one in sorted(step.depths)[::-1]}
         counts = step.counts
-        return cls(at=step.at, completed=counts["completed"], failed=counts["failed"], retried=counts["retried"], waiting=waiting)
+        return cls(
+            at=step.at,
+            completed=counts["completed"],
+            failed=counts["failed"],
+            retried=counts["retried"],
+            waiting=waiting,
+            wait_p95=waits,
+            run_p95=runs,
+        )
 
 
 @part
@@ -200,6 +218,13 @@ class QuantilesView(View):
     p50: float | None = public("Half of them took at most this long.", unit="seconds")
     p95: float | None = public("95 % took at most this long.", unit="seconds")
     p99: float | None = public("99 % took at most this long.", unit="seconds")
+
+    @classmethod
+    def counted(cls, counts: Sequence[int]) -> Self:
+        """Make the view of durations that are counted in ranges."""
+        from fusion.store.layout.history import percentile
+
+        return cls(**{f"p{share}": percentile(counts, share / 100) for share in (50, 95, 99)})
 
 
 @part
@@ -218,6 +243,19 @@ def seconds_of(steps: list[Step]) -> dict[str, SecondsView]:
         CLASSES[priority]: SecondsView(**{what: QuantilesView(**shares) for what, shares in times.items()})
         for priority, times in summary(steps).items()
     }
+
+
+def summed(tables: Iterable[Mapping[int, Sequence[int]]]) -> list[int]:
+    """Add up the counts of all classes."""
+    rows = [counts for table in tables for counts in table.values()]
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+def longest(counts: Sequence[int]) -> float | None:
+    """Return the end of the last range in which anything is counted."""
+    from fusion.store.layout.history import BOUNDS
+
+    return next((float(BOUNDS[nth]) for nth in range(len(counts) - 1, -1, -1) if counts[nth]), None)
 
 
 def history_of(steps: Iterable[Step], *, whole: bool = False) -> list[HistoryStepView]:
@@ -266,6 +304,53 @@ class FunctionStatsView(View):
     function: str = public("Its dotted path.")
     history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
     seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.")
+
+
+@part
+class FunctionListedView(View):
+    """The outcomes of the jobs of a function in the last hours, whatever their priority."""
+
+    function: str = public("Its dotted path.", column="FUNCTION")
+    completed: int = public("Jobs that finished.", column="FINISHED", short="DONE")
+    failed: int = public("Jobs that failed.", column="FAILED", short="FAIL")
+    retried: int = public("Runs that failed and were tried again.", column="RETRIED", short="RETRY")
+    wait: QuantilesView = public("How long the jobs that ended had waited. About: counted in ranges.")
+    run: QuantilesView = public("How long they ran. About: counted in ranges.")
+    longest_run: float | None = public(
+        "The longest run took at most this long; null of nothing.", unit="seconds", column="LONGEST"
+    )
+    ended: list[int] = public("Jobs that ended in each hour, the last one last.")
+    failures: list[int] = public("Of these, failed ones.")
+
+    @classmethod
+    def of(cls, function: str, steps: Sequence[Step]) -> Self:
+        """Make the view of a function from its steps."""
+        waits, runs = summed(step.waits for step in steps), summed(step.runs for step in steps)
+        counts = [step.counts for step in steps]
+        return cls(
+            function=function,
+            completed=sum(one["completed"] for one in counts),
+            failed=sum(one["failed"] for one in counts),
+            retried=sum(one["retried"] for one in counts),
+            wait=QuantilesView.counted(waits),
+            run=QuantilesView.counted(runs),
+            longest_run=longest(runs),
+            ended=[one["completed"] + one["failed"] for one in counts],
+            failures=[one["failed"] for one in counts],
+        )
+
+
+@view
+class FunctionsView(View):
+    """A page of functions."""
+
+    functions: list[FunctionListedView] = public("By name.")
+    total: int = public("How many have a history of their own.")
+    offset: int = public("How many were left out before these.")
+    hours: int = public("Of how many hours this is, with the one that is not over.")
+    left_out: FunctionListedView | None = public(
+        "All other functions together, if there are more than have a history of their own."
+    )
 
 
 @part
@@ -328,6 +413,15 @@ class WaitP95View(View):
 
 
 @part
+class DepthsView(View):
+    """For each class of priority, the most jobs that waited at once: the sum over the queues of the most in each."""
+
+    high: int | None = public("Priority 2 and above.")
+    moderate: int | None = public("Priority 1.")
+    low: int | None = public("Priority 0.")
+
+
+@part
 class FleetStepView(View):
     """A minute or an hour, of all queues."""
 
@@ -336,6 +430,7 @@ class FleetStepView(View):
     failed: int = public("Jobs that failed in it.")
     retried: int = public("Runs in it that failed and are tried again.")
     wait_p95: WaitP95View = public("The longest wait of 95 % of the jobs.")
+    waiting: DepthsView = public("Jobs that waited; null where nothing is known of the step.")
 
     @classmethod
     def of(cls, step: Step) -> Self:
@@ -343,8 +438,15 @@ class FleetStepView(View):
         from fusion.store.layout.history import percentile
 
         p95 = {name: percentile(step.waits[n], 0.95) if n in step.waits else None for n, name in enumerate(CLASSES)}
-        counts, wait = step.counts, WaitP95View(**p95)
-        return cls(at=step.at, completed=counts["completed"], failed=counts["failed"], retried=counts["retried"], wait_p95=wait)
+        counts, known = step.counts, bool(step.counts or step.depths)
+        return cls(
+            at=step.at,
+            completed=counts["completed"],
+            failed=counts["failed"],
+            retried=counts["retried"],
+            wait_p95=WaitP95View(**p95),
+            waiting=DepthsView(**{name: step.depths.get(n, 0) if known else None for n, name in enumerate(CLASSES)}),
+        )
 
 
 @view

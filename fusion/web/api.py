@@ -16,6 +16,7 @@ from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.failures import Failures
 from fusion.web.fleet import Fleet, KeptVerdict, RedisServer
+from fusion.web.functions import Functions
 from fusion.web.jobs import Jobs, OneJob, Reschedule
 from fusion.web.keys import ConcurrencyKeys
 from fusion.web.metrics import FleetPage, Metrics
@@ -55,6 +56,7 @@ class Api:
             *Reschedule(connection).routes(),
             *Queues(connection).routes(),
             *FleetHistory(connection).routes(),
+            *Functions(connection).routes(),
             *ConcurrencyKeys(connection).routes(),
             *Batches(connection).routes(),
             *Failures(connection).routes(),

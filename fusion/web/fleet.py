@@ -130,7 +130,8 @@ class Fleet:
         jobs = [job for job in running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]
         failed = [job for job in failed_jobs(inspector, glance.failed(_FAILED)) if scope.allows(job.queue)]
         running = [RunningJobView.of(job, at) for job in jobs]
-        return Response.view(RunningView(at=at, running=running, last_failed=[LastFailedView.of(job) for job in failed]))
+        shown = RunningView(at=at, running=running, last_failed=[LastFailedView.of(job) for job in failed])
+        return Response.view(shown, scopes=request.scopes)
 
     def scheduled(self, request: Request) -> Response:
         """Show the jobs that wait for a time, the soonest first, and why; the reason in words needs the scope operate."""

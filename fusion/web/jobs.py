@@ -89,7 +89,8 @@ class Jobs:
                 complete=page.complete,
                 note=in_words(page.searched) or None,
                 broken=told(request.scope, broken),
-            )
+            ),
+            scopes=request.scopes,
         )
 
 

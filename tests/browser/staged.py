@@ -26,6 +26,7 @@ NAMES = {
     "limits": "k",
     "operations": "zebra-operation",
     "queues": "sms",
+    "tasks": TASK,
     "trash": "ours-thrown",
     "workers": "failing.1",
 }
@@ -40,6 +41,8 @@ def stage(conn: redis.Redis) -> None:
         Queue("sms", conn).enqueue(
             TASK, job_id=f"many-{nth}", description="a description of some length, as people write them " * 2
         )
+    counted = [(0, f"1:{what}", 3) for what in ("completed", "failed", "w3", "r9")]
+    Broker(conn).note_history("web1.4711", 1, {("function", TASK): counted})
     conn.persist("rq:worker:failing.1")  # those who look take their time
     _mark(conn)
 

@@ -29,7 +29,7 @@ def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
     said = invoke("batch", "show", "outer").stdout.splitlines()
     assert said[0] == "outer (mails): open; 4 in all, 3 open, 1 finished"
     assert said[1].startswith("  on complete: ")
-    assert said[-1].split() == ["#inner", "finished"]
+    assert said[-1].split() == ["-", "#inner", "finished", "-"] and said[-2].split()[:3] == [NOOP, "a2", "open"]
     shown = json.loads(invoke("batch", "show", "outer", "--limit", "1", "--json").stdout)
     assert (shown["status"], shown["members"]) == ("open", [{"id": "a0", "status": "open"}])
     assert invoke("batch", "cancel", "outer").stdout == "3 jobs canceled\n"

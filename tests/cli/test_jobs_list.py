@@ -35,9 +35,9 @@ def test_all_of_them_and_no_argument(invoke: Invoke, conn: redis.Redis, some: li
     before = everything(conn)
     said = invoke("jobs").stdout
     head, *lines = said.splitlines()
-    assert head.split() == ["STATE", "ID", "QUEUE", "FUNCTION", "AGE", "ABOUT"]
+    assert head.split() == ["STATE", "FUNCTION", "ID", "QUEUE", "AGE", "ABOUT"]
     assert [line.split()[0] for line in lines] == ["failed", "failed", "queued", "scheduled"]
-    assert sorted(line.split()[1] for line in lines) == sorted(some)
+    assert sorted(line.split()[2] for line in lines) == sorted(some)
     assert re.search(r"ValueError", lines[0])
     assert lines[2].endswith("HIGH")
     assert re.search(r"due \d{4}-.* \(in 60 min\)$", lines[3])
@@ -49,7 +49,7 @@ def test_all_of_them_and_no_argument(invoke: Invoke, conn: redis.Redis, some: li
 def test_every_priority_over_the_highest_name_is_high(invoke: Invoke, conn: redis.Redis) -> None:
     for number in (0, 1, 2, 101):
         Queue("otp", conn).enqueue(TASK, job_id=f"p{number}", priority=number)
-    about = {line.split()[1]: line.split()[-1] for line in invoke("jobs").stdout.splitlines()[1:]}
+    about = {line.split()[2]: line.split()[-1] for line in invoke("jobs").stdout.splitlines()[1:]}
     assert about == {"p0": "LOW", "p1": "-", "p2": "HIGH", "p101": "HIGH"}
     assert len(invoke("jobs", "priority:high", "--ids").stdout.split()) == 2
 
@@ -66,7 +66,7 @@ def test_a_page_says_how_to_go_on(invoke: Invoke, some: list[str]) -> None:
     args = ["--limit", "1"]
     for _ in some:
         said = invoke("jobs", "func:sendSMS", *args).stdout
-        met.append(said.splitlines()[1].split()[1])
+        met.append(said.splitlines()[1].split()[2])
         more = re.search(r"More: run_worker.py jobs func:sendSMS --limit 1 --after (\S+)", said)
         if not more:
             break

@@ -120,18 +120,18 @@ def test_scheduled_lists_jobs_with_their_reasons(invoke: Invoke, conn: redis.Red
     conn.zadd(SCHEDULED, {"a-gone": 1, "a-broken": 2})
     conn.set("rq:job:a-broken", "no hash")
     lines = invoke("scheduled").stdout.splitlines()
-    assert lines[0].split() == ["DUE", "ID", "QUEUE", "DESCRIPTION", "WHY"]
+    assert lines[0].split() == ["DUE", "DESCRIPTION", "ID", "QUEUE", "WHY"]
     cells = [re.split(r"  +", line) for line in lines[1:8]]
     assert [row[1] for row in cells[:2]] == ["due", "due"]
     assert re.fullmatch(r"in \d\d s", cells[2][1])
     assert [row[2:] for row in cells] == [
-        ["a-gone", "-", "-", "a stale entry: there is no such job"],
-        ["a-broken", "-", "-", "a stale entry: the job is broken"],
-        ["a-later", "email", "A letter", "enqueued for then"],
-        ["b-retried", "sms", SMS, "retry 1: ConnectionError: refused"],
-        ["c-held", "sms", SMS, "held back: this worker does not know tasks.sms"],
-        ["d-lost", "sms", SMS, "lost 2 times: its worker vanished"],
-        ["e-both", "sms", SMS, "held back: not here"],
+        ["-", "a-gone", "-", "a stale entry: there is no such job"],
+        ["-", "a-broken", "-", "a stale entry: the job is broken"],
+        ["A letter", "a-later", "email", "enqueued for then"],
+        [SMS, "b-retried", "sms", "retry 1: ConnectionError: refused"],
+        [SMS, "c-held", "sms", "held back: this worker does not know tasks.sms"],
+        [SMS, "d-lost", "sms", "lost 2 times: its worker vanished"],
+        [SMS, "e-both", "sms", "held back: not here"],
     ]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", row[0]) for row in cells)
     assert lines[8:] == ["", "7 scheduled, of all queues, shown: 1 to 7"]

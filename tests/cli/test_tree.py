@@ -23,16 +23,16 @@ def _graph(conn: redis.Redis) -> None:
 def test_each_job_stands_once_under_one_that_it_is_tied_to(invoke: Invoke, conn: redis.Redis) -> None:
     _graph(conn)
     assert [line.rstrip() for line in invoke("tree", "d").stdout.splitlines()] == [
-        "JOB                        STATE     QUEUE  FUNCTION           ALSO",
-        "d                          deferred  sms    tasks.sms.sendSMS",
+        "FUNCTION                   STATE     QUEUE  JOB  ALSO",
+        "tasks.sms.sendSMS          deferred  sms    d",
         "",
         "It waits, or waited, for:",
-        "  b                        deferred  sms    tasks.sms.sendSMS",
-        "    a                      queued    sms    tasks.sms.sendSMS  c",
-        "  c                        deferred  sms    tasks.sms.sendSMS",
+        "  tasks.sms.sendSMS        deferred  sms    b",
+        "    tasks.sms.sendSMS      queued    sms    a    c",
+        "  tasks.sms.sendSMS        deferred  sms    c",
         "",
         "For it wait, or waited:",
-        "  e                        deferred  sms    tasks.sms.sendSMS",
+        "  tasks.sms.sendSMS        deferred  sms    e",
     ]
     document = json.loads(invoke("tree", "d", "--json").stdout)
     assert (document["schema"], document["id"], document["cut"]) == (1, "d", False)

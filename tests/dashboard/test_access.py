@@ -58,7 +58,9 @@ def offered(shown: Shown) -> list[str]:
     """Where the buttons of a page send something to."""
     forms = re.findall(r'<form method="post" action="([^"]*)"[^>]*>(.*?)</form>', shown.html, re.DOTALL)
     assert len(forms) == shown.html.count('method="post"')
-    found = [path for path, inner in forms if "<button" in inner] + re.findall(r'formaction="([^"]*)"', shown.html)
+    found = [path for path, inner in forms if re.search(r'<button(?! type="button")', inner)] + re.findall(
+        r'formaction="([^"]*)"', shown.html
+    )
     return [path for path in found if path != "/logout"]
 
 

@@ -61,7 +61,10 @@ def test_static_files_are_kept_for_ever_under_names_that_change(app: DashboardAp
 
 def test_own_styles_and_scripts_stay_small() -> None:
     sizes = {one.name: len(one.body) for one in files().values()}
-    assert sizes["app.css"] < 20_000 and sizes["app.js"] < 5_000
+    assert sizes["app.css"] < 20_000 and sizes["app.js"] < 7_000
+    assert sizes["chart.js"] < 4_000 and sizes["palette.js"] < 4_500
+    scripts = [one for one in files().values() if one.name in ("app.js", "chart.js", "palette.js")]
+    assert all(one.body.count(b"\n") < 150 for one in scripts)
 
 
 def test_pages_are_compressed_for_who_takes_it(client: Browser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_reader_does_not_see_the_arguments_of_a_job(reader: Browser, fail: Fai
     page = reader.get("/jobs/broken")
     assert "builtins.ValueError" in page.text and "Timeline" in page.text
     assert "Arguments" not in page.text and "Smith" not in page.html and "Traceback" not in page.text
-    assert [form[0] for form in page.forms() if form[0]] == ["/logout"]
+    assert {form[0] for form in page.forms() if form[0]} == {"/find", "/logout"}
     for path in ("requeue", "delete", "copy"):
         assert reader.send(f"/jobs/broken/{path}").status == 403
     assert reader.get("/jobs/broken/copy").status == 403
@@ -77,7 +78,11 @@ def test_why_it_waits_and_what_waits_for_it(client: Browser, conn: redis.Redis) 
     queue.enqueue(NOOP, job_id="second", depends_on=["first"])
     queue.enqueue(NOOP, job_id="third", depends_on=["second"])
     page = client.get("/jobs/second")
-    assert "Why it waits" in page.text and "1 before first" in page.text and "1 after third" in page.text
+    assert (
+        "Why it waits" in page.text
+        and re.search(r"1 before tests\.jobs\.basic\. noop first", page.text)
+        and re.search(r"1 after tests\.jobs\.basic\. noop third", page.text)
+    )
 
 
 def test_a_running_job_shows_its_run_and_can_be_stopped(client: Browser, conn: redis.Redis) -> None:

@@ -151,7 +151,7 @@ def test_a_concurrency_key_is_paused_bounded_and_its_slots_are_released(
     path = "/limits/https://api.example.com/v1:u%2542%2C%2A"
     shown = client.get(path)
     assert "1 of 1" in shown.text and "2 jobs" in shown.text and 'href="/jobs/j0"' in shown.html
-    assert 'href="/jobs/j1"' in shown.html.partition("Who waits for one")[2]
+    assert 'href="/jobs/j1"' in shown.html.partition("Jobs that wait for one")[2]
     assert "is paused for 10m" in client.press(shown, "Pause", duration="10m", reason="the provider is down").text
     assert "by token:adminer" in client.get(path).text and "the provider is down" in client.get(path).text
     client.press(client.get(path), "Resume")

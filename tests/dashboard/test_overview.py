@@ -189,7 +189,7 @@ def test_an_unchanged_overview_is_not_sent_again(app: DashboardApp, client: Brow
     first = client.get("/", accept_encoding="gzip")
     tick = client.get("/", accept_encoding="gzip", hx_request="true")
     files = [client.get(address, accept_encoding="gzip") for address in _files(first.html)]
-    assert len(files) == 3
+    assert len(files) == 5
     assert len(first.body) + sum(len(one.body) for one in files) < 60_000
     assert len(tick.body) < 8_000 and tick.headers["content-encoding"] == "gzip"
     assert gzip.decompress(tick.body).count(b"data-row") == 20

@@ -103,5 +103,7 @@ def strangers(conn: redis.Redis) -> None:
     fields = {"action": "requeue", "query": f"queue:{MARKER}", "states": "failed", "by": MARKER, "within": f'["{MARKER}"]'}
     broker.open_operation(f"{MARKER}-operation", fields)
     broker.pause(MARKER, 600, by=MARKER, reason=MARKER)
+    counted = [(0, f"1:{what}", 3) for what in ("completed", "failed", "w3", "r9")]
+    broker.note_history(f"{MARKER}-history", 1, {("function", MARKER): counted})
     if conn.exists("rq:job:ours-queued"):
         Queue(MARKER, conn).enqueue(TASK, job_id=f"{MARKER}-kid", depends_on="ours-queued")

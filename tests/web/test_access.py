@@ -67,6 +67,8 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "limit_release": ({"key": "smtp"}, {"job_id": "held-sms"}, 200),
     "queue": ({"name": "sms"}, None, 200),
     "history": ({}, None, 200),
+    "functions": ({}, None, 200),
+    "function": ({"name": "tests.jobs.nothing"}, None, 404),
     "info": ({}, None, 200),
     "doctor": ({}, None, 200),
     "running": ({}, None, 200),

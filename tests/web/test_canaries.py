@@ -29,7 +29,7 @@ from fusion.kernel.timeutil import now, to_iso
 from fusion.store.read import search_inspector
 from fusion.views.base import Shown, View, definition
 from fusion.views.delivery import CallbacksView
-from fusion.views.job import ScheduledView
+from fusion.views.job import JobsView, RunningView, ScheduledView
 from fusion.views.job_sheet import JobView
 from fusion.views.trash import TrashView
 from fusion.web.api import Api
@@ -106,6 +106,8 @@ DOCUMENTS = {
     "scheduled": (ScheduledView,),
     "trash list": (TrashView,),
     "callbacks list": (CallbacksView,),
+    "jobs": (JobsView,),
+    "top": (RunningView,),
 }
 #: Only a request over HTTP can ask for these.
 RAW = ("JobView.callback_error", "JobView.reason", "JobView.result", "JobView.runs")

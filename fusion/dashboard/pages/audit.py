@@ -21,4 +21,4 @@ def audit(view: PageRequest) -> dict[str, Any]:
     return {"found": found, "asked": asked, "since": since}
 
 
-PAGES = (Page("/audit", "audit.html", "Audit", audit, nav="Audit"),)
+PAGES = (Page("/audit", "audit.html", "Audit", audit, nav="Audit", group="System"),)

@@ -6,11 +6,15 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Page, PageAction, PageRequest
+from fusion.dashboard.pages.jobs import term
+from fusion.dashboard.titles import named
 from fusion.kernel.states import ENDED
 from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
 
-_PAGE, _MEMBERS = 100, 200
+_PAGE, _MEMBERS = 100, 100
+#: Failed members, which stand before all others.
+_FAILED = 20
 #: The outcomes of members, in the order of the bar.
 STATES = (*reversed(ENDED), "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
@@ -25,8 +29,11 @@ def batches(view: PageRequest) -> dict[str, Any]:
 def batch(view: PageRequest) -> dict[str, Any]:
     """Load one batch and a page of its members."""
     one = view.get(f"/batches/{_id(view)}", offset=view.args.get("offset", 0), limit=_MEMBERS)
+    failed = view.get("/jobs", query=f"{term('batch', one['id'])} state:failed", limit=_FAILED)["jobs"] if one["failed"] else []
+    ids = [member["id"] for member in one["members"] if not member["id"].startswith("#")]
     states = [(state, one[state]) for state in STATES if one[state]]
-    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS}
+    names = named(view, [one["on_complete"], one["on_success"], *ids])
+    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS, "failed": failed, "named": names}
 
 
 def cancel(view: PageRequest) -> str:

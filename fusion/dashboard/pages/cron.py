@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
+from fusion.dashboard.titles import named
 from fusion.kernel import states
 from fusion.views.cron import CronEntryListedView
 
@@ -35,7 +36,13 @@ def entry(view: PageRequest) -> dict[str, Any]:
     one = view.get(f"/cron/{_name(view)}", limit=50)
     plan = one["plan"] or {}
     bounds = {name: _iso(plan[bound]) for name, bound in (("starts", "start"), ("ends", "end")) if bound in plan}
-    return {"one": one, "zone": plan.get("timezone"), **bounds, **_WORDS}
+    return {
+        "one": one,
+        "zone": plan.get("timezone"),
+        "named": named(view, [was["job"] for was in one["decisions"]]),
+        **bounds,
+        **_WORDS,
+    }
 
 
 def run(view: PageRequest) -> str | Said:
@@ -44,16 +51,18 @@ def run(view: PageRequest) -> str | Said:
     return Said(f"Job {told['job_id']} of {told['id']} is enqueued; its times go on as planned.")
 
 
-def pause(view: PageRequest) -> str:
+def pause(view: PageRequest) -> Said:
     """Pause the entry."""
     told = view.post(f"/cron/{_name(view)}/pause")
-    return f"Cron entry {told['id']} is paused: nothing is enqueued at its times until it is resumed."
+    text = f"Cron entry {told['id']} is paused: nothing is enqueued at its times until it is resumed."
+    return Said(text, undo=("cron_pause", (told["id"],)))
 
 
-def resume(view: PageRequest) -> str:
+def resume(view: PageRequest) -> Said:
     """Resume the entry."""
     told = view.post(f"/cron/{_name(view)}/resume")
-    return f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
+    text = f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
+    return Said(text, undo=("cron_resume", (told["id"],)))
 
 
 def remove(view: PageRequest) -> Said:
@@ -72,7 +81,7 @@ def _name(view: PageRequest) -> str:
 
 
 PAGES = (
-    Page("/cron", "cron.html", "Cron", entries, nav="Cron"),
+    Page("/cron", "cron.html", "Cron", entries, nav="Cron", group="Plan"),
     Page("/cron/{name}", "cron_entry.html", "Cron entry", entry, shows=CronEntryListedView),
     PageAction("/cron/{name}/run", run),
     PageAction("/cron/{name}/pause", pause, "admin"),

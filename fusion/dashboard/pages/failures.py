@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.charts import Chart, Line
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Page, PageRequest
 from fusion.dashboard.pages.job import pretty
 from fusion.dashboard.pages.jobs import term
+from fusion.dashboard.titles import named
 from fusion.dashboard.words import VERBS, Verb
 from fusion.views.failure import FailureGroupView
 from fusion.web.exchange import HttpError
@@ -15,17 +20,21 @@ from fusion.web.exchange import HttpError
 #: Groups of one page, and jobs of one group.
 _GROUPS, _JOBS = 50, 25
 #: Actions on a whole group.
-_DONE = ("requeue", "quarantine", "delete")
+_DONE = ("quarantine", "requeue", "delete")
 #: The number of these actions beside each group of the list.
 _OFFERED = 2
 #: Seconds for which groups are cached. For a token for some queues, each failed job must be read to make them.
 _KEPT = 2.0
+#: Seconds of a step of a group's trend.
+_QUARTER = 900
 
 
 def failures(view: PageRequest) -> dict[str, Any]:
     """Load a page of groups, the one with the latest failure first."""
+    found = view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT)
     return {
-        "found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT),
+        "found": found,
+        "named": named(view, [one["example"] for one in found["groups"]]),
         "limit": _GROUPS,
         "term": term,
         "verbs": _verbs(view)[:_OFFERED],
@@ -38,6 +47,7 @@ def failure(view: PageRequest) -> dict[str, Any]:
     group, query = view.get(f"/failures/{quote(name, safe='')}", limit=1, kept=_KEPT), term("group", name)
     return {
         "group": group,
+        "trend": trend(group),
         "query": query,
         "term": term,
         "pretty": pretty,
@@ -45,6 +55,14 @@ def failure(view: PageRequest) -> dict[str, Any]:
         "found": view.get("/jobs", query=query, limit=_JOBS) if group["count"] else None,
         "verbs": _verbs(view) if group["count"] else [],
     }
+
+
+def trend(group: Mapping[str, Any]) -> Chart:
+    """Return the chart of the failures of a day."""
+    last = int(time.time()) // _QUARTER * _QUARTER
+    at = [last - _QUARTER * nth for nth in reversed(range(len(group["trend"])))]
+    label = f"{plural(group['last_day'], 'failure')} in the last 24 hours, by quarters of an hour"
+    return Chart(label, "in 15 minutes", at, _QUARTER, [Line("failed", "bad", group["trend"])])
 
 
 def _verbs(view: PageRequest) -> list[Verb]:

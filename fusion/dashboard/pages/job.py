@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
+from fusion.dashboard.titles import failed_first, named
 from fusion.dashboard.words import VERBS
 from fusion.kernel.states import ENDED
 from fusion.views.job_sheet import JobView
@@ -34,9 +35,14 @@ def job(view: PageRequest) -> dict[str, Any]:
         return {"status": 404, "job": None, "wrong": str(error), "deleted": deleted}
     related = found["parents"]["total"] or found["children"]["total"]
     graph = view.get(f"{path}/tree", limit=_GRAPH, kept=_GRAPH_KEPT) if related else None
+    nodes = sorted(failed_first(graph["nodes"]), key=lambda one: one["level"]) if graph else []
+    unique = found["unique"] or {}
+    kin = [unique.get("holder"), found["copied_from"], found["replaces"], found["replaced_by"], *found["copied_to"]]
     return {
         "job": found,
-        "graph": graph and {**graph, "nodes": sorted(graph["nodes"], key=lambda one: one["level"])},
+        "graph": graph and {**graph, "nodes": nodes},
+        "functions": {one["id"]: one for one in nodes},
+        "named": named(view, [*kin, *(one["id"] for one in nodes)]),
         "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
         "can_copy": found["status"] in ENDED and view.may("operate"),
         "pretty": pretty,
@@ -70,7 +76,7 @@ def _doing(name: str) -> Callable[[PageRequest], Said]:
     def do(view: PageRequest) -> Said:
         job_id = view.params["id"]
         pending = act(view, name, job_id).get("pending")
-        return Said(f"Job {job_id} {_SAID[name, bool(pending)]}.", to=_path(view))
+        return Said(f"Job {job_id} {_SAID[name, bool(pending)]}.", to=_path(view), undo=(name, (job_id,)))
 
     return do
 

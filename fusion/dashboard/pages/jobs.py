@@ -95,7 +95,8 @@ def _done(view: PageRequest, verb: Verb, ids: list[str]) -> Said:
     told = f"{done} of {len(ids)} {verb.done}." if refused else f"{plural(done, 'job')} {verb.done}."
     reasons = [f"{job_id}: {why}" for job_id, why in list(refused.items())[:TOLD]]
     more = [f"and {len(refused) - TOLD} more"] if len(refused) > TOLD else []
-    return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused))
+    undo = ("delete_many", tuple(one for one in ids if one not in refused)) if verb.name == "delete" else ("", ())
+    return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused), undo=undo)
 
 
 def act(view: PageRequest, name: str, job_id: str) -> Any:

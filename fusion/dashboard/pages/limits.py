@@ -7,9 +7,12 @@ from urllib.parse import quote
 
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import term
+from fusion.dashboard.titles import named
 from fusion.views.limit import KeyView
 
 _PAGE = 100
+#: Holders of a key in the list.
+_HOLDERS = 3
 #: Most waiting jobs that are shown with a key.
 _WAITING = 20
 
@@ -18,7 +21,8 @@ def limits(view: PageRequest) -> dict[str, Any]:
     """Load a page of the keys, the most recently used first; or of the stuck ones."""
     stuck = "1" if view.args.get("stuck") == "1" else None
     found = view.get("/keys", offset=view.args.get("offset", 0), limit=_PAGE, stuck=stuck)
-    return {"found": found, "limit": _PAGE, "stuck": stuck}
+    names = named(view, [held["job_id"] for one in found["keys"] for held in one["holders"][:_HOLDERS]])
+    return {"found": found, "limit": _PAGE, "stuck": stuck, "named": names}
 
 
 def limit(view: PageRequest) -> dict[str, Any]:
@@ -26,30 +30,31 @@ def limit(view: PageRequest) -> dict[str, Any]:
     one = view.get(f"/keys/{_key(view)}/stats")
     query = term("key", one["key"])
     waiting = view.get("/jobs", query=f"state:blocked {query}", limit=_WAITING)["jobs"] if one["blocked_count"] else []
-    named = ((name.removeprefix("total_").replace("_", " "), count) for name, count in one.items() if name.startswith("total_"))
+    counts = ((name.removeprefix("total_").replace("_", " "), count) for name, count in one.items() if name.startswith("total_"))
     return {
         "one": one,
-        "totals": [(name, count) for name, count in named if count],
+        "totals": [(name, count) for name, count in counts if count],
         "query": query,
         "waiting": waiting,
+        "named": named(view, [held["job_id"] for held in one["holders"]]),
     }
 
 
-def pause(view: PageRequest) -> str:
+def pause(view: PageRequest) -> Said:
     """Pause the key."""
     duration, reason = view.field("duration").strip(), view.field("reason").strip()
     view.post(
         f"/keys/{_key(view)}/pause", {**({"duration": duration} if duration else {}), **({"reason": reason} if reason else {})}
     )
-    return (
-        f"Key {view.params['key']} is paused {f'for {duration}' if duration else 'until it is resumed'}: none of its jobs starts."
-    )
+    key = view.params["key"]
+    until = f"for {duration}" if duration else "until it is resumed"
+    return Said(f"Key {key} is paused {until}: none of its jobs starts.", undo=("key_pause", (key,)))
 
 
-def resume(view: PageRequest) -> str:
+def resume(view: PageRequest) -> Said:
     """Resume the key."""
     view.post(f"/keys/{_key(view)}/resume")
-    return f"Key {view.params['key']} is resumed."
+    return Said(f"Key {view.params['key']} is resumed.", undo=("key_resume", (view.params["key"],)))
 
 
 def bound(view: PageRequest) -> str | Said:
@@ -75,7 +80,7 @@ def _key(view: PageRequest) -> str:
 
 #: A key may have a `/` in it: its actions stand under a path of their own.
 PAGES = (
-    Page("/limits", "limits.html", "Limits", limits, nav="Limits", fleet=True),
+    Page("/limits", "limits.html", "Limits", limits, nav="Limits", group="Plan", fleet=True),
     Page("/limits/{key}", "limit.html", "Concurrency key", limit, fleet=True, shows=KeyView),
     PageAction("/limit/{key}/pause", pause, "admin", fleet=True),
     PageAction("/limit/{key}/resume", resume, "admin", fleet=True),

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
+from fusion.dashboard.titles import named
 from fusion.dashboard.words import VERBS, Verb, subject
 from fusion.views.operation import OperationView
 from fusion.web.exchange import HttpError
@@ -44,7 +45,8 @@ def intended(view: PageRequest) -> dict[str, Any]:
         if error.status != 422:
             raise
         return {**shown, "wrong": str(error)}
-    return {**shown, "would": would, "subject": subject(would["by"], would["complete"], would["matched"])}
+    names = named(view, [one["id"] for one in would["examples"]])
+    return {**shown, "would": would, "named": names, "subject": subject(would["by"], would["complete"], would["matched"])}
 
 
 def begin(view: PageRequest) -> Said:
@@ -70,6 +72,7 @@ def operation(view: PageRequest) -> dict[str, Any]:
     return {
         "operation": found,
         "verb": verb,
+        "named": named(view, [one["example"] for one in found["why"].values()]),
         "came": found["done"] + found["skipped"] + found["refused"],
         "can_cancel": found["status"] == "running" and view.may(verb.scope if verb else "operate"),
     }
@@ -86,9 +89,9 @@ def _path(operation_id: str) -> str:
 
 
 PAGES: tuple[Page | PageAction, ...] = (
-    Page("/operations", "operations.html", "Operations", operations, nav="Operations"),
-    Page("/operations/new", "operation_new.html", "New operation", intended, scope="operate"),
-    Page("/operations/{id}", "operation.html", "Operation", operation, shows=OperationView, noun="operation"),
+    Page("/operations", "operations.html", "Bulk changes", operations, nav="Bulk changes", group="Plan"),
+    Page("/operations/new", "operation_new.html", "New bulk change", intended, scope="operate"),
+    Page("/operations/{id}", "operation.html", "Bulk change", operation, shows=OperationView, noun="operation"),
     PageAction("/operations", begin),
     PageAction("/operations/{id}/cancel", cancel),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.charts import Chart, Line, Steps
+from fusion.dashboard.filters import seconds
 from fusion.dashboard.page import Page, PageAction, PageRequest
 from fusion.dashboard.pages import findings
 from fusion.dashboard.pages.jobs import term
@@ -13,10 +16,18 @@ from fusion.dashboard.pages.jobs import term
 CLASSES = ("high", "moderate", "low")
 #: Most queues that are read; most waits, running jobs and failed jobs that are shown.
 _QUEUES, _WAITS, _RUNNING, _FAILED = 200, 12, 15, 5
-#: Minutes of the charts, which end with the last full minute; minutes of failures that are compared with an hour before.
-_MINUTES, _LATELY = 60, 10
+#: Minutes of failures that are compared with an hour before, and of the history that has both.
+_LATELY, _HOUR = 10, "70m"
 #: Seconds for which the history, which changes every minute, is cached.
 _HISTORY = 15.0
+#: The time ranges of the charts: seconds, the history's steps, and seconds for which it is cached.
+SPANS = {
+    "1h": (3600, 60, _HISTORY),
+    "6h": (21600, 60, 60.0),
+    "1d": (86400, 60, 120.0),
+    "7d": (604800, 3600, 300.0),
+    "30d": (2592000, 3600, 300.0),
+}
 
 
 def overview(view: PageRequest) -> dict[str, Any]:
@@ -24,7 +35,10 @@ def overview(view: PageRequest) -> dict[str, Any]:
     info = view.ask("/info", kept=findings.KEPT)
     found = view.get("/queues", kept=findings.KEPT, limit=_QUEUES)
     sinks = view.ask("/sinks", kept=findings.KEPT)
-    history = view.get("/history", kept=_HISTORY, since=f"{_MINUTES + _LATELY}m")
+    hour = view.get("/history", kept=_HISTORY, since=_HOUR)
+    span = view.args.get("since", "")
+    span = span if span in SPANS else "1h"
+    history = hour if span == "1h" else view.get("/history", kept=SPANS[span][2], since=span)
     return {
         "info": info,
         "causes": findings.shown(info["verdict"]["causes"]) if info else [],
@@ -35,11 +49,15 @@ def overview(view: PageRequest) -> dict[str, Any]:
         "most_running": _RUNNING,
         "most_failed": _FAILED,
         "lights": lights(info, sinks) if info and sinks else [],
-        "flow": flow_of(found["queues"], history["history"]),
-        "failed": failures(history["history"]),
-        "charts": _charts(history["history"][-_MINUTES - 1 : -1]),
+        "flow": flow_of(found["queues"], hour["history"]),
+        "failed": failures(hour["history"]),
+        "charts": charts_of(history["history"], span),
+        "waiting": sum(one["queue_length"] for one in found["queues"]),
+        "sparks": sparks(hour["history"]),
         "waited": times_of(history["seconds"], "wait"),
         "history": history,
+        "span": span,
+        "spans": list(SPANS),
     }
 
 
@@ -96,13 +114,47 @@ def flow_of(queues: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, 
     return {"came": None, "went": (sum(step["completed"] for step in lately) + failed) / seconds, "failed": failed / seconds}
 
 
-def _charts(steps: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+def charts_of(rows: Sequence[Mapping[str, Any]], span: str) -> list[tuple[str, Chart]]:
+    """Return the charts of the fleet with their headings: what finished, what failed, what waited, and how long."""
+    total, step, _ = SPANS[span]
+    now = datetime.fromisoformat(rows[-1]["at"]).timestamp() if rows else 0
+    steps = Steps.of(rows, step, total, now)
+    depths = steps.by_class(lambda row, name: row["waiting"][name], CLASSES)
+    return [
+        *ended_of(steps, span),
+        ("Waiting", Chart(f"Jobs that waited, by priority, in the last {span}", "jobs", steps.at, steps.size, depths)),
+        waits_of(steps, span, lambda row, name: row["wait_p95"][name]),
+    ]
+
+
+def ended_of(steps: Steps, span: str) -> list[tuple[str, Chart]]:
+    """Return the charts of what finished, and of what failed."""
+    each = "in each minute" if steps.size == 60 else f"a minute, in steps of {seconds(steps.size)},"
+    finished = [Line("finished", "good", steps.rate(lambda row: row["completed"]))]
+    failed = [
+        Line("failed", "bad", steps.rate(lambda row: row["failed"])),
+        Line("retried", "warn", steps.rate(lambda row: row["retried"])),
+    ]
+    return [
+        ("Throughput", Chart(f"Jobs that finished {each} in the last {span}", "jobs a minute", steps.at, steps.size, finished)),
+        ("Failures", Chart(f"Jobs that failed {each} in the last {span}", "jobs a minute", steps.at, steps.size, failed)),
+    ]
+
+
+def waits_of(steps: Steps, span: str, value: Callable[[Mapping[str, Any], str], float | None]) -> tuple[str, Chart]:
+    """Return the chart of how long jobs waited."""
+    lines = steps.by_class(value, CLASSES)
+    label = f"The longest wait of 95 % of the jobs, by priority, in the last {span}"
+    return "Wait before the start, p95", Chart(label, "", steps.at, steps.size, lines, durations=True)
+
+
+def sparks(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Return the last hour of the figures that tiles show, without the minute that is not over."""
+    hour = rows[-61:-1]
     return {
-        "ended": {
-            "failed": [step["failed"] for step in steps],
-            "completed": [step["completed"] for step in steps],
-        },
-        "waits": {name: [step["wait_p95"][name] for step in steps] for name in CLASSES},
+        "went": [row["completed"] + row["failed"] for row in hour],
+        "failed": [row["failed"] for row in hour],
+        "waiting": [None if row["waiting"]["low"] is None else sum(row["waiting"].values()) for row in hour],
     }
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.charts import Chart, Steps
+from fusion.dashboard.filters import seconds
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import term
-from fusion.dashboard.pages.overview import CLASSES, times_of
+from fusion.dashboard.pages.overview import CLASSES, SPANS, ended_of, times_of, waits_of
 from fusion.views.queue import QueueView
 
 #: Queues of one page.
 _PAGE = 100
-#: The time ranges on a queue's page, and the seconds for which such a history is cached.
-SPANS = {"1h": 10.0, "6h": 30.0, "1d": 60.0, "7d": 120.0, "30d": 120.0}
 #: States for which a queue's page has a link to the jobs.
 _STATES = ("queued", "started", "failed", "blocked", "scheduled", "finished")
-#: Most points of a chart's line.
-_POINTS = 180
 #: Most calls for one press of "empty"; each takes some seconds at most.
 _ROUNDS = 10
 
@@ -37,69 +33,60 @@ def queue(view: PageRequest) -> dict[str, Any]:
     name, span = view.params["name"], view.args.get("since", "1h")
     span = span if span in SPANS else "1h"
     path = f"/queues/{_path(name)}"
-    now, past = view.get(path, since="1m", kept=1.5), view.get(path, since=span, kept=SPANS[span])
-    rows, step = past["history"], 60 if span in ("1h", "6h", "1d") else 3600
+    now, past = view.get(path, since="1m", kept=1.5), view.get(path, since=span, kept=SPANS[span][2])
+    total, step, _ = SPANS[span]
+    steps = Steps.of(past["history"], step, total, datetime.fromisoformat(past["last_updated"]).timestamp())
     return {
         "one": now,
         "name": now["name"],
         "span": span,
         "spans": list(SPANS),
         "queries": [(state, f"{term('queue', now['name'])} state:{state}") for state in _STATES],
-        "known": bool(rows),
-        "depths": {name: spread(rows, step, partial(_depth, name), max) for name in CLASSES},
-        "ended": {
-            what: spread(whole(rows, step, time.time()), step, partial(_count, what), sum) for what in ("failed", "completed")
-        },
+        "known": bool(past["history"]),
+        "charts": charts_of(steps, span),
+        "empties": empties(now),
         "waited": times_of(past["seconds"], "wait"),
         "ran": times_of(past["seconds"], "run"),
     }
 
 
-def whole(rows: Sequence[Mapping[str, Any]], step: int, now: float) -> Sequence[Mapping[str, Any]]:
-    """Return the rows without the current, incomplete step, unless it is the only one."""
-    begun = len(rows) > 2 and datetime.fromisoformat(rows[-1]["at"]).timestamp() + step > now
-    return rows[:-1] if begun else rows
+def charts_of(steps: Steps, span: str) -> list[tuple[str, Chart]]:
+    """Return the charts of a queue with their headings: those of the fleet, for this queue alone."""
+    depths = steps.by_class(lambda row, name: row["waiting"].get(name, {}).get("depth", 0), CLASSES)
+    return [
+        *ended_of(steps, span),
+        ("Waiting", Chart(f"Jobs that waited, by priority, in the last {span}", "jobs", steps.at, steps.size, depths)),
+        waits_of(steps, span, lambda row, name: row["wait_p95"].get(name)),
+    ]
 
 
-def spread(
-    rows: Sequence[Mapping[str, Any]],
-    step: int,
-    value: Callable[[Mapping[str, Any]], float],
-    joined: Callable[[list[float]], float],
-) -> list[float | None]:
-    """Return a value for each step from the first to the last, 0 for a missing step. Long series are reduced to `_POINTS` values."""
-    at = [int(datetime.fromisoformat(row["at"]).timestamp()) // step for row in rows]
-    if not at:
-        return []
-    found = [0.0] * (at[-1] - at[0] + 1)
-    for number, row in zip(at, rows, strict=True):
-        found[number - at[0]] = value(row)
-    size = -(-len(found) // _POINTS)
-    return [joined(found[start : start + size]) for start in range(0, len(found), size)]
+def empties(queue: Mapping[str, Any]) -> tuple[str, str]:
+    """Return when a queue is empty if jobs come and go on as in the last minute: a value and its words."""
+    flow, depth = queue["per_minute"], queue["queue_length"]
+    if not depth or flow is None:
+        return ("", "")
+    left = flow["went"] - flow["came"]
+    if queue["paused"]:
+        return ("never", "it is paused")
+    if left > 0:
+        return (seconds(depth / left * 60), f"at {left:,.1f} a minute more out than in")
+    return ("never", f"{-left:,.1f} a minute more come in than go out" if left < 0 else "as many come in as go out")
 
 
-def _depth(name: str, row: Mapping[str, Any]) -> float:
-    return float(row.get("waiting", {}).get(name, {}).get("depth", 0))
-
-
-def _count(what: str, row: Mapping[str, Any]) -> float:
-    return float(row.get(what, 0))
-
-
-def pause(view: PageRequest) -> str:
+def pause(view: PageRequest) -> Said:
     """Pause the queue."""
     name = view.params["name"]
     wish = {field: view.field(field).strip() for field in ("reason", "duration")}
     view.post(f"/queues/{_path(name)}/pause", {field: value for field, value in wish.items() if value})
     until = f" for {wish['duration']}" if wish["duration"] else " until it is resumed"
-    return f"Queue {name} is paused: none of its jobs starts{until}."
+    return Said(f"Queue {name} is paused: none of its jobs starts{until}.", undo=("pause", (name,)))
 
 
-def resume(view: PageRequest) -> str:
+def resume(view: PageRequest) -> Said:
     """Resume the queue."""
     name = view.params["name"]
     view.post(f"/queues/{_path(name)}/resume")
-    return f"Queue {name} is resumed."
+    return Said(f"Queue {name} is resumed.", undo=("resume", (name,)))
 
 
 def empty(view: PageRequest) -> str | Said:

@@ -24,4 +24,4 @@ def redis(view: PageRequest) -> dict[str, Any]:
     }
 
 
-PAGES = (Page("/redis", "redis.html", "Redis", redis, nav="Redis", fleet=True),)
+PAGES = (Page("/redis", "redis.html", "Redis", redis, nav="Redis", group="System", fleet=True),)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fusion.dashboard.chosen import TOLD, chosen, refusals
 from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
+from fusion.dashboard.titles import named
 from fusion.store.read.callback_inspector import STATUSES
 
 _PAGE = 100
@@ -28,6 +29,7 @@ def relay(view: PageRequest) -> dict[str, Any]:
         "limit": _PAGE,
         "chosen": status,
         "statuses": STATUSES,
+        "named": named(view, [one["job_id"] for one in found["callbacks"]]),
     }
 
 
@@ -43,6 +45,6 @@ def retry(view: PageRequest) -> str | Said:
 
 
 PAGES = (
-    Page("/relay", "relay.html", "Relay", relay, nav="Relay"),
+    Page("/relay", "relay.html", "Relay", relay, nav="Relay", group="System"),
     PageAction("/relay/retry", retry),
 )

@@ -42,7 +42,7 @@ def move(view: PageRequest) -> str | Said:
 
 
 PAGES = (
-    Page("/scheduled", "scheduled.html", "Scheduled", scheduled, nav="Scheduled"),
+    Page("/scheduled", "scheduled.html", "Scheduled", scheduled, nav="Scheduled", group="Plan"),
     PageAction("/scheduled/move", move),
     PageAction("/scheduled/cancel", cancel),
     PageAction("/scheduled/run", run),

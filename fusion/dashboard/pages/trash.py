@@ -33,7 +33,7 @@ def empty(view: PageRequest) -> str:
 
 
 PAGES = (
-    Page("/trash", "trash.html", "Trash", trash, nav="Trash"),
+    Page("/trash", "trash.html", "Trash", trash, nav="Trash", group="System"),
     PageAction("/trash/empty", empty, "admin", fleet=True),
     PageAction("/trash/restore", restore),
 )

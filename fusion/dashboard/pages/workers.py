@@ -6,9 +6,12 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
+from fusion.dashboard.titles import named
 from fusion.views.worker import WorkerView
 
 _PAGE = 100
+#: Jobs of a worker in the list.
+_JOBS = 3
 _LIGHTS = {"dead": "bad", "can't load tasks": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
 _TOLD = {
     "quiet": "was ordered to take no more jobs; its running jobs go on",
@@ -20,12 +23,14 @@ _TOLD = {
 def workers(view: PageRequest) -> dict[str, Any]:
     """Load a page of the workers, by name."""
     found = view.get("/workers", offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
-    return {"found": found, "rows": [_shown(one) for one in found["workers"]], "limit": _PAGE}
+    names = named(view, [job for one in found["workers"] for job in one["jobs"][:_JOBS]])
+    return {"found": found, "rows": [_shown(one) for one in found["workers"]], "limit": _PAGE, "named": names}
 
 
 def worker(view: PageRequest) -> dict[str, Any]:
     """Load one worker."""
-    return {"one": _shown(view.get(f"/workers/{quote(view.params['name'], safe='')}"))}
+    one = _shown(view.get(f"/workers/{quote(view.params['name'], safe='')}"))
+    return {"one": one, "named": named(view, one["jobs"])}
 
 
 def _shown(one: dict[str, Any]) -> dict[str, Any]:
@@ -40,13 +45,13 @@ def told(verb: str) -> PageAction:
         name = view.params["name"]
         view.post(f"/workers/{quote(name, safe='')}/{verb}")
         gone = "/workers" if verb == "stop" else ""  # an idle worker ends at once, and its own page with it
-        return Said(f"Worker {name} {_TOLD[verb]}.", to=gone)
+        return Said(f"Worker {name} {_TOLD[verb]}.", to=gone, undo=(verb, (name,)))
 
     return PageAction(f"/workers/{{name}}/{verb}", tell, "admin")
 
 
 PAGES: tuple[Page | PageAction, ...] = (
-    Page("/workers", "workers.html", "Workers", workers, nav="Workers"),
+    Page("/workers", "workers.html", "Workers", workers, nav="Workers", group="System"),
     Page("/workers/{name}", "worker.html", "Worker", worker, shows=WorkerView),
     *map(told, _TOLD),
 )

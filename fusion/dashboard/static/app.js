@@ -4,6 +4,7 @@
   const find = (selector) => document.querySelector(selector), all = (selector) => [...document.querySelectorAll(selector)];
   const theme = (name) => { if (name) root.dataset.theme = name; else delete root.dataset.theme; };
   theme(kept.fusionTheme);
+  root.dataset.script = "";
 
   const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
   const ago = (seconds) => {
@@ -13,8 +14,16 @@
   };
   const times = () => all("time").forEach((time) => {
     const at = new Date(time.dateTime);
-    time.title = at.toLocaleString("sv") + " (" + time.dateTime + ")";
+    time.title = at.toLocaleString("sv") + " (" + at.toISOString().slice(0, 19).replace("T", " ") + " UTC)";
     time.textContent = "ago" in time.dataset ? ago((Date.now() - at) / 1000) : at.toLocaleString("sv");
+  });
+
+  // On a phone a row is a card: each cell says under which head it stands.
+  const labels = () => all(".wide table").forEach((table) => {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.innerText.trim());
+    for (const cell of table.querySelectorAll("tbody td")) {
+      if (cell.colSpan > 1) cell.dataset.whole = ""; else cell.dataset.label = heads[cell.cellIndex] || "";
+    }
   });
 
   let paused = kept.fusionPaused === "1", last = Date.now(), at = -1;
@@ -38,14 +47,15 @@
     find("#pause").textContent = paused ? "Paused" : "Pause";
   };
   const keys = {
-    "/": () => (find("[data-search]") || { focus: () => { location = find(".brand").href.replace(/\/?$/, "/jobs"); } }).focus(),
+    "/": () => (find("[data-search]") || find("[data-everything]")).focus(),
     "?": () => find("#help").showModal(), j: () => move(1), k: () => move(-1), r: tick, t: turn, p: hold,
     x: () => { rows()[at]?.querySelector("input[type=checkbox]")?.click(); },
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    times();
+    times(); labels();
     if (!find("#pause")) return;
+    find("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     const rate = find("#rate");
     find(".tools").hidden = false;
     rate.value = kept.fusionRate || "2";
@@ -53,11 +63,14 @@
     find("#pause").onclick = hold; find("#theme").onclick = turn; find("#keys").onclick = keys["?"];
     show();
     setInterval(() => { times(); if (!paused && !busy() && Date.now() - last >= rate.value * 1000) tick(); }, 1000);
-    document.addEventListener("htmx:after:swap", times);
+    document.addEventListener("htmx:after:swap", () => { times(); labels(); });
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), textarea, select") || find("dialog[open]")) return;
       if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
     });
+    const toast = find(".toast:not(.wrong)"), over = () => toast.matches(":hover") || toast.contains(document.activeElement) && document.activeElement.matches("button");
+    const fade = () => { if (over()) setTimeout(fade, 3000); else toast.hidden = true; };
+    if (toast) setTimeout(fade, 10_000);
     document.addEventListener("change", (event) => {
       if (event.target.matches("[data-all]")) all("main input[name=id]").forEach((box) => { box.checked = event.target.checked; });
     });
@@ -79,7 +92,9 @@
       if (!copy) return;
       const area = document.createElement("textarea"); // navigator.clipboard is not there on plain HTTP
       area.value = copy.dataset.copy; document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
-      copy.textContent = "Copied";
+      const icon = copy.matches(".copy"), before = copy.textContent;
+      copy.textContent = icon ? "✓" : "Copied";
+      setTimeout(() => { copy.textContent = before; }, 2000);
     });
   });
 })();

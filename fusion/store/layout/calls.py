@@ -17,6 +17,12 @@ def function_of(row: Mapping[str, bytes | None]) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
 
 
+def about_of(row: Mapping[str, bytes | None]) -> str:
+    """The description of a job; empty if it is only the name of its function."""
+    about = text(row.get("description"))
+    return "" if not about or about in (text(row.get("func")), function_of(row)) else about
+
+
 def _whole(row: Mapping[str, bytes | None]) -> str:
     if row.get("func"):
         return text(row["func"])

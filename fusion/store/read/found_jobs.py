@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fusion.kernel.progress import parse_progress
-from fusion.store.layout.calls import function_of
+from fusion.store.layout.calls import about_of, function_of
 from fusion.store.layout.codec import number, text
 from fusion.store.query.rows import ENTERED_FIELDS, ERROR_FIELDS, QUEUE_FIELDS, Row, entered_at, error_of, queue_of, state_of
 
@@ -17,7 +17,19 @@ FIELDS = sorted(
     ENTERED_FIELDS
     | ERROR_FIELDS
     | QUEUE_FIELDS
-    | {"func", "priority", "log_tag", "error_frame", "attempts", "worker_name", "quarantined", "waits_in", "parents", "progress"}
+    | {
+        "func",
+        "description",
+        "priority",
+        "log_tag",
+        "error_frame",
+        "attempts",
+        "worker_name",
+        "quarantined",
+        "waits_in",
+        "parents",
+        "progress",
+    }
 )
 #: Most characters shown of a name that outsiders wrote.
 _LONGEST = 500
@@ -43,6 +55,8 @@ class FoundJob:
     due: datetime | None
     waits_for: str
     done: float | None
+    #: Its description, if that is not the function.
+    about: str = ""
 
 
 def found_job(job_id: str, row: Row, due: datetime | None, waits: Mapping[str, str]) -> FoundJob:
@@ -65,6 +79,7 @@ def found_job(job_id: str, row: Row, due: datetime | None, waits: Mapping[str, s
         due=due,
         waits_for=_waits_for(state, row, waits),
         done=far.percent if far else None,
+        about=about_of(row)[:_LONGEST],
     )
 
 

@@ -142,7 +142,8 @@ class Step:
             return
         for priority in range(CLASSES):
             if depth := int(words[2 * priority]):
-                self.depths[priority], self.ages[priority] = depth, int(words[2 * priority + 1])
+                self.depths[priority] = self.depths.get(priority, 0) + depth
+                self.ages[priority] = max(self.ages.get(priority, 0), int(words[2 * priority + 1]))
 
 
 def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:
@@ -197,12 +198,30 @@ class TotalsInspector(InspectorBase):
         return list(found.values())
 
     def history_of(self, queues: Sequence[str], since: float) -> list[Step]:
-        """Return the history of all these queues together, without samples. One round trip, and a key for each hour and queue."""
+        """Return the history of all these queues together. The depths of a step are the sums of the most that waited in each queue, the ages the
+        longest. One round trip, and two keys for each hour and queue."""
         found, (tier, steps, keys) = self._steps(since)
-        named = [(key, f"{tier}:queue:{name}:{key}") for name in queues for key in keys]
-        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(name)) for _, name in named])
-        _count(found, ((key, row) for (key, _), row in zip(named, rows, strict=True)), steps)
+        named = [(kind, key, f"{tier}:{kind}:{name}:{key}") for kind in ("queue", WAITING) for name in queues for key in keys]
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(name)) for _, _, name in named])
+        read = [(kind, key, row) for (kind, key, _), row in zip(named, rows, strict=True)]
+        _count(found, ((key, row) for kind, key, row in read if kind != WAITING), steps)
+        _sample(found, ((key, row) for kind, key, row in read if kind == WAITING), steps)
         return list(found.values())
+
+    def histories(self, scope: str, names: Sequence[str], hours: int) -> dict[str, list[Step]]:
+        """Return the history of each of these by hour, without samples. One round trip, and one or two keys for each of a day."""
+        found, (tier, steps, keys) = self._steps(hours * 3600.0, HOURS)
+        rows = iter(
+            self._batch(
+                lambda pipe: [pipe.hgetall(self.keys.history(f"{tier}:{scope}:{name}:{key}")) for name in names for key in keys]
+            )
+        )
+        each = dict[str, list[Step]]()
+        for name in names:
+            own = {number: Step(step.at) for number, step in found.items()}
+            _count(own, [(key, next(rows)) for key in keys], steps)
+            each[name] = list(own.values())
+        return each
 
     def depths(self, queues: Sequence[str], since: float) -> list[list[int | None]]:
         """Return for each of these queues the most jobs that waited, by minute or hour, the latest last; None where nothing was sampled. One
@@ -230,9 +249,11 @@ class TotalsInspector(InspectorBase):
             series.append(depths)
         return series
 
-    def _steps(self, since: float) -> tuple[dict[int, Step], tuple[str, int, range]]:
+    def _steps(
+        self, since: float, tier_of: tuple[str, int, int, int] | None = None
+    ) -> tuple[dict[int, Step], tuple[str, int, range]]:
         """Return empty steps for the last `since` seconds by number; their tier, how many are in a key, and the keys."""
-        tier, step, steps, _ = MINUTES if since <= _DAY else HOURS
+        tier, step, steps, _ = tier_of or (MINUTES if since <= _DAY else HOURS)
         clock: Any = self.connection.time()
         last = clock[0] // step
         first = last - int(min(since, 30 * _DAY) // step) + 1
