@@ -162,10 +162,11 @@ class Drain:
 
     def _run_due(self, limit: int) -> float | None:
         """Run all that is due. Returns the milliseconds until something else is, None if nothing is planned."""
-        worker = self._made()
+        worker, waits, look = self._made(), list[float | None](), True
         ended: Ended | None = None
-        _, waits = self._move_due()
         while True:
+            if look:
+                waits = self._move_due()
             if self.new_queues:
                 self.new_queues = False
                 worker.serve(glance_of(self._connection).queues())
@@ -182,20 +183,17 @@ class Drain:
                 (claimed,) = turn.jobs
                 self._began = self._clock.now()
                 ended = worker.run_one(claimed)
-                if not self._releases and (turn.next_in is None or turn.next_in > self._clock.now() - self._began):
-                    continue
-            else:
-                self._releases = True
-            moved, waits = self._move_due()
-            if not (moved or ended or committed or turn.again):
-                waits += [turn.opens_in]
+                look = self._releases or (turn.next_in is not None and turn.next_in <= self._clock.now() - self._began)
+            elif committed or turn.again or turn.releases or turn.next_in == 0:
+                look = self._releases = True
+            else:  # it follows a look: nothing is left, whatever answers were lost on the way
+                waits += [turn.next_in, turn.opens_in]
                 found = [wait for wait in waits if wait is not None]
                 return min(found) * 1000 if found else None
 
-    def _move_due(self) -> tuple[bool, list[float | None]]:
-        """Decide ticks, and move what is due, expired or free. Returns whether there was anything, and the seconds until there is more of each:
-        None for never."""
-        broker, anything = self._made().broker, False
+    def _move_due(self) -> list[float | None]:
+        """Decide ticks, and move what is due, expired or free. Returns the seconds until there is more of each: None for never."""
+        broker = self._made().broker
         for _ in range(_ROUNDS):
             ticks = self._cron.cron_due()
             decided = [self._ticker.decide(stored, ticks.now) for stored in ticks.entries]
@@ -211,8 +209,8 @@ class Drain:
                 self._releases = release is not None
             waits = [ticks.next_in, due, over, batch, release]
             if not (decided or moved or expired or tended or released or any(wait is not None and wait <= 0 for wait in waits)):
-                return anything, waits
-            anything = self.new_queues = True
+                return waits
+            self.new_queues = True
         raise RuntimeError("ticks, due jobs, ends of waiting jobs, batches or dependents are due without an end")
 
     def _note(self, ended: Ended, turn: Turn) -> None:
