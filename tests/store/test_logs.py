@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 import redis
 
 from fusion.store.layout.records import Claimed, RunLog
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
-from tests.kit.hands import Hand, everything, new, now_ms, put
+from tests.kit.hands import Hand, everything, new, now_ms, outcome, put
 
 #: Bytes of all logs, and of one beside its lines.
 MOST, OVERHEAD = 64 * 1024 * 1024, 400
@@ -155,3 +157,31 @@ def test_a_broken_key_harms_no_other(broker: Broker, conn: redis.Redis, hand: Ha
     answers = broker.write_logs([of(one), of(other)])
     assert answers[0].startswith("error: ") and answers[1] == "ok"
     assert log_of(conn, "b")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_their_memory_stays_under_its_bound_for_a_minute_of_a_thousand_jobs_a_second(conn: redis.Redis) -> None:
+    """60,000 jobs that fail, each with as many lines as are kept, at 1,000 a second where the machine can. What Redis uses for all logs is
+    looked at ten times: the bytes of the lines are bounded, and the allocator adds less than a third."""
+    broker = Broker(conn, FleetConstants(failed_max=100_000))
+    hand, rng, began, count = Hand(broker, "q"), random.Random(1), time.monotonic(), 0
+    peak = 0
+    for second in range(60):
+        put(broker, "q", *(f"j{count + n}" for n in range(1000)))
+        for _ in range(20):
+            held = hand.claim(50)
+            text = rng.randbytes(4096).hex()  # 8 KiB
+            assert broker.write_logs([of(one, f"1 {text}") for one in held]) == ["ok"] * 50
+            assert set(hand.turn(*(outcome(one, "failed", reason="r") for one in held)).answers) == {"ok"}
+        count += 1000
+        assert int(conn.hget("rq:logs:sizes", "*") or 0) <= MOST
+        if second % 6 == 5:
+            sizes = [int(conn.memory_usage(f"rq:log:{raw.decode()}") or 0) for raw in conn.zrange("rq:logs", -200, -1)]
+            indexes = sum(int(conn.memory_usage(key, samples=0) or 0) for key in ("rq:logs", "rq:logs:sizes"))
+            peak = max(peak, conn.zcard("rq:logs") * max(sizes) + indexes)
+        time.sleep(max(0.0, began + second + 1 - time.monotonic()))
+    took = time.monotonic() - began
+    print(f"{count} jobs in {took:.0f} s, {conn.zcard('rq:logs')} logs, at most {peak / 2**20:.1f} MiB")
+    assert peak < MOST * 4 / 3
+    sound(conn)
