@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -14,7 +14,6 @@ from fusion.settings import Settings, get_settings
 if TYPE_CHECKING:
     from typing import TypeAlias, Unpack
 
-    from fusion.decorators import Coro
     from fusion.enqueue.typed import CallOptions
     from fusion.job import Job
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: What a call of an `async def` returns. Not that of `decorators`, which leads back here.
+Coro = Coroutine[Any, Any, R]
 Sent = TypeVar("Sent")
 Sent_co = TypeVar("Sent_co", covariant=True)
 
