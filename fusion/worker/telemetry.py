@@ -18,6 +18,7 @@ from fusion.kernel import defaults
 from fusion.runtime.job_log import one_line
 from fusion.settings import Settings
 from fusion.store.layout.calls import function_of
+from fusion.worker.outcomes import of_death, of_frame
 
 if TYPE_CHECKING:
     from fusion.metrics.figures import Figures
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _SENDERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "fusion.contrib.opentelemetry.Tracing": ("otlp", "fusion.contrib.opentelemetry.sending", {"links": False}),
     "fusion.contrib.opentelemetry.LinkedTracing": ("otlp", "fusion.contrib.opentelemetry.sending", {"links": True}),
+    "fusion.contrib.sentry.Sentry": ("sentry", "fusion.contrib.sentry.sending", {}),
 }
 #: Most records of one request, and seconds for which the first one waits for others.
 _BATCH, _GATHER = 512, 1.0
@@ -63,6 +65,9 @@ class DeadRun:
     seconds: float
     kind: str
     why: str
+    #: Where its task failed, `module:function:line`, if that is known; and whether the job fails by it, or is lost.
+    frame: str = ""
+    failed: bool = False
 
 
 class Sender(Protocol):
@@ -157,6 +162,8 @@ class Outlet:
                 with self._lock:
                     self.sent += len(records) - refused
                     self.dropped += refused
+                if refused:
+                    self._complain(ValueError(f"{refused} were refused, or did not get through"))
                 return
 
     def _lose(self, count: int, error: Exception) -> None:
@@ -223,7 +230,10 @@ class Telemetry:
         kind, why = _end_of(run, death)
         task = function_of({name: fields.get(name.encode()) for name in ("func", "data", "serializer")})
         seconds = time.monotonic() - run.began
-        dead = DeadRun(fields, claimed.id, claimed.execution_id, claimed.queue, task, seconds, kind, why)
+        frame = (run.stands or {}).get(b"error_frame", b"").decode("utf-8", "replace")
+        dead = DeadRun(
+            fields, claimed.id, claimed.execution_id, claimed.queue, task, seconds, kind, why, frame, _is_failure(run, death)
+        )
         for outlet in self._outlets.values():
             outlet.put([dead])
 
@@ -256,6 +266,13 @@ def _end_of(run: Run, death: Death) -> tuple[str, str]:
     if run.killed is not None:
         return _TERMINATED, f"killed: {run.killed.value}"
     return _TERMINATED, "its fork server died" if death.status is None else describe_death(death.status)
+
+
+def _is_failure(run: Run, death: Death) -> bool:
+    if run.killed in (KillCause.COLD, KillCause.LOST):
+        return False
+    decision = of_frame(run.claimed.fields, run.stands) if run.stands else of_death(run, death, stopping=False, grace=0.0)
+    return decision.kind in ("failed", "lost")
 
 
 def _count(raw: bytes | None) -> int:

