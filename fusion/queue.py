@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from fusion.enqueue.build import JobData, new_id
 from fusion.enqueue.call import QueueDefaults, terms_of, timed
-from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.enqueuer import Coro, Enqueuer
 from fusion.enqueue.kinds import pause_terms
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.enqueue.sending import QueueSteps, repeats
@@ -33,7 +33,6 @@ from fusion.store.write.queue_calls import QueueCalls
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fusion.decorators import Coro
     from fusion.enqueue.typed import CallOptions
     from fusion.store.read.totals import QueueStats
 
