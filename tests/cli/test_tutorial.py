@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_docs import ROOT, clone, install
+from tests.architecture.source import ROOT
+from tests.kit.installed import install
 from tests.kit.reader import Reader, chosen
 
-__all__ = ["clone"]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 TABS = ["Plain Python", "Flask", "FastAPI", "Django"]
 

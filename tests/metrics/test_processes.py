@@ -45,7 +45,8 @@ def url_of(process: ProcessUnderTest) -> str:
 def page(url: str) -> Samples:
     """As it is now: the first page that has a counter shows it as 0."""
     get(f"{url}/metrics")
-    return samples(get(f"{url}/metrics").text.encode())
+    # One page at a time is written: another is refused until its reader has it.
+    return samples(eventually(lambda: (found := get(f"{url}/metrics")).status == 200 and found).text.encode())
 
 
 def of(*sources: str, full: bool = False) -> set[str]:

@@ -39,6 +39,7 @@ REACHED = {
     "stop": "arrive end",
     "requeue": "arrive",
     "restore": "arrive",
+    "tell_verdict": "arrive",
     "tend_batches": "arrive end",
     "turn": "arrive claim return leave end",
     "follow": "arrive claim leave end",

@@ -17,7 +17,7 @@ WRITERS = {"add_parents", "advance_operation", "cancel", "cancel_batch", "cancel
            "reprioritise", "close_batch", "cron_pause", "cron_put", "cron_remove", "cron_resume",
            "cron_retire", "cron_run", "delete", "drop_graph", "empty", "enqueue", "note_copy", "open_batch", "pause", "quarantine",
            "release_graph", "release_slot", "requeue", "reschedule", "resume", "save_meta", "set_gate", "set_limit", "stop",
-           "tend_batches", "unpause", "log_audit", "empty_trash", "restore"}  # fmt: skip
+           "tend_batches", "unpause", "log_audit", "empty_trash", "restore", "tell_verdict"}  # fmt: skip
 MEMBERS = {"events_ack", "events_read", "extend", "hold_probation", "register", "relay_beat", "scheduler_beat", "schema_raise"}
 ENTERING = {"register", "relay_beat", "scheduler_beat"}
 
