@@ -34,6 +34,8 @@ from tests.worker.test_probes import get
 
 #: Metrics of a process that has no link to Redis to tell of, or no duties.
 LINK = {"fusion_process_redis_up", "fusion_process_redis_outages_total"}
+#: With a middleware that sends spans or envelopes.
+TELEMETRY = {"fusion_telemetry_waiting", "fusion_telemetry_sent_total", "fusion_telemetry_dropped_total"}
 DUTIES = {"fusion_maintenance_promoted_jobs_total", "fusion_maintenance_recovered_jobs_total"}
 
 
@@ -50,7 +52,8 @@ def page(url: str) -> Samples:
 
 
 def of(*sources: str, full: bool = False) -> set[str]:
-    return {one.name for one in METRICS if one.source in sources and (full or one.full != "metric")}
+    found = {one.name for one in METRICS if one.source in sources and (full or one.full != "metric")}
+    return found - TELEMETRY
 
 
 def own(found: Samples) -> set[str]:
