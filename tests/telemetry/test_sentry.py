@@ -14,11 +14,12 @@ import pytest
 import redis
 import sentry_sdk
 
-from fusion import FailedQueue, Job, Queue, Retry
+from fusion import Job, Queue, Retry
 from fusion.contrib.sentry import Sentry
 from fusion.contrib.sentry.facts import check_in, entry_of, fingerprint_of, masked_event
 from fusion.contrib.sentry.reports import sample_rate
 from fusion.contrib.sentry.sending import Sender
+from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import ConfigurationError
 from fusion.middleware import register, unregister
 from fusion.worker.telemetry import DeadRun
@@ -97,8 +98,8 @@ def test_a_job_that_fails_for_good_is_an_event_with_its_task_queue_attempt_and_m
     (error,) = event["exception"]["values"]
     assert (error["type"], error["value"]) == ("ConnectionError", "wrong code ******")
     assert error["stacktrace"]["frames"][-1]["function"] == "fails"
-    (group,) = FailedQueue(conn).groups()
-    assert event["fingerprint"] == ["fusion", group.id]
+    group = conn.hget(f"rq:job:{job.id}", "failure_group")
+    assert group and event["fingerprint"] == ["fusion", group.decode()]
     traced = {one["transaction"]: one for one in items(collector, "transaction")}
     assert set(traced) == {f"{TASK}.fails", f"{TASK}.works"}
     assert event["contexts"]["trace"]["trace_id"] == traced[f"{TASK}.fails"]["contexts"]["trace"]["trace_id"]
@@ -161,12 +162,14 @@ def test_the_run_is_in_the_trace_of_its_enqueue(
 
 
 @pytest.mark.parametrize(("task", "end"), [("works", "ok"), ("fails", "error"), ("dies", "error")])
-def test_check_ins_of_a_cron_entry(task: str, end: str, workers: Workers, queue: Queue, collector: Collector) -> None:
-    put(queue, task, job_id="cron-Nightly.Report-20260101T000000Z", on_lost="fail")
+def test_check_ins_of_a_cron_entry(task: str, end: str, workers: Workers, conn: redis.Redis, collector: Collector) -> None:
+    scheduler = Scheduler(conn)
+    scheduler.cron("0 0 1 1 *", f"{TASK}.{task}", id="Nightly_Report", queue="q", retry=Retry(max=0), on_lost="fail")
+    scheduler.run("Nightly_Report")
     run(workers, "process", collector, SENTRY_TRACES_SAMPLE_RATE="")
     first, *_, last = items(collector, "check_in")
     assert (first["status"], last["status"]) == ("in_progress", end)
-    assert first["monitor_slug"] == last["monitor_slug"] == "nightly-report"
+    assert first["monitor_slug"] == last["monitor_slug"] == "nightly_report"
     assert first["check_in_id"] == last["check_in_id"]
     assert items(collector, "transaction") == []
 

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from fusion import Job, Queue, Retry
 from fusion.contrib.opentelemetry import Tracing
+from fusion.cron.scheduler import Scheduler
 from fusion.middleware import register, unregister
 from tests.jobs.traced import CODE, OTHER
 from tests.kit.length import gate_case
@@ -228,6 +229,23 @@ def test_jobs_of_one_call_have_traces_of_their_own_with_a_link(
     assert {span.attributes["messaging.message.id"] for span in found} == {job.id for job in jobs}
     assert [(span.parent, span.links) for span in found] == [("", [sent(application)])] * 3
     assert len({span.trace for span in found} | {sent(application)[0]}) == 4
+
+
+def test_a_job_of_a_cron_entry_begins_a_trace_and_its_retries_are_in_it(
+    workers: Workers, conn: redis.Redis, collector: Collector, application: InMemorySpanExporter
+) -> None:
+    scheduler = Scheduler(conn)
+    scheduler.cron("0 0 1 1 *", f"{TASK}.fails_twice", id="e", queue="q", retry=Retry(max=2, interval=[0.01]))
+    with trace.get_tracer("shop").start_as_current_span("POST /run") as outer:
+        job = scheduler.run("e")
+    worker = workers.start("q", "--executor", "process", env=env_of("process", collector))
+    eventually(lambda: status_of(conn, job.id) == "finished", unhurried(20))
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    found = runs(collector)
+    assert [(span.parent, span.links) for span in found] == [("", [])] * 3
+    (trace_id,) = {span.trace for span in found}
+    assert trace_id != f"{outer.get_span_context().trace_id:032x}"
 
 
 def test_links_by_option(workers: Workers, queue: Queue, collector: Collector, application: InMemorySpanExporter) -> None:
