@@ -6,8 +6,8 @@ import json
 import logging
 from datetime import datetime, timezone
 
-#: Attributes of a record beyond the standard ones: `extra` in the calls of `fusion.worker`, and what `JobContext` adds.
-MORE = ("worker", "job_id", "task", "queue", "description", "attempt")
+#: Attributes of a record beyond the standard ones: `extra` in the calls of `fusion.worker`, and what `JobContext` and integrations add.
+MORE = ("worker", "job_id", "task", "queue", "description", "attempt", "request_id")
 #: What log lines say of the job that they are of.
 CONTEXT = ("job_id", "task", "queue", "attempt")
 #: Stands for what a record has nothing of.

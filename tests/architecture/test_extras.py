@@ -85,13 +85,13 @@ def test_whatever_is_imported_is_a_dependency(in_wheel: set[str], in_checkout: s
     known |= {name_of(one) for one in PROJECT["dependencies"]}
     optional = {name_of(one) for extra in set(EXTRAS) - DEVELOPERS for one in EXTRAS[extra]}
     # hiredis comes with redis[hiredis], asgiref with django; pynvml reads a GPU where there is one; uvloop is used where it is there;
-    # type checkers alone import typing_extensions, and pytest alone its plugin
+    # type checkers alone import typing_extensions, pytest alone its plugin; starlette comes with fastapi
     assert (
         in_wheel
         - known
         - (optional - {"requests"})
         - IF_LOADED
-        - {"hiredis", "asgiref", "pynvml", "uvloop", "_typeshed", "typing_extensions", "pytest"}
+        - {"hiredis", "asgiref", "pynvml", "uvloop", "_typeshed", "starlette", "typing_extensions", "pytest"}
         == set()
     )
     # urllib3 comes with requests; those of the cloud are for who has such an account
