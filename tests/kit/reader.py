@@ -168,8 +168,11 @@ class Reader:
             try:
                 with urllib.request.urlopen(url, timeout=10):
                     return
-            except urllib.error.HTTPError:
-                return  # an application without a page there
+            except urllib.error.HTTPError as error:
+                if error.code < 500:
+                    return  # an application without a page there
+                failed = str(error)
+                time.sleep(0.2)
             except OSError as error:
                 failed = str(error)
                 time.sleep(0.2)
