@@ -99,7 +99,7 @@ def test_sinks_callbacks_and_jobs_of_a_worker_that_runs_several() -> None:
         in text
     )
     assert "12 callbacks wait to be delivered, 1 endpoints accept no more; to see more: run_worker.py callbacks list" in text
-    assert "web1.7     j0   sms    t.f       90 s" in text
+    assert "web1.7     t.f       j0   sms    90 s" in text
     assert "... and 5 more" in text
 
 

@@ -243,7 +243,12 @@ def test_the_loop_turns_while_pages_are_written_and_too_many_are_refused(turning
     probes = Probes(turning[0], {"/livez": lambda: HealthReport([])}, {"/metrics": lambda host: slow})
     url = probes.open("127.0.0.1", 0)
     answers: list[str] = []
-    asking = [threading.Thread(target=lambda: answers.append(get(f"{url}/metrics").text)) for _ in range(2)]
+
+    def wait_for_it() -> None:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as response:
+            answers.append(response.read().decode())
+
+    asking = [threading.Thread(target=wait_for_it) for _ in range(2)]
     for thread in asking:
         thread.start()
     eventually(lambda: get(f"{url}/metrics").status == 503)
