@@ -46,12 +46,23 @@ class JobTelemetry:
             self._left -= size
             self._size += size
             # The run's own is among the last: should the process die before, its worker makes one.
-            if self._offer is not None and not own and (self._size >= _ENOUGH or monotonic() - self._sent_at >= _SOON):
-                self._sent_at = monotonic()
-                try:
-                    self._send_all(self._offer)
-                except OSError:  # the task closed the socket: the outcome meets the same
-                    self._offer = None
+            if not own and (self._size >= _ENOUGH or monotonic() - self._sent_at >= _SOON):
+                self._offer_all()
+
+    def flush(self) -> None:
+        """Send what waits now, if the worker is ready for it: what must be seen while the task runs, also if it is killed."""
+        with held(), self._lock:
+            if getpid() == self._owner and not self._ended:
+                self._offer_all()
+
+    def _offer_all(self) -> None:
+        if self._offer is None:
+            return
+        self._sent_at = monotonic()
+        try:
+            self._send_all(self._offer)
+        except OSError:  # the task closed the socket: the outcome meets the same
+            self._offer = None
 
     def end(self) -> None:
         """Send what is left, before the outcome. Take nothing more. OSError if the socket is gone."""

@@ -95,6 +95,8 @@ class Reports:
         entry, began, status = entry_of(job.id), monotonic(), "error"
         if entry is not None:
             sentry_sdk.capture_event(check_in(entry, job.execution_id, "in_progress", None, client.options))  # type: ignore[arg-type]
+            if job.telemetry is not None:
+                job.telemetry.flush()
         with sentry_sdk.isolation_scope() as scope:
             scope.clear_breadcrumbs()
             for name, value in tags_of(job.fields, job.origin, job.func_name).items():
