@@ -200,7 +200,9 @@ def test_a_fork_server_gives_back_what_imports_have_freed() -> None:
 )  # fmt: skip
 def test_the_modules_that_an_import_loads(code: str, unwanted: set[str]) -> None:
     # redis imports OpenTelemetry where it is installed, which no budget counts.
-    script = f"import sys; before = set(sys.modules); sys.modules['opentelemetry'] = None\n{code}\nprint(*(set(sys.modules) - before))"
+    script = (
+        f"import sys; before = set(sys.modules); sys.modules['opentelemetry'] = None\n{code}\nprint(*(set(sys.modules) - before))"
+    )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
     loaded = set(done.stdout.split())
     assert any(name.startswith("fusion") for name in loaded)
