@@ -211,6 +211,8 @@ def plan_worker(
     served = names.expand_all(typed, settings.queues)
     # By its exact name: in the index that wildcards use, workers that do not adopt the queue also record whether it has work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
+    if flags.get("weights") and settings.order != "weighted":
+        raise click.UsageError("--weight is for --order weighted; give both")
     by_executor = executors.groups(typed_executor, settings, served)
     if [*by_executor] != [settings.executor]:  # flags for queues are valid for each of their workers too
         given_sizes = {**flags, **sizes}

@@ -277,7 +277,7 @@ class Consumer:
         for queue, error in turn.bad:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:
-            self._served_queues.served(claimed.queue)
+            self._served_queues.served(claimed.queue, claimed.fields.get(b"priority", b""))
         if self.job_log.is_suspended or turn.status == "suspended":
             self.job_log.suspended(turn.status == "suspended")
         self._opens_at = inf if turn.opens_in is None else time.monotonic() + turn.opens_in

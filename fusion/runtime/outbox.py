@@ -88,7 +88,9 @@ class Outbox:
         self._broker, self._link = broker, link
         #: The connection for turns sent without waiting. It has no other use.
         self.line = broker.turn_line()
-        self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
+        self._lease, self._worker_ttl = settings.lease, settings.worker_ttl
+        #: True if the order of the queues is a rank for a whole turn, and not a ring.
+        self._listed = settings.order in ("listed", "weighted")
         self._outcomes: list[PendingOutcome] = []
         self._late: list[tuple[float, PendingOutcome]] = []
         #: When a postponed outcome is sent again.

@@ -7,11 +7,14 @@ import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from math import lcm
 
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout.names import check_queue_name, is_pattern
 
+#: Jobs of higher classes after which a class has not been served lately.
+_LATELY = 100
 #: Calls of the survey in one `refresh`, 100 names each.
 _ROUNDS = 100
 #: The characters of queue names.
@@ -27,10 +30,10 @@ class ServedQueues:
     process reads none.
 
     `order`: `listed` serves each name before the next one, with `random` chance says after each job which one is next, and with `round-robin`
-    queues with jobs of equal class take turns.
+    queues with jobs of equal class take turns. With `weighted` those of equal class get shares by their `weights`, 1 for a name without one.
     """
 
-    def __init__(self, names: Iterable[str], order: str = "round-robin") -> None:
+    def __init__(self, names: Iterable[str], order: str = "round-robin", weights: Iterable[str] | None = None) -> None:
         unique = list(dict.fromkeys(names))
         self.patterns = [name for name in unique if is_pattern(name)]
         #: Names and wildcards at whose doorbells to wait, the next one to serve first.
@@ -39,12 +42,15 @@ class ServedQueues:
         self._order = order
         if order == "random":
             self.bells = random.sample(self.bells, len(self.bells))
+        self._shares = Shares(self.bells, _read(weights or ())) if order == "weighted" else None
         #: Wildcard -> the queue that it served last. Where queues take turns, only for the first wildcard in line.
         self._lasts: dict[str, str] = {}
         self._surveyed = False
 
     def __str__(self) -> str:
-        order = {"listed": "in the order listed", "random": "in random order"}.get(self._order, "in turns")
+        order = {"listed": "in the order listed", "random": "in random order", "weighted": "by weight"}.get(
+            self._order, "in turns"
+        )
         return f"{', '.join([*self.queues, *self.patterns])}; the highest class first, inside a class {order}"
 
     @property
@@ -56,6 +62,8 @@ class ServedQueues:
     def turn(self) -> Sequence[str]:
         """Return names, and wildcards with the queue served last, as a turn sends them."""
         lasts = self._lasts
+        if self._shares is not None:
+            self.bells = self._shares.order()
         return [f"{name} {lasts[name]}" if name in lasts else name for name in self.bells] if lasts else self.bells
 
     def serves(self, queue: str) -> bool:
@@ -77,8 +85,9 @@ class ServedQueues:
                 return False
         return True
 
-    def served(self, queue: str) -> None:
-        """Note that a queue was served: the others of its class now go first. If they are `listed`, only the others of its wildcard do."""
+    def served(self, queue: str, priority: bytes = b"") -> None:
+        """Note that a job of this class was given by a queue: the others of its class now go first. If they are `listed`, only the others of its
+        wildcard do."""
         named = queue in self.bells
         wildcard = "" if named else next((name for name in self.bells if name in self._compiled and fnmatchcase(queue, name)), "")
         if self._order != "round-robin":
@@ -86,11 +95,51 @@ class ServedQueues:
                 self._lasts[wildcard] = queue
             if self._order == "random":
                 self.bells = random.sample(self.bells, len(self.bells))
+            elif self._shares is not None and (named or wildcard):
+                self._shares.count(queue if named else wildcard, int(priority) if priority.isdigit() else 0)
             return
         self._lasts = {wildcard: queue} if wildcard else {}
         at = self.bells.index(queue) + 1 if named else self.bells.index(wildcard) if wildcard else 0
         if at:
             self.bells = self.bells[at:] + self.bells[:at]
+
+
+class Shares:
+    """Whose turn it is where queues have weights: stride scheduling (Waldspurger and Weihl, 1995), for each class apart.
+
+    With each job a queue's place advances by a step, the shorter the higher its weight, and the one that is least far comes first. So of the queues
+    that have jobs all the time each gets its share, to within the jobs of one turn. One that has none goes along with the others: it saves up
+    nothing.
+    """
+
+    def __init__(self, names: Sequence[str], weights: Mapping[str, int]) -> None:
+        found = [weights.get(name, 1) for name in names]
+        self._steps = {name: lcm(*found) // weight for name, weight in zip(names, found, strict=True)}
+        #: By class, how far each name is.
+        self._places: dict[int, dict[str, int]] = {0: dict.fromkeys(names, 0)}
+        #: The class by which names are ordered, and how many jobs of higher ones were given since its last.
+        self._class, self._others = 0, 0
+        #: The names as the last turn has them, and whether it has given none so far.
+        self._order, self._is_first = list(names), True
+
+    def order(self) -> list[str]:
+        """Return the names for the next turn, by their places in the lowest class that was served lately. Only there do jobs wait: while there
+        are some of a higher class, none of this one is given."""
+        self._is_first = True
+        self._order = sorted(self._steps, key=self._places[self._class].__getitem__)
+        return self._order
+
+    def count(self, name: str, priority: int) -> None:
+        """Count a job that this name gave."""
+        places = self._places.setdefault(priority, dict.fromkeys(self._steps, 0))
+        self._others = self._others + 1 if priority > self._class else 0
+        if not self._others or self._others > _LATELY:
+            self._class, self._others = priority, 0
+        if self._is_first:  # those before it in the turn have no job of this class
+            self._is_first = False
+            for other in self._order[: self._order.index(name)]:
+                places[other] = max(places[other], places[name])
+        places[name] += self._steps[name]
 
 
 def compiled(wildcard: str) -> list[str]:
@@ -100,6 +149,11 @@ def compiled(wildcard: str) -> list[str]:
         return [f"^{pieces[0]}$"]
     first, *between, last = pieces
     return [*([f"^{first}"] if first else []), *filter(None, between), *([f"{last}$"] if last else [])]
+
+
+def _read(weights: Iterable[str]) -> dict[str, int]:
+    """Return weights that are given as `sms=3`."""
+    return {name: int(weight) for name, _, weight in (item.rpartition("=") for item in weights)}
 
 
 def _split(wildcard: str) -> list[str]:

@@ -156,14 +156,25 @@ class WorkerSettings:
         flags=Flag("Run what stock RQ's producers enqueue to QUEUE, too. Repeatable.", "QUEUE", repeated=True),
     )
     #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns, `random`
-    #: leaves it to chance.
+    #: leaves it to chance, `weighted` gives each its share.
     order: str = _setting(
         "round-robin",
-        readers.choice("listed", "round-robin", "random"),
+        readers.choice("listed", "round-robin", "random", "weighted"),
         flags=Flag(
-            "Order of queues with jobs of one class: the first named first, in turns, or by chance.",
-            choices=("listed", "round-robin", "random"),
+            "Order of queues with jobs of one class: the first named first, in turns, by chance, or by weight.",
+            choices=("listed", "round-robin", "random", "weighted"),
             default="listed, if QUEUES names them",
+        ),
+    )
+    #: Weights of queues and wildcards for the order `weighted`; 1 for those that are not named.
+    weights: tuple[str, ...] | None = _setting(
+        None,
+        readers.weights,
+        flags=Flag(
+            "With --order weighted: QUEUE gets N shares of the jobs of one class. Repeatable.",
+            "QUEUE=N",
+            name="weight",
+            repeated=True,
         ),
     )
     #: Slots kept free for jobs of priority high and above.

@@ -247,6 +247,18 @@ def names(value: Any) -> tuple[str, ...]:
     return names
 
 
+def weights(value: Any) -> tuple[str, ...]:
+    """Weights of queues, `sms=3`: a list of them, or a text with commas between them."""
+    found = names(value)
+    for item in found:
+        name, _, weight = item.rpartition("=")
+        if not name or not weight.isascii() or not weight.isdigit() or not 1 <= int(weight) <= 1000:
+            raise Invalid(f"use QUEUE=N with N from 1 to 1000, like sms=3; {item!r} is not of that form")
+    if len({item.rpartition("=")[0] for item in found}) < len(found):
+        raise Invalid("give each queue one weight")
+    return found
+
+
 def ports(value: Any) -> tuple[int, ...]:
     """TCP ports, in a list or with commas between them."""
     items = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value

@@ -64,7 +64,8 @@ class InProcess:
         guard: Guard = stopping,
     ) -> None:
         self._guard = guard
-        self._settings, self._served, self._given, self._waits = settings, ServedQueues(queues, settings.order), connection, waits
+        self._settings, self._served = settings, ServedQueues(queues, settings.order, settings.weights)
+        self._given, self._waits = connection, waits
         #: The writer of its Redis.
         self.broker = Broker.of(connect(settings), settings)
         self._performer = Performer(settings.tasks, settings.max_result, settings.allow_pickle, settings.middleware or ())
@@ -130,7 +131,7 @@ class InProcess:
             turn = self.broker.turn(
                 TurnRequest(
                     self.name, self._incarnation, self._token, commits, self._served.turn, slots, self._settings.lease,
-                    self._settings.worker_ttl, listed=self._settings.order == "listed",
+                    self._settings.worker_ttl, listed=self._settings.order in ("listed", "weighted"),
                 )
             )  # fmt: skip
             if turn.status != "unregistered":
@@ -151,7 +152,7 @@ class InProcess:
 
     def run_one(self, claimed: Claimed) -> Ended:
         """Run a job that was claimed, and return how it ended, for the next `turn`."""
-        self._served.served(claimed.queue)
+        self._served.served(claimed.queue, claimed.fields.get(b"priority", b""))
         limit = self._envelopes.open(claimed)
         if isinstance(limit, Decision):
             return claimed, limit, 0.0

@@ -90,7 +90,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
     """Build the parts of a worker. ConfigurationError if a setting can't be used."""
     settings, broker, link, log = process.settings, process.broker, process.link, process.log
     throttle = MemoryThrottle.of(settings) if plan.throttle is None and settings.memory_throttle else plan.throttle
-    served_queues = ServedQueues(plan.queues, settings.order)
+    served_queues = ServedQueues(plan.queues, settings.order, settings.weights)
     job_log = JobLog(log, plan.job_lines, messages=settings.log_errors == "full")
     consumer = Consumer(process, served_queues, job_log, line, owner)
     membership = consumer.membership

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cache
 
+import pytest
+
 from fusion.runtime.served_queues import ServedQueues, compiled
+from fusion.settings.readers import Invalid, weights
 
 NAMES = ["otp", "otp1", "otp-x", "a.b", "axb", "-", "_x", "A", "a", "ab", "abab", "b-a.b", "x_y", "a-b", "aab", "..", "9"]
 
@@ -95,3 +99,44 @@ def test_served_by_a_wildcard() -> None:
     served_queues.served("b")
     assert served_queues.turn == ["a", "x*", "b"]
     assert served_queues.queues == ["a", "b"]
+
+
+WEIGHTS = {"a": 5, "b": 3, "x*": 2, "c": 1}
+
+
+@pytest.mark.parametrize("slots", [1, 4, 16])
+@pytest.mark.parametrize("urgent", ["", "a", "c"], ids=["one class", "urgent jobs of a", "urgent jobs of c"])
+def test_over_10_000_claims_each_share_is_its_weight(slots: int, urgent: str) -> None:
+    served_queues = ServedQueues(WEIGHTS, "weighted", [f"{name}={weight}" for name, weight in WEIGHTS.items()])
+    given, chance = Counter[str](), random.Random(1)
+    while given.total() < 10_000:
+        first, *_ = served_queues.turn  # all have jobs, and a turn takes all of its jobs from the first
+        name = first.split()[0]
+        left = slots
+        if urgent and chance.random() < 0.5:
+            served_queues.served(urgent, b"2")
+            left -= 1
+        for n in range(left):
+            given[name] += 1
+            served_queues.served(f"x{n}" if name == "x*" else name, b"1")
+    for name, weight in WEIGHTS.items():
+        assert abs(given[name] / given.total() * sum(WEIGHTS.values()) / weight - 1) < 0.03, (name, given)
+
+
+def test_a_queue_without_jobs_saves_up_nothing() -> None:
+    served_queues = ServedQueues(["a", "b", "idle"], "weighted", ["a=2"])
+    for _ in range(300):
+        served_queues.served(next(name for name in served_queues.turn if name != "idle"), b"1")
+    given = Counter[str]()
+    for _ in range(40):
+        (name, *_) = served_queues.turn
+        served_queues.served(name, b"1")
+        given[name] += 1
+    assert given == {"a": 20, "b": 10, "idle": 10}
+
+
+@pytest.mark.parametrize("given", ["sms", "sms=", "=3", "sms=0", "sms=1001", "sms=1.5", "sms=٣", "a=1,a=2", 3])
+def test_a_weight_that_is_none_is_refused(given: object) -> None:
+    with pytest.raises(Invalid):
+        weights(given)
+    assert weights("sms=3, mail*=1") == ("sms=3", "mail*=1")

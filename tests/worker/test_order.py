@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import redis
+from click.testing import CliRunner
 
 from fusion import Queue
+from fusion.cli.main import cli
 from tests.jobs import basic
 from tests.kit.length import long_case
 from tests.kit.workers import Workers
@@ -64,3 +68,21 @@ def test_the_order_inside_a_class(
     else:
         assert rest == order.split()
     assert told in next(line for line in worker.output.splitlines() if " serves " in line)
+
+
+def test_each_queue_gets_its_share(workers: Workers, conn: redis.Redis) -> None:
+    ids = [Queue(queue).enqueue(basic.noop, job_id=f"{queue}-{n}").id for queue in ("c", "b", "a") for n in range(60)]
+    ids += [Queue("c").enqueue(basic.noop, job_id="c-high", priority="high").id]
+    worker = workers.burst("a", "b", "c", "--order", "weighted", "--weight", "b=4", "--weight", "other=9", "--horses", "1")
+    found = begun(conn, ids)
+    assert found[0] == "c-high"
+    shares = Counter(one[0] for one in found[1:61])
+    assert abs(shares["b"] - 40) <= 2, shares
+    assert abs(shares["a"] - 10) <= 2, shares
+    assert "inside a class by weight" in worker.output
+
+
+def test_weights_are_for_that_order_alone() -> None:
+    result = CliRunner().invoke(cli, ["worker", "a", "--weight", "a=2"])
+    assert result.exit_code == 2
+    assert "--weight is for --order weighted; give both" in result.output
