@@ -117,8 +117,8 @@ class Shares:
         self._steps = {name: lcm(*found) // weight for name, weight in zip(names, found, strict=True)}
         #: By class, how far each name is.
         self._places: dict[int, dict[str, int]] = {0: dict.fromkeys(names, 0)}
-        #: The class by which names are ordered, and how many jobs of higher ones were given since its last.
-        self._class, self._others = 0, 0
+        #: The class by which names are ordered, and how many jobs of higher ones were given since its last. The first job decides it.
+        self._class, self._others = 0, _LATELY
         #: The names as the last turn has them, and whether it has given none so far.
         self._order, self._is_first = list(names), True
 

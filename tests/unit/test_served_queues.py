@@ -123,6 +123,19 @@ def test_over_10_000_claims_each_share_is_its_weight(slots: int, urgent: str) ->
         assert abs(given[name] / given.total() * sum(WEIGHTS.values()) / weight - 1) < 0.03, (name, given)
 
 
+@pytest.mark.parametrize("before", [[], [b"2"]], ids=["", "after an urgent one"])
+def test_shares_hold_from_the_first_job_on(before: list[bytes]) -> None:
+    served_queues = ServedQueues(["a", "b"], "weighted", ["b=4"])
+    for urgent in before:
+        served_queues.served("a", urgent)
+    given = Counter[str]()
+    for _ in range(20):
+        (name, *_) = served_queues.turn
+        served_queues.served(name, b"1")
+        given[name] += 1
+    assert given == {"a": 4, "b": 16}
+
+
 def test_a_queue_without_jobs_saves_up_nothing() -> None:
     served_queues = ServedQueues(["a", "b", "idle"], "weighted", ["a=2"])
     for _ in range(300):
