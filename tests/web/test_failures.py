@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import redis
 
 from fusion.jobs.failure_groups import group_id
@@ -19,6 +21,7 @@ def fail(conn: redis.Redis, queue: str, *ids: str, reason: str = SECRET, kind: s
     for job_id in ids:
         put(hand.broker, queue, job_id)
         hand.tell(hand.take(), "failed", reason=reason, fields={"error_class": kind, "error_frame": "app.orders:send:7"})
+        time.sleep(0.002)  # of two that fail within a millisecond the id decides which is newer
 
 
 def test_groups_and_one_of_them(conn: redis.Redis) -> None:
