@@ -344,7 +344,7 @@ def test_the_jobs_of_an_answer_start_first_unless_it_answers_outcomes(monkeypatc
     broker = ScriptedBroker(answer(claimed("b"), answers=["ok"] * outcome))
     consumer = consumer_of(broker)
     order = list[str]()
-    monkeypatch.setattr(consumer._served_queues, "served", lambda queue: order.append("served"))
+    monkeypatch.setattr(consumer._served_queues, "served", lambda queue, priority: order.append("served"))
     monkeypatch.setattr(consumer.history, "note", lambda result: order.append("outcome"))
     if outcome:
         consumer.resolve(claimed("a"), DONE, 0.1)
