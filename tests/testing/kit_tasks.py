@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusion import Retry, job, recurring
+from fusion import Retry, get_current_job, job, recurring
 
 ran: list[Any] = []
 
@@ -62,3 +62,12 @@ def again() -> None:
 def daily() -> None:
     ran.append("daily")
     raise ConnectionError("away")
+
+
+def in_turn(job_id: str, fails: int) -> str:
+    """Fails this often."""
+    found = get_current_job()
+    assert found is not None
+    if found.attempts < fails:
+        raise ConnectionError("away")
+    return job_id
