@@ -7,7 +7,6 @@ functions in `fusion/`; a move is a call from a function in one file of it to a 
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import sys
@@ -39,15 +38,12 @@ class Trip:
     _stack: list[str] = field(default_factory=list)
 
     def follow(self, call: Callable[[], Any]) -> Any:
-        """Make the call, and count. What others left is collected before: its finalizers are no part of the call."""
-        gc.collect()
-        gc.disable()
+        """Make the call, and count."""
         sys.setprofile(self._note)
         try:
             return call()
         finally:
             sys.setprofile(None)
-            gc.enable()
 
     def _note(self, frame: FrameType, event: str, arg: object) -> None:
         name = frame.f_code.co_filename

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 import redis
 
+from fusion import middleware
 from fusion.kernel import recurrence
 from fusion.middleware import WorkerMiddleware
 from tests.architecture.source import ROOT
@@ -38,6 +39,7 @@ def test_a_page_is_one_screen_and_leads_on(page: Path) -> None:
 def test_the_python_of_a_page_runs(code: str, conn: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUSION_REDIS_URL", redis_url)
     monkeypatch.setattr(recurrence, "_declared", [])
+    monkeypatch.setattr(middleware, "registered", ())
     shop = ModuleType("shop")
     shop.send = lambda to: "sent"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop", shop)

@@ -234,9 +234,10 @@ def turning() -> Iterator[tuple[Loop, list[bool]]]:
 
 
 def test_the_loop_turns_while_pages_are_written_and_too_many_are_refused(turning: tuple[Loop, list[bool]]) -> None:
-    gate = threading.Event()
+    gate, begun = threading.Event(), list[float]()
 
     def slow() -> tuple[str, bytes]:
+        begun.append(time.monotonic())
         assert gate.wait(30)
         return "text/plain", b"late\n"
 
@@ -251,7 +252,8 @@ def test_the_loop_turns_while_pages_are_written_and_too_many_are_refused(turning
     asking = [threading.Thread(target=wait_for_it) for _ in range(2)]
     for thread in asking:
         thread.start()
-    eventually(lambda: get(f"{url}/metrics").status == 503)
+    eventually(lambda: len(begun) == len(asking))
+    assert get(f"{url}/metrics").status == 503
     assert get(f"{url}/livez").text == "ok\n"
     gate.set()
     for thread in asking:
