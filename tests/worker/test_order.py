@@ -77,7 +77,7 @@ def test_each_queue_gets_its_share(workers: Workers, conn: redis.Redis) -> None:
     found = begun(conn, ids)
     assert found[0] == "c-high"
     shares = Counter(one[0] for one in found[1:61])
-    # Exact but for the jobs of the turns in which an urgent job came: 40, 10 and 10.
+    # By weight 40, 10 and 10. A busy machine gave 36, 9 and 15, and why is not known: so these bounds show the direction, not the share.
     assert abs(shares["b"] - 40) <= 8, shares
     assert abs(shares["a"] - 10) <= 4, shares
     assert "inside a class by weight" in worker.output
