@@ -4,7 +4,7 @@
   const clock = (at) => `${two(at.getHours())}:${two(at.getMinutes())}`;
   const day = (at) => at.toLocaleDateString("en", { month: "short", day: "numeric" });
   // Axes and tables come with times in UTC.
-  const local = () => document.querySelectorAll("[data-at]").forEach((one) => {
+  const local = () => document.querySelectorAll("[data-step] [data-at]").forEach((one) => {
     const at = new Date(one.dataset.at * 1000), utc = at.toISOString().slice(0, 16).replace("T", " ") + " UTC";
     const dated = one.closest("[data-step]").dataset.step >= 900;
     one.textContent = "day" in one.dataset ? day(at) : dated && one.matches("th") ? `${day(at)} ${clock(at)}` : clock(at);
