@@ -41,6 +41,8 @@ _END = 2.0
 _REPEAT = 60.0
 #: Ends of a run that never began.
 _NEVER_BEGAN = (KillCause.STOPPED, KillCause.NO_PROCESS, KillCause.STOLEN)
+#: Outcomes of a run that lost its process, perhaps by another run in it.
+_OF_OTHERS = ("struck", "displaced", "suspect")
 _TERMINATED = "fusion.exceptions.WorkHorseTerminated"
 
 
@@ -271,8 +273,10 @@ def _end_of(run: Run, death: Death) -> tuple[str, str]:
 def _is_failure(run: Run, death: Death) -> bool:
     if run.killed in (KillCause.COLD, KillCause.LOST):
         return False
-    decision = of_frame(run.claimed.fields, run.stands) if run.stands else of_death(run, death, stopping=False, grace=0.0)
-    return decision.kind in ("failed", "lost")
+    fields = run.claimed.fields
+    decision = of_frame(fields, run.stands) if run.stands else of_death(run, death, stopping=False, grace=0.0)
+    # With on_lost="fail" a job fails also if its process died of another one.
+    return decision.kind in ("failed", "lost") or (decision.kind in _OF_OTHERS and fields.get(b"on_lost") == b"fail")
 
 
 def _count(raw: bytes | None) -> int:

@@ -147,6 +147,21 @@ def test_runs_that_are_tried_again_and_stopped_ones_are_no_events_and_a_killed_o
     assert events[-1]["contexts"]["fusion"]["job_id"] == dead.id
 
 
+@pytest.mark.parametrize("executor", ["thread", gate_case("asyncio")])
+def test_jobs_that_lose_their_process_together_are_events_if_they_fail_by_it(
+    executor: str, workers: Workers, conn: redis.Redis, queue: Queue, collector: Collector, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    beside = put(queue, "hangs", str(started), on_lost="fail")
+    worker = workers.start("q", "--executor", executor, env=sentry_env(executor, collector))
+    eventually(started.exists, unhurried(20))
+    dead = put(queue, "dies", on_lost="fail")
+    eventually(lambda: [status_of(conn, one.id) for one in (beside, dead)] == ["failed", "failed"], unhurried(30))
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert {event["contexts"]["fusion"]["job_id"] for event in items(collector, "event")} == {beside.id, dead.id}
+
+
 @pytest.mark.parametrize("executor", EACH)
 def test_the_run_is_in_the_trace_of_its_enqueue(
     executor: str, workers: Workers, queue: Queue, collector: Collector, application: list[dict[str, Any]]
