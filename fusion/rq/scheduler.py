@@ -23,8 +23,8 @@ from fusion.rq.queue import Queue
 from fusion.rq.serializers import resolve_serializer
 from fusion.store.access import broker_of
 
-#: Seconds. A job for a time in the past is due this long after it was enqueued.
-_SOON = 0.002
+#: Seconds. A job for a time in the past is due this long after it was enqueued (`Queue.enqueue_at`).
+_SOON = 0.001
 
 
 class SchedulerStatus(str, Enum):
@@ -89,12 +89,17 @@ class RQScheduler:
         """Do nothing: what is due is found at once."""
 
     def enqueue_scheduled_jobs(self) -> None:
-        """Enqueue all jobs that are due."""
+        """Enqueue all jobs that are due, or will be within a millisecond."""
         self._status = SchedulerStatus.WORKING
         broker = broker_of(self.connection)
-        time.sleep(_SOON)
-        while broker.promote()[0]:
-            pass
+        waited = False
+        while True:
+            moved, next_in, *_ = broker.promote()
+            if not moved:
+                if waited or next_in is None or next_in > _SOON:
+                    break
+                waited = True
+                time.sleep(next_in)
         self._status = SchedulerStatus.STARTED
 
     def start(self) -> None:

@@ -128,6 +128,23 @@ def test_what_the_worker_is_not_ready_for_waits_and_a_short_run_sends_one_frame(
     assert [records_of(frame) for frame in short.sent] == [[b"one", b"two"]]
 
 
+def test_a_flush_sends_what_waits_if_the_worker_is_ready_and_nothing_after_the_end() -> None:
+    frames = Frames()
+    job = JobTelemetry(frames.send, frames.offer)
+    job.flush()
+    job.add("otlp", b"one")
+    frames.open = False
+    job.flush()
+    assert frames.sent == []
+    frames.open = True
+    job.flush()
+    assert [records_of(frame) for frame in frames.sent] == [[b"one"]]
+    job.flush()
+    job.end()
+    job.flush()
+    assert frames.records() == [b"one"]
+
+
 def test_a_run_that_recorded_nothing_sends_nothing() -> None:
     frames = Frames()
     JobTelemetry(frames.send, frames.offer).end()
