@@ -124,7 +124,7 @@ def test_the_services_find_each_other_and_a_job_runs(town: Town) -> None:
     assert (status, headers["location"]) == (303, "/")
     cookie = headers["set-cookie"].partition(";")[0]
     status, _, text = town.page(f"/jobs/{job_id}", cookie=cookie)
-    assert (status, "tests.jobs.basic.add" in text, "finished" in text) == (200, True, True)
+    assert (status, ">tests.jobs.basic.</span><strong>add</strong>" in text, "finished" in text) == (200, True, True)
     assert town.page("/", cookie=cookie)[0] == 200
 
     with pytest.raises(redis.AuthenticationError):
