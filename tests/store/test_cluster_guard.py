@@ -157,11 +157,11 @@ def test_why_it_would_not_tear(conn: redis.Redis, whole: ClusterOfTests, name: s
 
 _HASHES = (
     "gates gates:settings wildcards waits sample survey clean queues:idle totals:elsewhere sink:new relay:new scheduler:process:new"
-    " job:k2:parents job:apart:parents"
+    " job:k2:parents job:apart:parents logs:sizes"
 )
 _SORTED_SETS = (
     "finished:q canceled:q stopped:q finished:limited finished:alone stopped:bulk queue:limited waits:held:q:shop.f callbacks:gone"
-    " history:queues history:functions history:keyless job:j1:children job:apart:dependents totals failures:empty pinned"
+    " history:queues history:functions history:keyless logs job:j1:children job:apart:dependents totals failures:empty pinned"
 )
 
 
