@@ -157,7 +157,7 @@ def test_why_it_would_not_tear(conn: redis.Redis, whole: ClusterOfTests, name: s
 
 _HASHES = (
     "gates gates:settings wildcards waits sample survey clean queues:idle totals:elsewhere sink:new relay:new scheduler:process:new"
-    " job:k2:parents job:apart:parents logs:sizes"
+    " job:k2:parents job:apart:parents logs:sizes log:apart"
 )
 _SORTED_SETS = (
     "finished:q canceled:q stopped:q finished:limited finished:alone stopped:bulk queue:limited waits:held:q:shop.f callbacks:gone"
