@@ -377,7 +377,7 @@ class TaskNotFound(FusionError):
 
 
 class BadSignature(FusionError):
-    """A job was not signed with one of this worker's keys, or was altered since. Nothing of it was read or imported."""
+    """A job was not signed with one of this worker's keys, or was altered since. None of its data was read or imported."""
 
     code = "FUS-126"
 

@@ -38,7 +38,7 @@ class JobRegistry(ABC):
         """Return a page of ids, in the order of the registry."""
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """Return a page of jobs, in the order of the registry. Jobs that are gone by then are left out."""
+        """Return a page of jobs, in the order of the registry. Jobs that are gone are left out."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
 

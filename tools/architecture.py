@@ -69,7 +69,7 @@ BOXES = [
     Box(280, 150, 130, 55, "leases", ("who runs what",)),
     Box(280, 215, 130, 55, "schedule, cron", ("what is due when",)),
     Box(280, 280, 130, 55, "ended jobs", ("results, failures",)),
-    Box(280, 345, 130, 90, "event stream", ("and _callbacks:", "what is to be told", "to whom")),
+    Box(280, 345, 130, 90, "event stream", ("and _callbacks:", "what is to be sent", "to whom")),
     Box(525, 15, 420, 385, "fusion start: a supervisor, and what it keeps running", kind="room"),
     Box(540, 50, 390, 185, "worker (any number)", kind="room"),
     Box(555, 85, 110, 130, "worker loop", ("claims, commits,", "renews leases;", "no threads")),

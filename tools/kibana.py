@@ -104,7 +104,7 @@ def dashboard(parts: list[dict[str, Any]]) -> dict[str, Any]:
         references.append({"name": f"panel_{n}", "type": part["type"], "id": part["id"]})
     attributes = {
         "title": "Fusion: jobs",
-        "description": "What became of jobs, from the data stream logs-fusion.job-*",
+        "description": "How jobs ended, from the data stream logs-fusion.job-*",
         "panelsJSON": json.dumps(panels),
         "optionsJSON": json.dumps({"useMargins": True, "hidePanelTitles": False}),
         "timeRestore": True,

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_WRITTEN = {"api", "cli", "errors", "http-reference", "keys", "settings"}
 
 _NOT_TEXT = re.compile(
-    r"^ *```.*?^ *```$|^---\n.*?^---$|<!-- (?P<name>[\w ]+): made by .*?<!-- end of (?P=name) -->|<!--.*?-->",
+    r"^ *```.*?^ *```$|^---\n.*?^---$|<!-- (?P<name>[\w ]+): made by .*?<!-- end of (?P=name) -->|<!--.*?-->|^<picture>$.*?^</picture>$",
     re.DOTALL | re.MULTILINE,
 )
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+\.) +")

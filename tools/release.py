@@ -212,7 +212,7 @@ def release(draft: bool) -> None:
     if '"http' not in (ROOT / "pyproject.toml").read_text().split("[project.urls]")[-1].split("[")[0]:
         print("pyproject.toml has no [project.urls]: write the repository's address there before the first upload")
     print(
-        f"next, by hand (docs/releases.md): git tag -s v{version} {commit[:12]}, then upload dist/ from a workflow that attests it"
+        f"next, by hand (CONTRIBUTING.md): git tag -s v{version} {commit[:12]}, then upload dist/ from a workflow that attests it"
     )
 
 

@@ -33,7 +33,7 @@ _OF_THE_CALL = ("durability", "replicas", "replicas_timeout")
 
 @dataclass(frozen=True, slots=True)
 class TaskType:
-    """The queue and options of a type of task. `ttl` (seconds, None = no limit): a job that has not started by then expires."""
+    """The queue and options of a type of task. `ttl` (seconds, None = no limit): a job that has not started in that time expires."""
 
     queue: str
     function: str

@@ -203,7 +203,7 @@ def finish(cli: Cli, found: Operation, as_json: bool) -> None:
     if as_json:
         echo_operation(cli, found)
     else:
-        canceled = f"; canceled by {found.canceled_by or 'somebody'}" if found.status == "canceled" else ""
+        canceled = f"; canceled by {found.canceled_by or 'a user'}" if found.status == "canceled" else ""
         echo(f"{found.done:,} jobs {found.word}, {found.skipped:,} skipped, {found.refused:,} refused{canceled}")
         for line in reasons(found):
             echo(line, err=True)

@@ -58,7 +58,7 @@ STOP = _Verb(
     "stopped",
     "is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
     "told to stop",
-    "are running and would be told to stop",
+    "are running and would get the request to stop",
 )
 
 

@@ -262,7 +262,7 @@ def _ends(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
             told_ = f"{state} ({sent['tries']} tries)" if sent["tries"] else state
         rows.append((one["on"], one["function"] or one["url"] or "-", told_, (sent or {}).get("answer") or ""))
     if rows:
-        yield from table(("ON", "IS TOLD", "DELIVERY", "ANSWER"), rows)
+        yield from table(("ON", "CALLED", "DELIVERY", "ANSWER"), rows)
 
 
 def _events(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:

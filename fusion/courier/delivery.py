@@ -19,7 +19,7 @@ from fusion.store.write.broker import Broker
 
 #: Why a delivery is not sent.
 UNVOUCHED = (
-    "nobody vouches for it: it has no seal of Fusion's, and no record of a job says the same; somebody wrote it into Redis, or an older "
+    "its origin is not known: it has no seal of Fusion's, and no record of a job says the same; another program wrote it into Redis, or an older "
     "version accepted it for a job that is gone"
 )
 #: A delivery as `accept_delivery` (lua/include/job/callbacks.lua) writes it: the seal, then the content.
@@ -47,7 +47,7 @@ class Vouching:
         self._secret = b""
 
     def doubts(self, deliveries: Sequence[ClaimedDelivery], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
-        """Return the ids of those that nobody vouches for. `ask` calls Redis; it answers None where a key is broken."""
+        """Return the ids of those that neither a seal nor a job's record confirms. `ask` calls Redis; it answers None where a key is broken."""
         doubtful = self._unsealed(deliveries)
         if doubtful:
             self._secret = ask(self._broker.callbacks_secret) or b""
@@ -87,7 +87,7 @@ class ClaimedDelivery:
         texts = {name: str(sent.get(name) or "") for name in ("url", "job_id", "queue", "status", "task", "log_tag", "error")}
         url = texts.pop("url")
         attempts = sent.get("attempts")
-        own = sent.get("body")  # an alert of doctor's; only a seal vouches for one
+        own = sent.get("body")  # an alert of doctor's; only a seal confirms one
         body = (
             own.encode()
             if isinstance(own, str)

@@ -181,5 +181,5 @@ def send(connection: Redis, job_id: str, queue: str, data: JobData) -> Job:
 
 
 def note_copy(connection: Redis, job_id: str, copy_id: str) -> None:
-    """Record a copy's id in a job; nothing is recorded if the job is gone by then."""
+    """Record a copy's id in a job; nothing is recorded if the job is gone."""
     broker_of(connection).note_copy(job_id, copy_id)

@@ -128,7 +128,7 @@ _HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, Dependency
 
 
 def write(graph: Graph, queue: str, calls: QueueCalls, replicas: Replicas | None = None) -> Steps[str]:
-    """Accept a graph; returns the server's time, with facts about some of the jobs. If it is refused, or was dropped meanwhile, nothing of it
+    """Accept a graph; returns the server's time, with facts about some of the jobs. If it is refused, or was dropped meanwhile, none of it
     is left. Raises DuplicateJob, UnknownDependency, QueueFull, and what the calls do; GraphDropped if it was dropped several times;
     NotReplicated if too few `replicas` have it in time."""
     for left in reversed(range(_TRIES)):

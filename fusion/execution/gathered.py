@@ -2,7 +2,7 @@
 call.
 
 The worker sends the jobs as one, in the frame of the first: `gathered` contains a frame for each. Reports and outcomes of the jobs come
-back in `member` frames. The last frame tells how the call itself ended; a job without an outcome by then gets none.
+back in `member` frames. The last frame tells how the call itself ended; a job that has no outcome then gets none.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class JobFields:
 
     @property
     def last_status(self) -> str:
-        """Its state when it was last read; empty if its record was gone by then."""
+        """Its state when it was last read; empty if its record was gone."""
         return self._text("status")
 
     @property

@@ -136,7 +136,7 @@ CALLBACKS_MAX = 100_000
 CALLBACK_PORTS = (443, 80, 8443)
 #: Endpoints recorded as accepting no more callbacks.
 GONE_MAX = 10_000
-#: Seconds for which it is kept what verdict a URL was told last (`doctor --watch --notify`).
+#: Seconds for which the last verdict that a URL received is kept (`doctor --watch --notify`).
 VERDICTS_TTL = 90 * 86400
 
 #: Seconds one attempt at Redis may take in a worker.

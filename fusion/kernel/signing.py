@@ -46,7 +46,7 @@ _OF_ENTRY = re.compile(r"cron-(.+)-(?:\d{8}T\d{6}Z|manual-\d+)", re.ASCII)
 _KEY_ID = re.compile(rb"[A-Za-z0-9_-]{1,32}")
 
 MISSING = (
-    "it has no signature: its producer has no secret_keys, or it was enqueued before there were any, or somebody else wrote it. To let a "
+    "it has no signature: its producer has no secret_keys, or it was enqueued before there were any, or another program wrote it. To let a "
     "backlog through see docs/security.md, introducing keys"
 )
 _ALTERED = (

@@ -232,7 +232,7 @@ class ScheduledJobRegistry(BaseRegistry):
         return self.get_scheduled_time(job).replace(microsecond=0)
 
     def get_jobs_to_schedule(self, timestamp: float | None = None, chunk_size: int = 1000) -> list[str]:
-        """Return the ids of jobs that are due by then."""
+        """Return the ids of jobs that are due at that time."""
         upto = now().timestamp() if timestamp is None else timestamp
         found = ((one, self.get_scheduled_time(one)) for one in self._ids())
         return [one for one, due in found if due.timestamp() <= upto][:chunk_size]

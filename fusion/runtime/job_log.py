@@ -94,7 +94,7 @@ class JobLog:
         now = time.monotonic()
         if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
             self._bad[queue] = now
-            name = one_line(queue, 200)  # a queue of a wildcard may have any name that somebody wrote into the list
+            name = one_line(queue, 200)  # a queue of a wildcard may have any name that a program wrote into the list
             self._log.error("queue %s can't be served, the others go on: %s", name, one_line(error), extra={"queue": name})
 
     def suspended(self, now_suspended: bool) -> None:

@@ -79,7 +79,7 @@ class Outbox:
 
     - a turn without a reply is repeated word for word under its token, since Redis may have executed it; outcomes that come meanwhile wait
       for the next turn;
-    - an outcome that a broken key refused is sent again for a while: somebody may repair the key.
+    - an outcome that a broken key refused is sent again for a while: an operator may repair the key.
 
     A turn is exchanged blocking (`exchange`), or without waiting (`send_async`, then `receive_reply`). Nothing here decides anything.
     """

@@ -57,7 +57,7 @@ class RedisLink:
 
     - `attempt` runs one call; on a transient error it raises RedisAway and sets the time of the next try, with jitter;
     - an outage is logged when it begins, when it is clear that waiting won't help (or that the error is unexpected), and when it ends;
-    - an error of permissions or set-up, or an unexpected error, is an outage too: jobs are under way, and somebody may fix it;
+    - an error of permissions or set-up, or an unexpected error, is an outage too: jobs are under way, and an operator may fix it;
     - data that this process is too old for are an outage too: it only tries every few seconds to register again.
     """
 

@@ -121,7 +121,7 @@ class LineBatch:
         self._write()
 
     def add(self, message: str) -> bool:
-        """Write a line at INFO, soon. False if it has to go through `logging`; what was held is written by then."""
+        """Write a line at INFO, soon. False if it has to go through `logging`; what was held is written before that."""
         if self._is_stock is None:
             self._is_stock = _functions() == _STOCK
         terminal = self._default_handler() if self._is_open and self._is_stock else None

@@ -117,7 +117,7 @@ class HostLock:
 
 
 class WorkerSeats:
-    """Places for living workers of one host. A worker has its place until its process ends, whoever has started it and is gone by then.
+    """Places for living workers of one host. A worker has its place until its process ends, whichever process started it, and even if that is gone.
 
     There are two: while one worker finishes its jobs, the next one may take others.
     """

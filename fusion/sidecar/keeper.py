@@ -31,7 +31,7 @@ _CHECK, _SOON = 1.0, 0.05
 _HEALTHY = 10.0
 #: Seconds after the first bad end until the next start, and at most; and from one start to the next in any case.
 _FIRST_PAUSE, _LONGEST_PAUSE, _BETWEEN_STARTS = 0.5, 30.0, 1.0
-#: A worker that was told so ends warm.
+#: A worker that gets it ends warm.
 _WARM = ("stop", "SIGTERM")
 #: Seconds from QUIT to KILL.
 _QUIT_LIMIT = 10.0

@@ -17,7 +17,7 @@ _QUIT_LIMIT = 10.0
 
 
 class Rolling:
-    """Runs one restart at a time. A restart requested meanwhile follows it, as the processes it replaced first may be outdated by then."""
+    """Runs one restart at a time. A restart requested meanwhile follows it, as the processes it replaced first may be outdated then."""
 
     def __init__(self, start_child: Callable[[Post], None], shutdown_timeout: float, log: logging.Logger) -> None:
         self._start_child, self._shutdown_timeout, self._log = start_child, shutdown_timeout, log

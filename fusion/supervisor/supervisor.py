@@ -216,7 +216,7 @@ class Supervisor:
         self._hear(child)  # its last words
         self._loop.unwatch(child.fileno())
         child.close()
-        # A clean end of a ready child is no crash: it reached a limit, or somebody sent it TERM.
+        # A clean end of a ready child is no crash: it reached a limit, or a person sent it TERM.
         clean = code == 0 and (child.ready or child.done or bool(child.told))
         again = ""
         if child is not post.child:

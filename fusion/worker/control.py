@@ -172,7 +172,7 @@ class Burst:
         return True
 
     def is_hopeless(self) -> bool:
-        """Return True if no job can ever run here. A burst does not wait for somebody to repair the cause."""
+        """Return True if no job can ever run here. A burst does not wait until a person repairs the cause."""
         if not (self.on and self._executor.server.hopeless):
             return False
         self.code = 1

@@ -186,7 +186,7 @@ def _webhook(request: Request) -> Answer:
         try:
             json.loads(request.body)
         except ValueError:
-            raise _Refused(400, "invalid_json", "The body is not JSON, though Content-Type says so") from None
+            raise _Refused(400, "invalid_json", "The body is not JSON, though Content-Type names JSON") from None
     if parts.path.endswith("/gone"):
         raise _Refused(410, "gone", "This endpoint is no longer in service")
     return Answer(200, {"received": True}, target, request.body[:800].decode("utf-8", "replace"))

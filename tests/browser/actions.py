@@ -212,7 +212,7 @@ ROWS: tuple[Row, ...] = (
         lambda conn: status(conn, "a") == "canceled",
     ),
     Row(
-        "/jobs/{id}/stop", running, "/jobs/slow", "Stop", "Stop job slow of queue sms?", "Job slow was told to stop",
+        "/jobs/{id}/stop", running, "/jobs/slow", "Stop", "Stop job slow of queue sms?", "Job slow got the request to stop",
         lambda conn: conn.hget("rq:job:slow", "cancel") == b"stop",
     ),
     Row(

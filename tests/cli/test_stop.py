@@ -41,7 +41,7 @@ def test_by_what_they_have_in_common(invoke: Invoke, conn: redis.Redis, hands: H
     dry = json.loads(invoke("stop", "--fair-key", "t", "--dry-run", "--json").stdout)
     assert (dry["stopped"], dry["running"], dry["dry_run"]) == (1, ["running"], True)
     said = invoke("stop", "--fair-key", "t", "--dry-run").stdout.splitlines()
-    assert said[-1] == "1 jobs would be stopped, 1 are running and would be told to stop"
+    assert said[-1] == "1 jobs would be stopped, 1 are running and would get the request to stop"
     assert Job.fetch("waiting", conn).is_queued
     document = json.loads(invoke("stop", "--fair-key", "t", "--json", code=3).stdout)
     assert document == {"schema": 1, "stopped": 1, "running": ["running"], "refused": {}}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+
+from fusion.store.redis_server.instance import EmbeddedRedis
 
 
 def found(deploy: bool = False, **said: Any) -> dict[str, str]:
@@ -42,6 +45,19 @@ def test_no_redis_is_a_warning(shop: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [*found()] == ["fusion.W001"]
     assert found(REDIS_URL="redis://127.0.0.1:1") == {}
     assert "can't be reached" in found(deploy=True, REDIS_URL="redis://127.0.0.1:1")["fusion.E003"]
+
+
+def test_the_built_in_redis_counts_as_named(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FUSION_REDIS_URL")
+    with tempfile.TemporaryDirectory(prefix="fus", dir="/tmp") as home:  # a short name: it holds a socket
+        monkeypatch.setenv("FUSION_HOME", home)
+        server = EmbeddedRedis(home, persistent=False)
+        server.start()
+        try:
+            assert found() == {}
+        finally:
+            server.stop()
+        assert [*found()] == ["fusion.W001"]
 
 
 def test_a_redis_that_evicts_is_an_error_of_a_deploy(conn: redis.Redis, sweeper: redis.Redis, shop: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_forged_delivery_is_neither_signed_nor_sent(world: World, receiver: St
     eventually(lambda: conn.hget(f"rq:job:{FORGED}", "status") == b"failed", 20)
     eventually(lambda: len(endpoint.posts) == 1, 20)
     assert FORGED not in endpoint.ids
-    assert b"nobody vouches for it" in (conn.hget(f"rq:job:{FORGED}", "reason") or b"")
+    assert b"its origin is not known" in (conn.hget(f"rq:job:{FORGED}", "reason") or b"")
 
 
 def test_a_text_of_its_own_needs_a_seal_whatever_job_agrees(world: World, receiver: Start, conn: redis.Redis) -> None:

@@ -91,8 +91,8 @@ def test_a_running_job_shows_its_run_and_can_be_stopped(client: Browser, conn: r
     hand.take()
     page = client.get("/jobs/runs")
     assert "busy.1" in page.text and "alive" in page.text and "1m 30s" in page.text
-    assert "was told to stop" in client.press(page, "Stop").text
-    assert "Was told to stop" in client.get("/jobs/runs").text
+    assert "got the request to stop" in client.press(page, "Stop").text
+    assert "Request" in client.get("/jobs/runs").text
     hand.broker.deregister(hand.name, hand.incarnation)
 
 

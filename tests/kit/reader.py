@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from tests.kit.waiting import unhurried
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Commands that go on until they are stopped, by their first words.
 _RUNNING = re.compile(
-    r"(fusion (start|worker|dashboard|server|scheduler)|flask|uvicorn|python manage\.py (runserver|fusion_start)) "
+    r"([A-Z_]+=\S+ )*(fusion (start|worker|dashboard|server|scheduler)|frq worker|flask|uvicorn|python manage\.py (runserver|fusion_start)) "
 )
 #: Commands that may be typed again until they print what the page shows.
 _AGAIN = re.compile(r"(curl -s http|fusion cron run)")
@@ -72,12 +74,12 @@ def free_port() -> int:
 
 class Reader:
     """Types in `home`, with the programs of `programs`. `skipped`: how commands begin that are not run, as the test did it before. `patience`:
-    seconds that a program may take to print what the page shows."""
+    seconds that a program may take to print what the page shows, on a quiet machine. What pip prints is compared with nothing."""
 
     def __init__(
         self, home: Path, programs: Path, environment: Mapping[str, str], skipped: tuple[str, ...] = (), patience: float = 40
     ) -> None:
-        self.here, self.home, self._skipped, self._patience = home, home, skipped, patience
+        self.here, self.home, self._skipped, self._patience = home, home, skipped, unhurried(patience)
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("FUSION_", "PYTHON", "REDIS_", "RQ_"))},
             "HOME": str(home),
@@ -120,8 +122,10 @@ class Reader:
         return len(found)
 
     def _write(self, code: str) -> None:
-        named = re.match(r"# ([\w/.]+)(, at its end)?\n", code)
-        assert named, f"the first line names no file: {code}"
+        named = re.match(r"# ([\w/.]+\.py)(, at its end)?\n", code)
+        if not named:  # it runs as it stands
+            self._type(f"python -c {shlex.quote(code)}")
+            return
         file = self.here / named[1]
         file.write_text((file.read_text() if named[2] else "") + code)
 
@@ -156,9 +160,15 @@ class Reader:
     def _start(self, line: str) -> None:
         log = self.home / f"{len(self._running)}.log"
         with log.open("wb") as file:
-            words = shlex.split(self._with_ports(line))
+            words = shlex.split(self._with_ports(line), comments=True)
+            given = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
             process = subprocess.Popen(
-                words, cwd=self.here, env=self._environment, stdout=file, stderr=file, start_new_session=True
+                words[len(given) :],
+                cwd=self.here,
+                env=self._environment | given,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
             )
         self._running.append((process, log))
         self._printed = None

@@ -14,10 +14,11 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from fusion.contrib.django import conf
 from fusion.exceptions import ConfigurationError, FusionError
 from fusion.settings import Settings, get_settings
+from fusion.store.redis_server import instance
 
 
 def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
-    """Check the settings. E001: FUSION is invalid. W001: no Redis is named. E002: a module of tasks can't be imported. E004: the named outbox
+    """Check the settings. E001: FUSION is invalid. W001: no Redis is named, and no built-in one runs. E002: a module of tasks can't be imported. E004: the named outbox
     does not exist."""
     try:
         # All at once: people correct them together.
@@ -31,7 +32,7 @@ def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> 
 
 
 def _unnamed(found: Settings) -> Iterator[CheckMessage]:
-    if found.named_url is None and found.sentinel is None:
+    if found.named_url is None and found.sentinel is None and instance.running(found.home) is None:
         yield Warning(
             "no Redis is named for Fusion",
             hint="FUSION = {'REDIS_URL': 'redis://host:6379/0'} in the settings, or the variable FUSION_REDIS_URL",

@@ -67,7 +67,7 @@ _SAID = {
     ("cancel", False): "is canceled",
     ("cancel", True): "runs to its end and is not tried again",
     ("stop", False): "is stopped",
-    ("stop", True): "was told to stop",
+    ("stop", True): "got the request to stop",
     ("delete", False): "was deleted",
 }
 

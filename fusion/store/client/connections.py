@@ -213,7 +213,7 @@ def unreachable(conn: redis.Redis) -> dict[str, str] | None:
     options = conn.connection_pool.connection_kwargs
     if not (nodes := options.get("nodes")):
         return None
-    conn.ping()  # by then the nodes are known
+    conn.ping()  # so the nodes are known
     kind = NamedSSLConnection if issubclass(conn.connection_pool.connection_class, SSLConnection) else NamedConnection
     plain = {name: value for name, value in options.items() if name not in ("nodes", "retry", "host", "port")}
     found = dict[str, str]()

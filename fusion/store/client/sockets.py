@@ -132,7 +132,7 @@ class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
 
 class CleanPool(ConnectionPool):
     """Closes a connection that comes back while an exception propagates, unless that is the server's reply. If a signal handler raises
-    between a command and its reply, the next user of the connection would read that reply; redis-py notices only if it has arrived by then.
+    between a command and its reply, the next user of the connection would read that reply; redis-py notices only if it has arrived.
 
     A ready connection is handed out and taken back in a third of redis-py's time; all others go redis-py's way. If the pool may make no more,
     the call waits for one that comes back.

@@ -161,7 +161,7 @@ class TurnRequest:
     - `token`: its number. The same one again asks for the same reply.
     - `queues`: among those with jobs of one class the first comes first; within the turn they take turns, unless the order is `listed`.
     - `slots`: the lowest priority that each may take. The last `ahead` of them are for jobs that will wait behind others. If the worker
-      dies, such a job loses no attempt, unless it is among `begun` by then, as a (job id, execution id) pair.
+      dies, such a job loses no attempt, unless it is among `begun`, as a (job id, execution id) pair.
     - `lease`, `worker_ttl`: in seconds.
     """
 

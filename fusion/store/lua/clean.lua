@@ -7,7 +7,7 @@
 -- INCLUDE: failures audit_failures tell lines
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
-local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
+local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for this time; what enqueues brings it back
 local left, removed, adopted = tonumber(A_limit), 0, 0
 local has_logs = redis.call('EXISTS', LOGS) == 1
 
@@ -63,7 +63,7 @@ local function sweep(set, status)
 end
 
 -- Over the cap of a set those go that were to go first, but none that ended less than a minute ago. Counted, so that
--- it can be told.
+-- it can be reported.
 local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
 local young = iso_before(MIN_TTL * 1000000)
 

@@ -1,4 +1,4 @@
--- cron_fault: an entry that a scheduler can't make sense of says so, and is looked at again later; the others go on.
+-- cron_fault: an entry that a scheduler can't read gets this error, and is looked at again later; the others go on.
 -- KEYS: entry due
 -- ARGV: id rev error
 -- INCLUDE: time

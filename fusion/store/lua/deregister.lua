@@ -1,5 +1,5 @@
 -- deregister: a worker that ends leaves the list; whatever it still holds goes back with the attempt unspent (what had
---   begun only so many times), a bounded number of jobs at a time.
+--   begun a limited number of times), a bounded number of jobs at a time.
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom

@@ -31,9 +31,9 @@
 -- then), or that does not follow the one that was noted last (`gap`).
 -- A nonce that is the job's id is not stored: an id made by chance is its call's alone. That holds for what was
 -- enqueued only: a record made for an entry whose job was lost has none either, and who sends that job again must not
--- be told that it is there. Same id + same nonce is a resend and answers as the first time; same id + other nonce is a
+-- learn that it is there. Same id + same nonce is a resend and answers as the first time; same id + other nonce is a
 -- new life of an ended job, or refused. A resend writes all the same, what changes nothing and a full server takes: on
--- a connection that wrote nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for
+-- a connection that wrote nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not confirm
 -- what its successor may not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 
 -- What outboxes of databases had accepted: by queue the number of the last batch, and the stamp of what was accepted
@@ -54,7 +54,7 @@ local function of_outbox(batch, queue, accepted)
   return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 
--- What of unique keys is to be told; ids by unique key of those that come now; by the id of one that is skipped the job
+-- The answer about unique keys; ids by unique key of those that come now; by the id of one that is skipped the job
 -- that has its key.
 local met, brought, instead
 local seen = {} -- by id: this call brings it
@@ -96,7 +96,7 @@ local function refuses(id, parents, anew, batch)
   return missing and { 'missing', id, missing }
 end
 
--- That all is well, and what is to be told beside it.
+-- The answer that all is well, and what it reports beside that.
 local function answer_more(at, outbox_batch)
   if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
   if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end

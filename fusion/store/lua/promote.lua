@@ -100,7 +100,7 @@ for i = 1, math.min(count, limit) do
   if not pcall(move, id, due[i].job) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
   left = left - weight_of(job_key(id))
 end
--- One look for what few have. Jobs are released here where no worker is told of them.
+-- One look for what few have. Jobs are released here where no worker learns of them.
 local others = redis.call('EXISTS', LIMITS_DUE, P .. 'releasing', GRAPHS, BATCHES_DUE) > 0
 steps_left = math.max(20, math.min(left, 80)) -- where jobs have moved, others have a share all the same
 for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit) or {}) do

@@ -48,7 +48,7 @@ end
 local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
 -- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last
--- sign of life, `rq:fleet` says so.
+-- sign of life, `rq:fleet` has it.
 local function is_fusions(key, incarnation)
   if incarnation then return true end
   return redis.call('EXISTS', key) == 0 and redis.call('SISMEMBER', FLEET, worker_of(key)) == 1

@@ -5,7 +5,7 @@
 -- FLAGS: allow-oom
 -- INCLUDE: time count emit undefer release_some
 -- Returns: {jobs that changed, ms to what is left or -1}
--- Whoever is told that there is something calls it until nothing is left.
+-- A process that learns that there is something calls it until nothing is left.
 local done = release_some(tonumber(A_limit))
 write_tallies()
 ring_released()

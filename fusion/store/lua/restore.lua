@@ -40,7 +40,7 @@ local function restore_ended(id, key, queue, status, score, own_ttl, log_tag, fa
   emit('restored', id, queue, log_tag, 'reason', status)
 end
 
--- Those that others held back go on waiting; who may run meanwhile is told soon.
+-- Those that others held back go on waiting; those that may run are reported soon.
 local function restore_deferred(id, key, queue, priority, ties, log_tag)
   local waits = waits_again(id, trash_key(id), ties)
   redis.call('ZADD', set_of('deferred', queue), now_ms, id)

@@ -1,4 +1,4 @@
--- stop: a waiting job will not run; the worker of a running one is told to end its run.
+-- stop: a waiting job will not run; the worker of a running one gets the request to end its run.
 -- KEYS: job
 -- ARGV: id operation
 -- INCLUDE: count withdraw count_operation
@@ -7,7 +7,7 @@
 --   terminal status, or one that only a newer version knows | foreign (another program's job)
 --   | of an operation also: see count_operation
 -- Events: stopped
--- A worker that hears nothing now reads the wish when it renews the lease.
+-- A worker that does not receive it now reads the request when it renews the lease.
 local function stop(id)
   local answer, _, exec, worker = withdraw(id, K_job, 'stopped', 'stop')
   if answer == 'pending' and exec and worker then

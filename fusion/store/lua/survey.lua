@@ -9,7 +9,7 @@
 -- The index is kept by whatever makes work claimable, so that a pass finds nothing to do; but for a new wildcard, for
 -- what older versions and RQ enqueue, for pauses that end by themselves. However many call it: one pass an interval,
 -- each call goes on where the last one stopped.
-local FORGET_MS = 3600000 -- nobody has named it for so long
+local FORGET_MS = 3600000 -- nothing has named it for this time
 
 local fresh
 for i = REST, REST + 2 * A_n_wildcards - 1, 2 do

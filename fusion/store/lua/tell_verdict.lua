@@ -2,7 +2,7 @@
 -- KEYS: verdicts
 -- ARGV: watch bad nonce url word body secret ttl
 -- INCLUDE: writer time callbacks
--- Returns: the id of the callback; empty: it was told already; full: too many callbacks wait, nothing is noted
+-- Returns: the id of the callback; empty: it received that already; full: too many callbacks wait, nothing is noted
 -- `watch`: the receiver, and from which level on a verdict is bad. What is not there is well. The callback is accepted
 -- before the verdict is noted, both in this call. A resend with the same nonce answers as the first one did.
 local bad, nonce, id = string.match(redis.call('HGET', K_verdicts, A_watch) or '0', '^(%d) ?(%S*) ?(%S*)$')

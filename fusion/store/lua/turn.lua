@@ -409,7 +409,7 @@ end
 local function settle_keys()
   local names_of_keys = unsettled
   for i = 0, count - 1 do
-    if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is told of later
+    if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is reported later
   end
   for queue in pairs(unrung) do ring(queue) end
   unsettled, unrung = nil, nil

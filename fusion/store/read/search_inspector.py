@@ -260,7 +260,7 @@ class _Search:
         return True
 
     def _shown(self, ids: Sequence[str]) -> tuple[FoundJob, ...]:
-        """Return these jobs as they are now; jobs that are gone by then are left out."""
+        """Return these jobs as they are now; jobs that are gone are left out."""
         keys, rows = self._inspector.keys, self._inspector.rows(ids, FIELDS)
         found = [(job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None and self._may_see(row)]
         timed = [job_id for job_id, row in found if state_of(row) == "scheduled"]

@@ -164,7 +164,7 @@ class CallbackBroker(ScriptHost):
 
     def agree(self, deliveries: Sequence[Mapping[str, Any]]) -> list[bool]:
         """Compare each delivery with the record of its job. True if the record agrees: the URL is one of the job's, and how and when it ended
-        is the same. A delivery with a text of its own is of no job: only a seal vouches for it."""
+        is the same. A delivery with a text of its own is of no job: only a seal shows that it is Fusion's."""
         rows = batch(
             self.connection,
             lambda pipe: [pipe.hmget(self.keys.job(str(sent.get("job_id"))), _VOUCHED) for sent in deliveries],
@@ -178,8 +178,8 @@ class CallbackBroker(ScriptHost):
         return bool(self._script("endpoint_gone")({"gone": self.keys.callbacks_gone}, args))
 
     def tell_verdict(self, url: str, level: str, bad: bool, nonce: str, word: str, body: str) -> str | None:
-        """Accept a callback that tells `url` this body, unless it was told last that the verdict is as `bad` as that. Returns the callback's id;
-        empty if it was told already; None if too many callbacks wait. `level`: the word from which on a verdict is bad; each has its own
+        """Accept a callback that sends `url` this body, unless it last received a verdict that is as `bad` as that. Returns the callback's id;
+        empty if it received that already; None if too many callbacks wait. `level`: the word from which on a verdict is bad; each has its own
         memory. A resend with the same `nonce` answers alike."""
         args = {
             "watch": codec.digest(f"{url} {level}"),

@@ -32,15 +32,15 @@ return string.format('%s%02d.%06dZ', prefix, second, micros)
 end
 --@include/lib/time.lua:32
 local now_iso = iso(now_s, now_us)
---@include/job/series.lua:5
+--@include/job/series.lua:4
 local SERIES_TIERS = { { 'minute', 60, 25 * 3600 }, { 'hour', 24, 31 * 86400 } }
---@include/job/series.lua:9
+--@include/job/series.lua:8
 local function series_key(tier, scope, name, step)
 local place = step % tier[2]
 local number = string.format('%d', (step - place) / tier[2])
 return P .. 'history:' .. tier[1] .. ':' .. scope .. ':' .. name .. ':' .. number, string.format('%d', place)
 end
---@include/job/series.lua:16
+--@include/job/series.lua:15
 local function series_name(known_names, name, most)
 if name == '(other)' then return name end
 local known = redis.call('ZSCORE', known_names, name)

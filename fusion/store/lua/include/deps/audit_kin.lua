@@ -1,6 +1,6 @@
 -- Looks whether jobs that wait for others still have somebody to wait for, and whether ended parents are still wanted,
 -- some of them at a time. What is found is a mistake of Fusion's, or somebody removed the parent by hand: those that
--- wait are told of it as if it had happened now. Jobs that wait for each other fail: the search of an enqueue is
+-- wait learn of it as if it had happened now. Jobs that wait for each other fail: the search of an enqueue is
 -- shorter than this one.
 -- INCLUDE: keys time releasing kin cycle end_job states
 -- RARER: audit_child audit_deferred audit_pinned end_circle
@@ -8,7 +8,7 @@ local AUDITED_KIN = 20
 local AUDITED_ANCESTORS, MOST_ENDED = 1000, 50 -- a call
 local ancestors_left = AUDITED_ANCESTORS
 
--- Whether it waits for itself. Then those of its circle fail, so many of them; the others go by what becomes of these.
+-- Whether it waits for itself. Then those of its circle fail, a limited number; the others go by the outcome of these.
 local function end_circle(id)
   if ancestors_left <= 0 then return false end
   local batch, as = unpack(redis.call('HMGET', job_key(id), 'batch', 'batch_as'))

@@ -1,5 +1,5 @@
 -- Parents and children. A child's hash names its parents in `parents`, a JSON list of their ids (what is over a
--- hundred in `:parents`, a hash of such lists by number); before an id stands what becomes of the child should that
+-- hundred in `:parents`, a hash of such lists by number); before an id stands what happens to the child should that
 -- parent end otherwise than finished: `?` it counts as met, `~` the child waits until it is requeued and finishes,
 -- without a sign the child fails. Those that are not met stand in `:dependencies` of the child, as they are written
 -- there. `:children` of a parent holds those that have not ended: by the number of their arrival while they wait for

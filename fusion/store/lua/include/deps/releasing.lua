@@ -26,7 +26,7 @@ local function give_up(graph)
 end
 
 -- As `is_coming`, of a job whose place another wants: if nothing was heard of whoever sends them for a while they are
--- given up; if that one lives it hears so.
+-- given up; if that one lives it learns that.
 local SILENT_MS = 2000
 local function may_go(graph)
   local coming = is_coming(graph)

@@ -2,7 +2,7 @@
 -- INCLUDE: keys kin undefer end_job states
 -- RARE: settle_children settle_child fail_child
 
--- `how`: what became of the parent.
+-- `how`: the outcome of the parent.
 local function fail_child(id, key, queue, parent, how)
   fail_deferred(id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end

@@ -67,7 +67,7 @@ local function failure_group_for(class, frame)
   return group, class, frame
 end
 
--- A job has failed, and its hash says so. `failed_ms`: nil for now; `again`: it had left as it went into the trash, and
+-- A job has failed, as its hash shows. `failed_ms`: nil for now; `again`: it had left as it went into the trash, and
 -- this failure is counted already.
 local function join_failure(id, key, failed_ms, again)
   local class, frame, reason, func, queue, origin, quarantined, before = unpack(redis.call('HMGET', key, 'error_class',

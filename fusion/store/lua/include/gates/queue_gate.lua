@@ -8,7 +8,7 @@
 -- RARER: is_awaited reopen reopen_all hand_on
 local function gate_key(queue) return P .. 'gate:' .. queue end
 local LONGEST_MS = 86400000
-local AWAITED_MS = 3000 -- a worker that waits says so again this often, or is taken for gone
+local AWAITED_MS = 3000 -- a worker that waits reports it again this often, or is taken for gone
 
 -- What is set under a name; nil if nothing is.
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
@@ -22,7 +22,7 @@ end
 
 local function without_until(text) return string.match(string.gsub(' ' .. text, ' until=%S+', ''), '^ ?(.*)$') end
 
--- A task was told by a provider to stay away: nothing of its queue starts before that instant (ms).
+-- A provider asked a task to stay away: nothing of its queue starts before that instant (ms).
 local function hold_back(queue, ms)
   local text = redis.call('HGET', GATES, queue) or ''
   local known = held_until(text)
@@ -80,7 +80,7 @@ local function reopen_all(queues)
   end
 end
 
--- These workers (a set) wait for no closed queue any more: of each that one waited for another is told.
+-- These workers (a set) wait for no closed queue any more: for each that one waited for, another gets a token.
 local function hand_on(names)
   for _, queue in ipairs(redis.pcall('HKEYS', GATES)) do
     if names[redis.pcall('HGET', gate_key(queue), 'waiter')] then

@@ -34,7 +34,7 @@ local function is_open(i, ahead)
   return room >= 1 and not (ahead and room < math.huge)
 end
 
--- Whether the queue is closed for so long that its place in a wildcard's index is better another's.
+-- Whether the queue is closed for long enough that its place in a wildcard's index is better another's.
 local function is_shut(i)
   local gate = gates[i]
   return not is_open(i) and (gate.places < 1 or (gate.opens or 0) - gate.at > AWAITED_MS * 1000)
@@ -65,7 +65,7 @@ local function keep_gate(i, queue, head, spare, claims)
   end
   local mine, wait = gate.waiter == A_name, math.max(1, math.ceil((gate.opens - gate.at) / 1000))
   if mine or not is_awaited(gate) then
-    if not spare or head.class < spare then -- to another, who may find it open by then
+    if not spare or head.class < spare then -- to another, which may find it open
       redis.call('HDEL', key, 'waiter', 'named')
       redis.call('DEL', closed)
       return true

@@ -1,4 +1,4 @@
--- The outbox of callbacks. When a job ends, a delivery for each URL that is to hear of it becomes a job of its own in
+-- The outbox of callbacks. When a job ends, a delivery for each URL that is to be called becomes a job of its own in
 -- the queue `_callbacks`, in the same call: a crash can't come between. The courier serves that queue; whatever
 -- becomes of a delivery never changes the job.
 -- INCLUDE: keys time count ring score limit
@@ -15,7 +15,7 @@ local function mark_hooks(key)
 end
 
 -- The deliveries that have not ended, by the time they were accepted. Too many, and new ones are refused: those that
--- wait were promised, to refuse costs the same however many wait, and of what is dropped somebody is told. What lost
+-- wait were promised, to refuse costs the same however many wait, and what is dropped is reported. What lost
 -- its entry otherwise goes by its age.
 local OPEN, LONGEST_LIFE = P .. 'callbacks:open', 7 * 86400
 local function is_full()
@@ -53,12 +53,12 @@ local function accept_delivery(message)
   return id
 end
 
--- Accepts what is to be told of a job that has just ended. Never fails that end; what could not be accepted is counted.
+-- Accepts the deliveries of a job that has just ended. Never fails that end; what could not be accepted is counted.
 local function tell_ended(id, key, queue, status)
   local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
     'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
     'error_class', 'reason', 'func'))
-  if class == 'fusion.exceptions.BadSignature' then return end -- nobody vouches for its URLs
+  if class == 'fusion.exceptions.BadSignature' then return end -- its URLs may be anyone's
   if status == 'canceled' and reason == 'expired' then status = reason end
   local told = {}
   local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure

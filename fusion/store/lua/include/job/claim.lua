@@ -27,7 +27,7 @@ end
 
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
--- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither
+-- RQ stores pickles, compressed, and does not mark them; in our records no word means JSON, which begins with neither
 -- byte.
 local function note_pickle(key, data)
   local first = string.byte(data)
@@ -79,7 +79,7 @@ local function take_over(queue)
 end
 
 -- Into the `rq:fifo:` key of a queue whose own key is no inbox of ours: what a process of before wrote to that key
--- while it was no LIST, and of a LIST what stock RQ's producers pushed, if this worker was told to adopt it. Whether
+-- while it was no LIST, and of a LIST what stock RQ's producers pushed, if this worker is to adopt it. Whether
 -- there is more.
 local function gather(queue)
   local waiting = redis.pcall('ZREVRANGE', queue_key(queue), 0, TAKE_OVER - 1, 'WITHSCORES')
@@ -102,7 +102,7 @@ local function look(queue, count, set)
   local found = redis.pcall('ZREVRANGE', set and waits_key(set) or ready_key(queue), '0', last, 'WITHSCORES')
   if set and found.err then
     error(found)
-  elseif set then -- one of blocked jobs, of which none come by an inbox
+  elseif set then -- one of blocked jobs, which never come by an inbox
   elseif found.err and not fifos[queue] then -- not known to be a LIST until now?
     fifos[queue] = nil
     if not in_fifo(queue) then error(found) end

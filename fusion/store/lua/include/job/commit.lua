@@ -29,7 +29,7 @@ local function callback_error(more)
   return found
 end
 
--- Whether a retry goes behind those that wait; what says so is taken out of its fields.
+-- Whether a retry goes behind those that wait; that flag is taken out of its fields.
 local function gives_up_place(more)
   for i = #more - 1, 1, -2 do
     if more[i] == 'seq' then

@@ -1,4 +1,4 @@
--- Lifetime counters of a queue by priority, `rq:totals:<queue>`: what came in (enqueued requeued), what became of it
+-- Lifetime counters of a queue by priority, `rq:totals:<queue>`: what came in (enqueued requeued), how it ended
 -- (completed failed expired discarded canceled stopped deleted). The script that makes a transition counts it, where
 -- the job's status changes, so a resend, which changes nothing, counts nothing. A call gathers what it counts and
 -- writes it at its end, one HINCRBY for each field.

@@ -77,7 +77,7 @@ local function fail_corrupt(id, queue, leave, what, known)
 end
 
 -- A job that was to run at once or not at all, and whose key has no slot for it as it first arrives: it is canceled.
--- `tell`: its URLs hear of it; not where the caller's answer says so.
+-- `tell`: its URLs are called; not where the caller's answer reports it.
 local function discard(id, key, queue, log_tag, tell)
   local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
   if tell and hooks then hooked[key] = true end

@@ -17,7 +17,7 @@ local function forget(id, key, status, queue, away)
   end
 end
 
--- A job that a person deletes goes: into the trash if the caller says so and there is room, else for good.
+-- A job that a person deletes goes: into the trash if the caller wants that and there is room, else for good.
 -- `keep`: '1' for the trash. Its indexes are to be left as they are until then.
 local function throw_away(id, key, status, queue, keep)
   local score, failed_ms

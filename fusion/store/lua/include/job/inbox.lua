@@ -13,7 +13,7 @@ local function strike(queue, id)
   redis.call('ZREM', key, '>' .. id)
 end
 
--- So many ids have left the inbox at its head.
+-- How many ids have left the inbox at its head.
 local function passed(queue, count)
   local key = inbox_key(queue)
   local left = redis.call('ZSCORE', key, '')

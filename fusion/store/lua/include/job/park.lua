@@ -11,7 +11,7 @@ local WAITS, MOST_WAITS = P .. 'waits', 1000
 local function waits_key(set) return P .. 'waits:' .. set end
 local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end
 
--- Names come from what producers wrote: only so many are listed.
+-- Names come from what producers wrote: a limited number is listed.
 local function has_room(set)
   return redis.call('HEXISTS', WAITS, set) == 1 or redis.call('HLEN', WAITS) <= MOST_WAITS
 end
@@ -59,7 +59,7 @@ local function unpark(id, key, queue)
   end
 end
 
--- What a worker is told of the list: nothing if it knows this version, else that and the sets.
+-- What a worker gets of the list: nothing if it knows this version, else that and the sets.
 local function news_of_waits(known)
   local version = redis.call('HGET', WAITS, 'version') or ''
   if version == known then return {} end

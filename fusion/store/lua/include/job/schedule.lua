@@ -11,7 +11,7 @@ local function ring_scheduler(ms)
 end
 
 -- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores
--- by id. `promote` sorts them by number, as many as it can read at once: when about so many share a score, later ones
+-- by id. `promote` sorts them by number, as many as it can read at once: when about as many share a score, later ones
 -- get the next one within the millisecond.
 local SAME_SCORE = 100
 local instants = {} -- by instant: the score to give, and how many it was given in this call

@@ -1,5 +1,4 @@
--- What is kept of queues and tasks by minute and by hour: names and lifetimes of its keys. So many names have some of
--- their own.
+-- History of queues and tasks by minute and hour: names and lifetimes of its keys. Few names have some of their own.
 -- INCLUDE: time
 -- Of each tier: its name, steps of a key, seconds that it is kept.
 local SERIES_TIERS = { { 'minute', 60, 25 * 3600 }, { 'hour', 24, 31 * 86400 } }

@@ -21,8 +21,8 @@ end
 -- What people want of a job that runs: it is to end so, unless its run finishes or fails.
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
 
--- Whether an execution that had begun goes back uncharged. Only so many do, one after another without an outcome: what
--- comes after them counts as lost, so that a job ends some day, whatever puts it back.
+-- Whether an execution that had begun goes back uncharged. At most `SPARED` do, one after another without an outcome:
+-- what comes after them counts as lost, so that a job ends some day, whatever puts it back.
 local SPARED, PUT_BACK = 5, ' (put back too often)'
 local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= SPARED end
 
@@ -90,7 +90,7 @@ end
 
 -- A loss found out by others: should the execution come back to life, nothing it says counts any more. One claimed
 -- ahead that was not told begun had run for a moment at most; so that a job which takes its worker down in that moment
--- ends some day, only so many are let off.
+-- ends some day, a limited number is let off.
 local function recover(id, key, queue, job, leave, reason, worker)
   local exec = job.execution_id or ''
   job.shared = mark_of(exec) ~= ALONE -- its worker ran nothing else

@@ -1,5 +1,5 @@
--- Jobs that are bound to others: their hash says so in `ties` (k: a concurrency key), and whoever reads the hash of one
--- notes it here. No other job pays for what hooks do.
+-- Jobs that are bound to others: their hash has that in `ties` (k: a concurrency key). A script that reads
+-- it notes that here. No other job pays for what hooks do.
 -- Exports: tied
 local tied -- by the job's key
 tied = {}

@@ -8,7 +8,7 @@ local TRIM_EVERY, EVENTS, EVENTS_META = 16, P .. 'events', P .. 'events:meta'
 local epoch, cap, number, reserved = nil, nil, 0, 0
 local expected = 1 -- events to come, at most; who says more gives back what it did not use
 
--- Numbers for exactly so many events to come, in one go.
+-- Numbers for exactly this many events to come, in one go.
 local function reserve(count)
   if not epoch then
     epoch = redis.pcall('HGET', EVENTS_META, 'epoch')

@@ -21,7 +21,7 @@ local function rate_room(tat, at, interval, burst)
   return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
 
--- The `tat` after so many have started at `at`.
+-- The `tat` after this many have started at `at`.
 local function rate_spend(tat, at, interval, burst, count)
   return at + used_ahead(tat, at, interval, burst) + count * interval
 end

@@ -1,4 +1,4 @@
--- Concurrency keys. Of the jobs of a key only so many hold a slot: those wait in their queues, scored here by their own
+-- Concurrency keys. Some jobs of a key hold a slot: those wait in their queues, scored here by their own
 -- place, or run, scored +inf. The others are `blocked` and wait by (priority, arrival) inside the key; `waits_in` is
 -- `limit:<key>`. Settling a key is level-triggered: it looks at what is, so nothing is ever handed on twice. After it
 -- - there are as many holders as the limit says, or nobody waits;
@@ -149,7 +149,7 @@ local function settle_key(name)
   look_at_limit(name, now_ms)
 end
 
--- A task of a key was told by a provider to stay away: no job of the key starts before that instant (ms). It is not a
+-- A provider asked a task of a key to stay away: no job of the key starts before that instant (ms). It is not a
 -- pause: that is a person's, and neither ends the other.
 local function hold_key_back(key, ms)
   local name = redis.call('HGET', key, 'concurrency_key')
@@ -295,7 +295,7 @@ local function stop_counting(name, id, key)
   if string.find(tied[key], 't') then redis.call('ZREM', LIMITS_DUE, name .. ' ' .. id) end
 end
 
--- That time is over, or a person says so: others may start beside it.
+-- That time is over, or a person decides it: others may start beside it.
 local function take_slot_back(name, id, why)
   local queue, log_tag = unpack(redis.call('HMGET', job_key(id), 'origin', 'log_tag'))
   if redis.call('ZREM', holders_key(name), id) == 0 then return false end

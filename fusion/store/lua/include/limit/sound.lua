@@ -1,5 +1,5 @@
 -- Before a job with a concurrency key is written down: whether what is written down of its key can be used. A key of
--- Redis that holds something else would show only in the middle, and nothing takes back what was written by then.
+-- Redis that holds something else would show only in the middle, and nothing takes back what was written before.
 -- INCLUDE: keys
 -- RARE: broken_limit
 local sound = {} -- by key and queue, of this call

@@ -36,7 +36,7 @@ end
 
 local function add_count(field) noted[field] = (noted[field] or 0) + 1 end
 
--- What became of a job.
+-- The outcome of a job.
 local function count_operation(id, answer)
   local why = string.match(answer, '^%a+') or 'error'
   if DONE[answer] then

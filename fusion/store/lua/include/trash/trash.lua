@@ -30,7 +30,7 @@ local function drop_from_trash(id, moved)
   end
 end
 
--- Those whose hour is over, so many at most; returns how many.
+-- Those whose hour is over, this many at most; returns how many.
 local function drop_expired_trash(limit)
   local ids = redis.call('ZRANGEBYSCORE', TRASH, '-inf', now_ms - TRASH_MS, 'LIMIT', 0, limit)
   for _, id in ipairs(ids) do drop_from_trash(id) end

@@ -1,4 +1,4 @@
--- A job with a unique key is to come into being: whom it meets, and what becomes of either.
+-- A job with a unique key is to come into being: which job it meets, and what happens to either.
 -- INCLUDE: keys time unique end_job inbox expiry emit ties accept states
 -- RARER: unique_of meets view_of end_replaced accept_unique
 -- Uses: tied
@@ -30,7 +30,7 @@ local function meets(unique, own, queue)
   return unique
 end
 
--- What a caller that met a job is told of it: pairs of its fields; without arguments once much was told.
+-- What a caller that met a job learns of it: pairs of its fields; without arguments once that was much.
 local told = 0
 local function view_of(id)
   local names = { 'status', 'origin', 'original_queue', 'priority', 'created_at', 'enqueued_at', 'started_at',
@@ -48,7 +48,7 @@ local function view_of(id)
   return pairs_of
 end
 
--- A newer one has the key. No URL is told: who enqueued the newer one is.
+-- A newer one has the key. No URL is called: the caller of the newer one gets the answer.
 local function end_replaced(id, by)
   local key = job_key(id)
   local status, queue, class, log_tag, expires, ties, set = unpack(redis.call('HMGET', key, 'status', 'origin',
