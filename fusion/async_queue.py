@@ -115,12 +115,12 @@ class AsyncQueue(QueueSteps):
     @overload
     async def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
-        """`Queue.enqueue`."""
+        """As `Queue.enqueue`."""
         sent: Job = await self._call(f, args, kwargs)
         return sent
 
     def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coro[Job]]:
-        """`Queue.options`; what it enqueues is to be awaited."""
+        """As `Queue.options`; what it enqueues is to be awaited."""
         return Enqueuer(self, self._defaults, options)
 
     @overload
@@ -130,7 +130,7 @@ class AsyncQueue(QueueSteps):
     @overload
     async def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
-        """`Queue.enqueue_at`."""
+        """As `Queue.enqueue_at`."""
         return await self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
 
     @overload
@@ -142,7 +142,7 @@ class AsyncQueue(QueueSteps):
     @overload
     async def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...
     async def enqueue_in(self, delta: timedelta | float | str, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
-        """`Queue.enqueue_in`."""
+        """As `Queue.enqueue_in`."""
         return await self.enqueue(f, *args, **timed("enqueue_in", delta, kwargs))
 
     async def enqueue_call(
@@ -154,7 +154,7 @@ class AsyncQueue(QueueSteps):
         timeout: float | str | None = None,
         **options: Unpack[CallOptions],
     ) -> Job:
-        """`Queue.enqueue_call`."""
+        """As `Queue.enqueue_call`."""
         sent: Job = await self._call_apart(func, args, kwargs, timeout, options)
         return sent
 
@@ -169,7 +169,7 @@ class AsyncQueue(QueueSteps):
         replicas_timeout: float | str | None = None,
         on_commit: bool | None = None,
     ) -> list[Job]:
-        """`Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
+        """As `Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
         options = EnqueueOptions(
             max_queue_length=max_queue_length,
             durability=durability,
@@ -180,66 +180,66 @@ class AsyncQueue(QueueSteps):
         return await self._run(self._many(job_datas, spread, options))
 
     async def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
-        """`Queue.pause`."""
+        """As `Queue.pause`."""
         time, told = pause_terms(duration, reason, by)
         await self._run(_only(self._store()[0].pause_call(self.name, time, **told)))
 
     async def resume(self) -> bool:
-        """`Queue.resume`."""
+        """As `Queue.resume`."""
         return await self._run(_only(self._store()[0].unpause_call(self.name))) is not None
 
     async def set_limit(self, limit: int | None) -> None:
-        """`Queue.set_limit`."""
+        """As `Queue.set_limit`."""
         await self._set_gate(limit_gate(limit))
 
     async def set_rate(self, rate: str | None, burst: int | None = None) -> None:
-        """`Queue.set_rate`."""
+        """As `Queue.set_rate`."""
         await self._set_gate(rate_gate(rate, burst))
 
     async def set_max_wait(self, max_wait: float | str | timedelta | None) -> None:
-        """`Queue.set_max_wait`."""
+        """As `Queue.set_max_wait`."""
         await self._set_gate(max_wait_gate(max_wait))
 
     async def set_max_length(self, length: int | None) -> None:
-        """`Queue.set_max_length`."""
+        """As `Queue.set_max_length`."""
         await self._set_gate(max_length_gate(length))
 
     async def set_timeout(self, timeout: float | str | timedelta | None) -> None:
-        """`Queue.set_timeout`."""
+        """As `Queue.set_timeout`."""
         await self._set_gate(timeout_gate(timeout))
 
     async def empty(self, *, purge: bool = False) -> int:
-        """`Queue.empty`."""
+        """As `Queue.empty`."""
         deleted, _, _ = await self._run(self._store()[0].empty_steps(self.name, purge=purge))
         return deleted
 
     # -- reading
 
     async def count(self) -> int:
-        """`Queue.count`, which is a property."""
+        """As `Queue.count`, which is a property."""
         return await self._run(self._reads().count_steps(self.name))
 
     async def stats(self) -> QueueStats:
-        """`Queue.stats`."""
+        """As `Queue.stats`."""
         return await self._run(self._reads().stats_steps(self.name))
 
     async def is_empty(self) -> bool:
-        """`Queue.is_empty`."""
+        """As `Queue.is_empty`."""
         return await self.count() == 0
 
     async def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
-        """`Queue.get_job_ids`."""
+        """As `Queue.get_job_ids`."""
         return await self._run(self._reads().waiting_steps(self.name, offset, length))
 
     async def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """`Queue.get_jobs`. Methods of a job that read Redis raise, as of one that `fetch_job` returns."""
+        """As `Queue.get_jobs`. Methods of a job that read Redis raise, as of one that `fetch_job` returns."""
         ids = await self.get_job_ids(offset, length)
         rows = await self._run(self._reads().jobs_steps(ids))
         return [Job(job_id, row, _ELSEWHERE) for job_id, row in zip(ids, rows, strict=True) if row]
 
     @classmethod
     async def all(cls, connection: Redis | None = None) -> list[AsyncQueue]:
-        """`Queue.all`."""
+        """As `Queue.all`."""
         any_queue = cls(connection=connection)
         return [cls(name, connection) for name in await any_queue._run(any_queue._reads().queue_names_steps())]
 

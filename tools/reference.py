@@ -314,13 +314,23 @@ def commands() -> str:
 
 _API_HEAD = """# Names of the package
 
-Made from the code by `make reference`: what `fusion` exports, with signatures and first sentences. Options of jobs: [producers.md](producers.md).
+Made from the code by `make reference`: signatures and docstrings of what `fusion` exports; of members first sentences. Options of jobs:
+[producers.md](producers.md).
 """
 
 
 def _sentence(thing: object) -> str:
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     return re.split(r"(?<=\.)\s(?=[A-Z`])", text)[0]
+
+
+def _text(thing: object) -> str:
+    """Return the whole docstring as Markdown: indented paragraphs are blocks of code."""
+    parts = []
+    for part in re.split(r"\n\n(?!    )|(?:(?<=:)|(?<=\.)|(?<=\)))\n\n(?=    )", inspect.getdoc(thing) or ""):
+        indented = part.startswith("    ")
+        parts.append(f"```python\n{inspect.cleandoc(part)}\n```" if indented else re.sub(r"::$", ":", part))
+    return "\n\n".join(parts)
 
 
 class _Bare:
@@ -368,16 +378,16 @@ def names() -> str:
             continue
         parts.append(f"\n## {name}\n\n")
         if isinstance(thing, type) and issubclass(thing, BaseException):
-            parts.append(f"{_sentence(thing)}\n")
+            parts.append(f"{_text(thing)}\n")
         elif isinstance(thing, type) and issubclass(thing, Enum):
             parts.append(f"{_sentence(thing)} {', '.join(f'`{item.value}`' for item in thing)}.\n")
             continue
         elif isinstance(thing, type):
             title = "PriorityQueue, also named Queue: " if name == "Queue" else ""
-            parts.append(f"`{_signature(name, thing)}`\n\n{title}{_sentence(thing)}\n")
+            parts.append(f"`{_signature(name, thing)}`\n\n{title}{_text(thing)}\n")
         else:
             called = thing if inspect.isfunction(thing) else type(thing).__call__
-            parts.append(f"`{_signature(name, called)}`\n\n{_sentence(called)}\n")
+            parts.append(f"`{_signature(name, called)}`\n\n{_text(called)}\n")
         if isinstance(thing, type) and (rows := list(_members(thing))):
             parts.append("\n" + table(("member", "meaning"), rows))
     return "".join(parts)

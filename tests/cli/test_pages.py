@@ -59,7 +59,9 @@ def register(port: int, name: str) -> str:
     ("page", "also", "result"),
     [("flask", ("sqlalchemy", "psycopg"), "shop welcomes anna"), ("fastapi", ("uvicorn",), "welcome, anna")],
 )
-def test_a_framework(page: str, also: tuple[str, ...], result: str, clone: Path, tmp_path: Path, redis_url: str, conn: redis.Redis) -> None:
+def test_a_framework(
+    page: str, also: tuple[str, ...], result: str, clone: Path, tmp_path: Path, redis_url: str, conn: redis.Redis
+) -> None:
     port = free_port()
     ports = {"FLASK_RUN_PORT": str(port), "UVICORN_PORT": str(port)}
     with reader(clone, tmp_path, redis_url, extra_of(page), also, **ports) as following:
@@ -83,7 +85,12 @@ def test_from_rq(clone: Path, tmp_path: Path, redis_url: str, conn: redis.Redis)
         code = "from fusion.rq import Queue; print(Queue('high').enqueue('shop.mail.send', 'anna').id)"
         python = tmp_path / "installed" / "bin" / "python"
         sent = subprocess.run(
-            [python, "-c", code], cwd=following.here, env={"FUSION_REDIS_URL": redis_url}, capture_output=True, text=True, check=True
+            [python, "-c", code],
+            cwd=following.here,
+            env={"FUSION_REDIS_URL": redis_url},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         job = Job.fetch(sent.stdout.strip(), conn)
         assert job.wait(unhurried(60)) == "finished"

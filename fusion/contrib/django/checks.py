@@ -18,8 +18,11 @@ from fusion.store.redis_server import instance
 
 
 def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
-    """Check the settings. E001: FUSION is invalid. W001: no Redis is named, and no built-in one runs. E002: a module of tasks can't be imported. E004: the named outbox
-    does not exist."""
+    """Check the settings.
+
+    E001: FUSION is invalid. W001: no Redis is named, and no built-in one runs. E002: a module of tasks can't be imported. E004: the named
+    outbox does not exist.
+    """
     try:
         # All at once: people correct them together.
         wrong = [fault for name in getattr(settings, "FUSION", None) or {} if (fault := conf.fault_of(name))]
