@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -49,6 +51,13 @@ def page(url: str) -> Samples:
     get(f"{url}/metrics")
     # One page at a time is written: another is refused until its reader has it.
     return samples(eventually(lambda: (found := get(f"{url}/metrics")).status == 200 and found).text.encode())
+
+
+def targets(url: str, **headers: str) -> list[dict[str, Any]]:
+    """What a supervisor tells Prometheus of its processes' ports."""
+    found = eventually(lambda: (found := get(f"{url}/targets", **headers)).status == 200 and found)
+    assert found.kind == "application/json"
+    return list(json.loads(found.text))
 
 
 def of(*sources: str, full: bool = False) -> set[str]:
@@ -182,35 +191,28 @@ def test_a_supervisor_shows_its_processes_and_where_prometheus_finds_their_probe
     assert own(found) == of(ANY, SUPERVISOR) - LINK - DUTIES
     assert sum(value for (name, _), value in found.items() if name == "fusion_supervisor_processes") == 2
     assert one(found, "fusion_supervisor_starts_total") == 2
-    answer = get(f"{url}/targets")
-    assert answer.kind == "application/json"
-    import json
-
-    targets = json.loads(answer.text)
-    assert [entry["labels"] for entry in targets] == [{"process": "worker 1"}, {"process": "worker 2"}]
-    ports = [entry["targets"][0] for entry in targets]
+    both = targets(url)
+    assert [entry["labels"] for entry in both] == [{"process": "worker 1"}, {"process": "worker 2"}]
+    ports = [entry["targets"][0] for entry in both]
     assert all(one(page(f"http://{port}"), "fusion_worker_slots") == 1 for port in ports)
     service.workers()[0].kill()
     eventually(lambda: one(page(url), "fusion_supervisor_crashes_total") == 1, 30)
 
-    def others() -> list[str]:  # meanwhile the supervisor may not answer
-        text = get(f"{url}/targets").text
-        found = [entry["targets"][0] for entry in json.loads(text)] if text.startswith("[") else []
+    def others() -> list[str]:
+        found = [entry["targets"][0] for entry in targets(url)]
         return found if len(found) == 2 and found != ports else []
 
     assert eventually(others, 30)
 
 
 def test_ports_at_every_address_are_named_as_prometheus_calls_the_supervisor(services: Services, conn: redis.Redis) -> None:
-    import json
-
     url = url_of(services.start(1, "sms", "--probe-port", "0", "--probe-host", "0.0.0.0")).replace("0.0.0.0", "127.0.0.1")
     for said, host in (
         ("worker7.example.com:8081", "worker7.example.com"),
         ("[::1]:8081", "[::1]"),
         ("a b", socket.gethostname()),
     ):
-        ((target,),) = [entry["targets"] for entry in json.loads(get(f"{url}/targets", Host=said).text)]
+        ((target,),) = [entry["targets"] for entry in targets(url, Host=said)]
         assert re.fullmatch(rf"{re.escape(host)}:\d+", target)
 
 
