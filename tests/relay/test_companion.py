@@ -44,7 +44,7 @@ def _relay(inspector: EventInspector, *, other_than: int = 0) -> RelayInfo:
         found = [relay for relay in _living(inspector) if relay.pid != other_than]
         return found[0] if found else None
 
-    found = eventually(one, 20, why="a relay is there")
+    found = eventually(one, unhurried(20), why="a relay is there")
     assert found is not None
     return found
 

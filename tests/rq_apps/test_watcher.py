@@ -20,13 +20,16 @@ def _watch(found: App) -> dict[str, Any]:
     """What it shows, at each stage of a day."""
     file, seen, show = str(found.home / "arrived"), dict[str, Any](), found.console("watch.py")
 
-    def until(queue: str, **counts: int) -> Any:
+    def until(queue: str, runs: str = "", **counts: int) -> Any:
         latest: Any = {}
 
         def so() -> bool:
             latest.update(show())
             there = latest["queues"][queue]
             busy = [one["state"] for one in latest["workers"].values()].count("busy")
+            # A registry has a job before the job itself says that it has started.
+            if runs and latest["jobs"][runs]["status"] != "started":
+                return False
             return all((busy if name == "busy" else there[name]) == count for name, count in counts.items())
 
         eventually(so, unhurried(90.0), 0.2, why=f"{queue} has {counts}\n{found.log}")
@@ -37,7 +40,7 @@ def _watch(found: App) -> dict[str, Any]:
     found.start("worker.py", "fast", "high")
     seen["one worker"] = until("high", queued=0, started=0, finished=1, failed=1, busy=0)
     found.start("worker.py", "slow", "low", "high")
-    seen["two workers"] = until("low", started=1, queued=5)
+    seen["two workers"] = until("low", runs="waits", started=1, queued=5)
     seen["requeued"] = show("requeue", "refused") and until("high", queued=0, started=0, failed=1, busy=1)
     seen["removed"] = show("remove", "refused")
     seen["canceled"] = show("cancel", "low-4")
