@@ -139,6 +139,7 @@ def test_this_machines_zone(monkeypatch: pytest.MonkeyPatch, scheduler: Schedule
     assert Entry.of(info.id, info.plan, info.spec).plan.timezone == "Europe/Berlin"
 
 
+@pytest.mark.timeout(180)
 def test_it_runs(scheduler: Scheduler, queue: Queue, client: redis.Redis, burst: Burst, redis_url: str) -> None:
     code = f"import redis; from fusion.rq_scheduler import Scheduler; Scheduler(connection=redis.Redis.from_url({redis_url!r})).run()"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env={**os.environ}) as process:
