@@ -24,6 +24,16 @@ environment() { sh tools/venv.sh "$1" || { debian python3-venv && sh tools/venv.
 # The path of Debian's redis-server, installed if need be; false where there is none.
 packaged_redis() { command -v redis-server || { debian redis-server >&2 && command -v redis-server; }; }
 
+# The program that starts an Elasticsearch for tests: `PROGRAM PORT [-Dset.NAME=VALUE ...]` prints READY once it answers, and ends with TERM.
+# FUSION_TEST_ES_START names it; else one of a folder beside the checkout is taken.
+elasticsearch_starter() {
+    local program
+    for program in "${FUSION_TEST_ES_START:-}" ../*/tools/es*/start; do
+        ! [ -x "$program" ] || { echo "$program"; return; }
+    done
+    return 1
+}
+
 # A Chromium for the tests. Only a machine without apt-get may lack one.
 browser() {
     environment browser

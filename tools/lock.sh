@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
     echo "# Made by: sh tools/lock.sh. Don't edit; a test compares it with pyproject.toml."
     # Neither the index nor the machine is named: the hashes say what is meant.
     "$work/venv/bin/uv" pip compile --quiet pyproject.toml --universal --python-version 3.11 \
-        --extra elasticsearch --extra prometheus --extra tasks --extra web --extra worker \
+        --extra elasticsearch --extra opentelemetry --extra prometheus --extra sentry --extra tasks --extra web --extra worker \
         --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 } >"$work/requirements.lock"
 mv "$work/requirements.lock" requirements.lock

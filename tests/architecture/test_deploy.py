@@ -17,7 +17,7 @@ from tests.architecture.source import ROOT, pyproject
 UNIT = ROOT / "deploy" / "systemd" / "fusion.service"
 LOCK = (ROOT / "requirements.lock").read_text()
 #: What the image is for: workers, relays and the HTTP service, with the service's own tasks.
-EXTRAS = ("elasticsearch", "prometheus", "tasks", "web", "worker")
+EXTRAS = ("elasticsearch", "opentelemetry", "prometheus", "sentry", "tasks", "web", "worker")
 
 
 @pytest.mark.skipif(

@@ -49,13 +49,14 @@ class Version:
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         """A command to its end."""
-        return self._python(str(self.home / "run_worker.py"), *args)
+        return self.python(str(self.home / "run_worker.py"), *args)
 
     def produce(self, queue: str, path: Path, ids: list[str]) -> subprocess.CompletedProcess[str]:
         """Enqueue a job per id, each of which leaves a line in `path`."""
-        return self._python("-c", _PRODUCE, json.dumps([queue, str(path), *ids]))
+        return self.python("-c", _PRODUCE, json.dumps([queue, str(path), *ids]))
 
-    def _python(self, *args: str) -> subprocess.CompletedProcess[str]:
+    def python(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """A Python whose `fusion` is this version."""
         env = {**os.environ, "PYTHONPATH": str(self.home)}
         return subprocess.run(
             [sys.executable, *args], cwd=self.home, env=env, capture_output=True, text=True, timeout=60, check=False

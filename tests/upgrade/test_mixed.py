@@ -82,17 +82,20 @@ def test_new_producer_old_worker(conn: redis.Redis, workers: Workers, new: Versi
 
 @pytest.mark.timeout(180)
 def test_both_at_once_under_kills_and_back_again(conn: redis.Redis, workers: Workers, new: Version, tmp_path: Path) -> None:
-    """Both versions' workers are killed in turn, then the newer one is withdrawn: nothing is lost, what it left over the older one ends."""
-    ran = tmp_path / "ran"
+    both_at_once(conn, workers, THIS, new, tmp_path / "ran")
+
+
+def both_at_once(conn: redis.Redis, workers: Workers, older: Version, later: Version, ran: Path) -> None:
+    """Both versions' workers are killed in turn, then the later one is withdrawn: nothing is lost, what it left over the older one ends."""
 
     def start(version: Version) -> WorkerProcess:
         return workers.start("q", *LEASE, "--slots", "2", ready=False, program=version.program("worker"))
 
-    fleet = {version: start(version) for version in (THIS, new)}
+    fleet = {version: start(version) for version in (older, later)}
     ids: list[str] = []
-    for kill, version in enumerate((new, THIS)):
+    for kill, version in enumerate((later, older)):
         victim = fleet[version].wait_ready(60)
-        ids += produce(conn, new if kill % 2 else THIS, ran, f"job{kill}-", 25)
+        ids += produce(conn, later if kill % 2 else older, ran, f"job{kill}-", 25)
         key, last = f"rq:worker:{_name(victim)}:jobs", ids[-1]
         eventually(
             lambda key=key, last=last: conn.hlen(key) or status_of(conn, last) == "finished", 30
@@ -100,8 +103,8 @@ def test_both_at_once_under_kills_and_back_again(conn: redis.Redis, workers: Wor
         os.killpg(victim.pid, signal.SIGKILL)
         victim.process.wait(10)
         fleet[version] = start(version)
-    withdrawn = fleet[new].wait_ready(60)
-    ids += produce(conn, new, ran, "last", 25)
+    withdrawn = fleet[later].wait_ready(60)
+    ids += produce(conn, later, ran, "last", 25)
     withdrawn.signal(signal.SIGTERM)
     assert withdrawn.wait(30) == 0, withdrawn.output
     assert not conn.exists(f"rq:worker:{_name(withdrawn)}")

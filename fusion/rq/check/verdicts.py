@@ -117,7 +117,9 @@ def _has(module: Any, name: str) -> bool:
 def _set_on(cls: type) -> frozenset[str]:
     """Return the attributes that methods of the class, and of Fusion's above it, set on `self`, and those that it annotates."""
     found: set[str] = set()
-    for base in cls.__mro__[:-1]:
+    for base in cls.__mro__:
+        if not base.__module__.startswith("fusion."):  # `Generic` has no source from Python 3.12 on
+            continue
         found |= set(vars(base).get("__annotations__", ()))
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(base)))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):

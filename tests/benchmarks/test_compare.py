@@ -1,0 +1,55 @@
+"""`python -m benchmarks compare`: what is counted, and the service itself, on Fusion. No test here compares libraries."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.compare.command import save, table
+from benchmarks.compare.running import Running, Runs
+from benchmarks.compare.scenarios import fill, lost, of, seconds, twice, waits
+
+
+def test_what_is_counted() -> None:
+    done = Runs("mail", 10.0, None, [10.5], [11.0])
+    again = Runs("mail", 10.0, None, [12.0, 40.0], [13.0, 41.0])
+    cut = Runs("mail", 10.0, None, [11.0], [])
+    refused = Runs("mail", 10.0, "ConnectionError: gone")
+    jobs = [done, again, cut, refused]
+    assert lost(jobs) == "1 of 3", "a call that raised promised nothing"
+    assert twice(jobs) == "1"
+    assert waits(jobs) == "1.0 s, 2.0 s"
+    assert waits([refused]) == "none began"
+    assert [seconds(value) for value in (0.004, 0.5, 1.5, 61.2)] == ["0.00 s", "0.50 s", "1.5 s", "61 s"]
+
+
+def test_the_table_has_a_column_for_each_contender() -> None:
+    made = table([("a 1", {"lost": "0 of 1"}), ("b 2", {"failed": "x | y"})])
+    assert made.splitlines() == ["|  | a 1 | b 2 |", "| --- | --- | --- |", "| lost | 0 of 1 |  |", "| failed |  | x / y |"]
+
+
+def test_a_scenario_is_written_into_its_place_alone(tmp_path: Path) -> None:
+    page = tmp_path / "compare.md"
+    page.write_text("a\n<!-- made by `python -m benchmarks compare kill --save` -->\nold\n<!-- end of kill -->\nb\n")
+    save("kill", "new", page)
+    assert page.read_text() == "a\n<!-- made by `python -m benchmarks compare kill --save` -->\nnew\n<!-- end of kill -->\nb\n"
+    with pytest.raises(ValueError, match="no place for poison"):
+        save("poison", "new", page)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_the_service_on_fusion_survives_a_kill_and_a_stop() -> None:
+    with Running("fusion", Path(sys.executable)) as running:
+        fill(running, 6, 0.5)
+        assert running.until(lambda: any(runs.starts for runs in of(running, "mail")), 30)
+        running.kill()
+        assert running.until(lambda: all(runs.ends for runs in of(running, "mail")), 120)
+        assert running.restarts == 1
+        running.enqueue("told", "told", 0.1)
+        assert running.until(lambda: running.shop.told.get("told"), 60)
+        assert running.deploy() < 10
+        running.enqueue("otp", "after")
+        assert running.until(lambda: bool(running.jobs()["after"].ends), 60)
