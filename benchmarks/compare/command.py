@@ -61,7 +61,7 @@ def table(rows: Sequence[tuple[str, Row]]) -> str:
 
 def save(scenario: str, found: str, page: Path) -> None:
     """Write what a scenario found into its place in the page."""
-    begin, end = f"<!-- made by `python -m benchmarks compare {scenario} --save` -->", f"<!-- end of {scenario} -->"
+    begin, end = f"<!-- {scenario}: made by `python -m benchmarks compare {scenario} --save` -->", f"<!-- end of {scenario} -->"
     head, _, rest = page.read_text().partition(begin)
     _, found_end, tail = rest.partition(end)
     if not found_end:

@@ -32,9 +32,11 @@ def test_the_table_has_a_column_for_each_contender() -> None:
 
 def test_a_scenario_is_written_into_its_place_alone(tmp_path: Path) -> None:
     page = tmp_path / "compare.md"
-    page.write_text("a\n<!-- made by `python -m benchmarks compare kill --save` -->\nold\n<!-- end of kill -->\nb\n")
+    page.write_text("a\n<!-- kill: made by `python -m benchmarks compare kill --save` -->\nold\n<!-- end of kill -->\nb\n")
     save("kill", "new", page)
-    assert page.read_text() == "a\n<!-- made by `python -m benchmarks compare kill --save` -->\nnew\n<!-- end of kill -->\nb\n"
+    assert (
+        page.read_text() == "a\n<!-- kill: made by `python -m benchmarks compare kill --save` -->\nnew\n<!-- end of kill -->\nb\n"
+    )
     with pytest.raises(ValueError, match="no place for poison"):
         save("poison", "new", page)
 
