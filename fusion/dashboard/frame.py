@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from fusion.dashboard import charts, filters
+from fusion.dashboard import charts, filters, json_tree
 from fusion.dashboard.page import GROUPS, undoing
 from fusion.dashboard.static_files import address_of
 from fusion.exceptions import ConfigurationError
@@ -41,7 +41,9 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(filters.FILTERS)
-    made.globals.update(filters.GLOBALS, program=program.name(), drawn=charts.drawn, sparkline=charts.sparkline)
+    made.globals.update(
+        filters.GLOBALS, program=program.name(), drawn=charts.drawn, sparkline=charts.sparkline, tree=json_tree.tree
+    )
     return made
 
 

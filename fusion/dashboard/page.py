@@ -102,11 +102,12 @@ def undoing(said: Said, view: PageRequest) -> Undoing | None:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Show a page's form again with the entered values; `said` is the error message."""
+    """Show a page's form again with the entered values. `said`: the error message, or another with a `status` that is none of an error."""
 
     page: Page
     context: Mapping[str, Any]
     said: Said
+    status: int = 422
 
 
 class PageRequest:

@@ -6,9 +6,12 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.job import Job
+from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.browser.house import House
 from tests.jobs import basic
+from tests.kit.hands import Hand
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.browser
@@ -104,3 +107,42 @@ def test_the_text_of_a_tile_has_two_lines_at_most(dashboard: House, conn: redis.
     Queue("sms", conn).enqueue(basic.noop)
     lines = dashboard.visit("/", width=width).evaluate(LINES)
     assert len(lines) == 8 and max(lines) <= 2, lines
+
+
+def write_log(conn: redis.Redis, lines: int) -> None:
+    now = Inspector(conn).now().timestamp() * 1000
+    conn.hset(
+        "rq:log:a",
+        mapping={"lines": "\n".join(f"{now:.0f} line {n}" for n in range(lines)), "left_out": 0, "attempt": 1, "at": int(now)},
+    )
+
+
+@pytest.mark.gate
+def test_the_log_of_a_job_that_runs_comes_by_itself_and_stays_at_its_end(dashboard: House, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(basic.noop, job_id="a")
+    hand = Hand(Broker(conn), "sms", name="busy.1")
+    hand.take()
+    write_log(conn, 60)
+    page = dashboard.visit("/jobs/a")
+    log = page.locator(".log")
+    left = "one => one.scrollHeight - one.clientHeight - one.scrollTop"
+    assert log.evaluate("one => one.scrollHeight > one.clientHeight") and log.evaluate(left) < 2
+    write_log(conn, 80)
+    page.wait_for_selector(".log >> text=line 79")  # no key is pressed
+    eventually(lambda: log.evaluate(left) < 2)
+    log.evaluate("one => { one.scrollTop = 10 }")
+    page.wait_for_selector(".log[data-up]")
+    write_log(conn, 100)
+    page.wait_for_selector(".log >> text=line 99")
+    assert log.evaluate("one => one.scrollTop") == 10, "who reads above is left there"
+    hand.broker.deregister(hand.name, hand.incarnation)
+
+
+def test_a_copy_is_looked_at_before_it_is_enqueued(dashboard: House, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(basic.noop, job_id="a")
+    Job.fetch("a", conn).cancel()
+    page = dashboard.visit("/jobs/a/copy")
+    page.locator("main [name=queue]").fill("mail")
+    page.get_by_role("button", name="Show what differs").click()
+    assert page.locator("ins").inner_text() == "+ queue: mail" and page.locator("main [name=queue]").input_value() == "mail"
+    assert not conn.exists("rq:queue:mail")

@@ -6,11 +6,12 @@ import html
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import redis
 
-from fusion import Queue
+from fusion import Queue, Retry
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
 from fusion.job import Job
@@ -22,6 +23,8 @@ from tests.web.conftest import Fail
 from tests.web.conftest import fail as fail
 from tests.web.harness import Tokens
 
+#: The buttons of the form of an edited copy.
+ENQUEUE = "Enqueue the copy Show what differs"
 NOOP, ECHO = "tests.jobs.basic.noop", "tests.jobs.basic.echo"
 
 
@@ -156,7 +159,7 @@ def test_an_edited_copy_takes_masked_values_of_the_original(copier: Browser, con
     args = json.loads(_area(form.html, "args"))
     assert "4915112345678" not in form.html and "hunter2" not in form.html and "hx-get" not in form.html
     args[0]["text"] = "bye"
-    page = copier.press(form, "Enqueue the copy", args=json.dumps(args), kwargs="{}", queue="mail", priority="high")
+    page = copier.press(form, ENQUEUE, args=json.dumps(args), kwargs="{}", queue="mail", priority="high")
     assert "This is the copy" in page.text and "mail" in page.text
     (copy,) = Queue("mail", conn).get_jobs()
     assert list(copy.args) == [{"to": "+4915112345678", "text": "bye", "password": "hunter2"}]
@@ -166,7 +169,7 @@ def test_a_form_that_was_sent_twice_makes_one_copy(copier: Browser, conn: redis.
     _ended(conn, args=["x"])
     form = copier.get("/jobs/old/copy")
     for _ in range(2):
-        copier.press(form, "Enqueue the copy", args='["y"]')
+        copier.press(form, ENQUEUE, args='["y"]')
     assert len(Queue("sms", conn).get_job_ids()) == 1
 
 
@@ -195,3 +198,67 @@ def test_a_copy_of_what_is_no_task_of_this_server_is_refused(client: Browser, co
     Job.fetch("old", conn).cancel()
     page = client.post("/jobs/old/copy", args='["false"]')
     assert page.status == 422 and "os.system is not among the tasks" in page.text
+
+
+def test_what_differs_is_shown_before_a_copy_is_enqueued_and_on_its_page(copier: Browser, conn: redis.Redis) -> None:
+    _ended(conn, args=[{"to": "+4915112345678", "text": "hi"}])
+    form = copier.get("/jobs/old/copy")
+    args = _area(form.html, "args").replace('"hi"', '"bye <b>"')
+    looked = copier.post("/jobs/old/copy", look="1", args=args, kwargs="{}", queue="mail", priority="1", once="a")
+    assert looked.status == 200 and "Nothing is enqueued yet" in looked.text
+    assert '- "text": "hi"' in looked.text and '+ "text": "bye <b>"' in looked.text and "+ queue: mail" in looked.text
+    assert "<b>" not in looked.html and "priority: 1 </ins>" not in looked.html
+    assert _area(looked.html, "args") == args and not Queue("mail", conn).get_job_ids()
+    page = copier.post("/jobs/old/copy", args=args, kwargs="{}", queue="mail", priority="1", once="a")
+    told = page.text[page.text.index("What differs from the original") :]
+    assert '- "text": "hi"' in told and "+ queue: mail" in told and "4915112345678" not in page.html
+    same = copier.post(
+        "/jobs/old/copy", look="1", **{name: _area(form.html, name) for name in ("args", "kwargs")}, queue="sms", priority="1"
+    )
+    assert "Nothing differs" in same.text
+
+
+def test_arguments_are_a_tree(client: Browser, conn: redis.Redis) -> None:
+    many = {"rows": [{"n": nth} for nth in range(30)], "<b>": {}, "deep": [[["ends"]]]}
+    Queue("sms", conn).enqueue_call(ECHO, (many,), {"note": "kept"}, job_id="a")
+    page = client.get("/jobs/a").html
+    tree = page[page.index('<div class="tree">') :]
+    assert tree.count("<details open>") == 3, "args, its first and kwargs are open; what has many entries, or is deep, is not"
+    assert "30 entries" in tree and "&lt;b&gt;" in tree and "<b>" not in tree and "kept" in tree
+
+
+def test_what_happens_next(client: Browser, conn: redis.Redis, fail: Fail) -> None:
+    fail("broken")
+    assert "Nothing by itself: requeue it" in client.get("/jobs/broken").text
+    queue = Queue("sms", conn)
+    queue.enqueue(NOOP, job_id="first", ttl=600)
+    queue.enqueue(NOOP, job_id="second", depends_on=["first"])
+    assert re.search(
+        r"happens next It expires if it has not started .* For its end 1 job waits: .* second", client.get("/jobs/first").text
+    )
+    queue.enqueue_in(timedelta(hours=1), NOOP, job_id="later")
+    assert "happens next It goes to its queue" in client.get("/jobs/later").text
+
+
+def test_attempts_stand_side_by_side_with_the_one_that_runs(client: Browser, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(NOOP, job_id="a", retry=Retry(max=5, interval=0, on=(ValueError,)))
+    runs = [
+        {
+            "start": f"2026-01-01T00:0{nth}:00.000000Z",
+            "end": f"2026-01-01T00:0{nth}:05.000000Z",
+            "worker": "w.1",
+            "outcome": "retry",
+            "error": "ValueError: no",
+        }
+        for nth in range(2)
+    ]
+    conn.hset("rq:job:a", mapping={"history": "\n".join(map(json.dumps, runs)), "attempts": 2})
+    hand = Hand(Broker(conn), "sms", name="busy.1")
+    hand.take()
+    text = client.get("/jobs/a").text
+    told = text[text.index("Attempts") :]
+    assert re.search(
+        r"retry Began .* Took 5.0 s Worker w.1 ValueError: no retry .* As before: ValueError: no started .* busy.1", told
+    )
+    assert "If it fails with an error of its policy, it is tried again" in text and "It is killed if it still runs" in text
+    hand.broker.deregister(hand.name, hand.incarnation)

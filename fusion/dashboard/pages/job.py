@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from fusion.dashboard.json_tree import Line, difference, pretty
 from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.titles import failed_first, named
@@ -45,20 +47,86 @@ def job(view: PageRequest) -> dict[str, Any]:
         "named": named(view, [*kin, *(one["id"] for one in nodes)]),
         "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
         "can_copy": found["status"] in ENDED and view.may("operate"),
-        "pretty": pretty,
+        "next": what_next(found),
+        "attempts": attempts(found),
+        "differs": differs(view, found),
     }
+
+
+def differs(view: PageRequest, job: Mapping[str, Any]) -> list[Line] | None:
+    """Return the lines in which an edited copy differs from its original; None if it is no copy, or the original is gone. Both are masked."""
+    if not job["copied_from"] or "arguments" not in job:
+        return None
+    try:
+        before = view.get(f"/jobs/{quote(job['copied_from'], safe='')}", include="arguments", kept=_GRAPH_KEPT)
+    except HttpError as error:
+        if error.status != 404:
+            raise
+        return None
+    return difference(*(_described(one["arguments"], one["queue"], one["priority"]) for one in (before, job)))
+
+
+def _described(call: str | None, queue: str, priority: object) -> str:
+    """Return what an edited copy may change, as text."""
+    return f"{pretty(call)}\nqueue: {queue}\npriority: {priority}"
 
 
 def _path(view: PageRequest) -> str:
     return f"/jobs/{quote(view.params['id'], safe='')}"
 
 
-def pretty(value: str | None) -> str:
-    """Return JSON on several lines. Other text, such as JSON that was cut, is returned unchanged."""
-    try:
-        return json.dumps(json.loads(value or ""), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return value or ""
+class Next(NamedTuple):
+    """What happens next to a job, and when if that is known."""
+
+    text: str
+    at: str | None = None
+
+
+def what_next(job: Mapping[str, Any]) -> list[Next]:
+    """Return what happens next to a job by itself, the first first."""
+    status, retry, times, run = job["status"], job["retry"], job["times"], job["run"] or {}
+    found = []
+    if status == "scheduled":
+        found.append(
+            Next("It is tried again", retry["next_at"]) if retry["next_at"] else Next("It goes to its queue", job["scheduled_at"])
+        )
+    if status == "started":
+        if run.get("timeout") and run["since"]:
+            found.append(Next("It is killed if it still runs", _later(run["since"], run["timeout"])))
+        if run.get("told"):
+            found.append(Next("It was told to end, and is not tried again"))
+        elif retry["left"]:
+            found.append(Next("If it fails with an error of its policy, it is tried again"))
+        else:
+            found.append(Next("If it fails, it stays among the failed jobs until somebody requeues it"))
+    if status in ("queued", "blocked", "deferred", "scheduled") and times["expires_at"]:
+        found.append(Next("It expires if it has not started", times["expires_at"]))
+    if status == "failed":
+        found.append(Next("Nothing by itself: requeue it once its cause is mended, or enqueue an edited copy"))
+    if status in ENDED and times["kept_until"]:
+        found.append(Next("Its record is removed", times["kept_until"]))
+    return found
+
+
+def _later(at: str, seconds: float) -> str:
+    return (datetime.fromisoformat(at) + timedelta(seconds=seconds)).isoformat()
+
+
+def attempts(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a job, the first first, each with whether its error is that of the one before. The last one is that which runs or
+    finished."""
+    runs = [
+        {**one, "told": "; ".join(filter(None, [one["ending"], one.get("error", one["error_class"])]))} for one in job["tries"]
+    ]
+    if runs and job["started_at"] and job["status"] in ("started", "finished"):
+        took = None
+        if job["status"] == "finished" and job["ended_at"]:
+            took = (datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(job["started_at"])).total_seconds()
+        runs.append(
+            {"outcome": job["status"], "started_at": job["started_at"], "seconds": took, "worker": job["worker"], "told": ""}
+        )
+    before = [None, *(one["told"] for one in runs)]
+    return [{**one, "again": bool(one["told"]) and one["told"] == last} for one, last in zip(runs, before, strict=False)]
 
 
 #: The result of each action for a waiting job, and for a running one.
@@ -96,19 +164,38 @@ def copying(view: PageRequest) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = {"args": "", "kwargs": ""}
     entered = {**shown, "queue": found["original_queue"] or found["queue"], "priority": str(found["priority"])}
-    return {"job": found, "still": True, "entered": entered, "once": secrets.token_hex(8)}
+    return {"job": found, "still": True, "entered": entered, "once": secrets.token_hex(8), "difference": []}
 
 
 def copy(view: PageRequest) -> Said | Again:
-    """Enqueue the edited copy. Values that were left as shown, masked ones too, keep the original's value."""
+    """Enqueue the edited copy, or show what would differ. Values that were left as shown, masked ones too, keep the original's value."""
+    if view.field("look"):
+        return _looked_at(view)
     try:
         made = view.post(f"{_path(view)}/copy", _edit(view, copying(view)["entered"]))
     except HttpError as error:
         if error.status not in (400, 403, 404, 409, 413, 422, 429):
             raise
-        entered = {name: view.field(name) for name in ("args", "kwargs", "queue", "priority")}
-        return Again(COPY, {**copying(view), "entered": entered}, Said(str(error), wrong=True))
+        return Again(COPY, {**copying(view), "entered": _entered(view)}, Said(str(error), wrong=True))
     return Said(f"This is the copy; it was put into queue {made['queue']}.", to=f"/jobs/{quote(made['job_id'], safe='')}")
+
+
+def _entered(view: PageRequest) -> dict[str, str]:
+    return {name: view.field(name) for name in ("args", "kwargs", "queue", "priority")}
+
+
+def _looked_at(view: PageRequest) -> Again:
+    """Show the form again with the lines that differ from the original."""
+    context, entered = copying(view), _entered(view)
+    texts = [
+        "\n".join(
+            [pretty(one["args"].strip()), pretty(one["kwargs"].strip()), f"queue: {one['queue']}", f"priority: {one['priority']}"]
+        )
+        for one in (context["entered"], entered)
+    ]
+    lines = difference(*texts)
+    said = "Nothing is enqueued yet." if lines else "It is too long to be compared." if lines is None else "Nothing differs."
+    return Again(COPY, {**context, "entered": entered, "difference": lines or []}, Said(said), status=200)
 
 
 def _edit(view: PageRequest, shown: Mapping[str, str]) -> dict[str, Any]:

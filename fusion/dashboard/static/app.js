@@ -26,6 +26,9 @@
     }
   });
 
+  // A log that is read at its end stays there while lines come.
+  const tails = () => all(".log:not([data-up])").forEach((log) => { log.scrollTop = log.scrollHeight; });
+
   let paused = kept.fusionPaused === "1", last = Date.now(), at = -1;
   const busy = () => find("dialog[open]") || document.hidden || (document.activeElement || {}).form && find("main").contains(document.activeElement)
     && document.activeElement.matches("input:not([type=checkbox]), textarea, select");
@@ -53,7 +56,7 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    times(); labels();
+    times(); labels(); tails();
     if (!find("#pause")) return;
     find("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     const rate = find("#rate");
@@ -63,7 +66,10 @@
     find("#pause").onclick = hold; find("#theme").onclick = turn; find("#keys").onclick = keys["?"];
     show();
     setInterval(() => { times(); if (!paused && !busy() && Date.now() - last >= rate.value * 1000) tick(); }, 1000);
-    document.addEventListener("htmx:after:swap", () => { times(); labels(); });
+    document.addEventListener("htmx:after:swap", () => { times(); labels(); tails(); });
+    document.addEventListener("scroll", ({ target }) => {
+      if (target.matches?.(".log")) target.toggleAttribute("data-up", target.scrollTop + target.clientHeight < target.scrollHeight - 8);
+    }, true);
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), textarea, select") || find("dialog[open]")) return;
       if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
