@@ -1,5 +1,5 @@
-"""`job show` and `job copy`: all details of a job, and an edited copy of an ended one. `job cancel`, `stop`, `requeue` and `delete` are the
-commands of the same names."""
+"""`job show`, `job graph` and `job copy`: all details of a job, its graph, and an edited copy of an ended one. `job cancel`, `stop`, `requeue`
+and `delete` are the commands of the same names."""
 
 from __future__ import annotations
 
@@ -64,6 +64,32 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
         echo_json(JobView.of(found, about=True, trace=trace, log=True))
         return
     for line in lines(found, trace=trace):
+        echo(line)
+
+
+@_command("graph", "run_worker.py job graph merge-1\n  run_worker.py job graph merge-1 --watch 2")
+@click.argument("job_id")
+@click.option("--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="That many jobs at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+@watchable
+def graph(cli: Cli, job_id: str, limit: int, as_json: bool) -> None:
+    """Draw the graph of a job: each job behind all that it waits for, with its state, and a bar of what it waited and ran.
+
+    AFTER names what it waits for, or waited for. Over 300 jobs are grouped by function. `tree` shows what hangs on what from one job's view.
+    """
+    from fusion.cli.graph import graph_lines
+    from fusion.jobs.tree import tree
+    from fusion.store.access import inspector_of
+    from fusion.store.layout.names import check_job_id
+
+    found = tree(inspector_of(cli.looking), check_job_id(job_id), limit)
+    if as_json:
+        from fusion.views.job import TreeView
+
+        echo_json(TreeView.of(found))
+        return
+    for line in graph_lines(found, cli.inspector.now()):
         echo(line)
 
 

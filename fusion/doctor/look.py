@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fusion.jobs.failures import newest
+from fusion.jobs.moment import RunningJob, running_jobs
 from fusion.kernel.program import name as program_of_process
 from fusion.settings import Settings
 from fusion.store.access import (
@@ -24,6 +25,7 @@ from fusion.store.access import (
 )
 from fusion.store.client.connections import node_of, unreachable, url_of
 from fusion.store.client.failover import read_risks
+from fusion.store.layout.history import percentile
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.layout.slots import tag_of
 from fusion.store.read.tolerant import forgiving
@@ -51,6 +53,8 @@ QUEUES, ENTRIES, FAILURES, RATED = 500, 500, 500, 50
 DEFERRED = 2000
 #: Minutes that "recently" means.
 RECENT = 10
+#: Seconds from which a run counts as long; functions whose usual run is read; jobs of one that must have ended for that; hours that are read.
+_LONG, _FUNCTIONS, _ENOUGH, _HOURS = 60.0, 20, 20, 24
 
 
 class Look:
@@ -189,6 +193,37 @@ class Look:
     def failures(self) -> list[Failure]:
         """The newest failed jobs."""
         return newest(inspector_of(self._connection), FAILURES)
+
+    def failed_within(self, seconds: float) -> list[Failure]:
+        """Return the jobs that failed in the last seconds, without callbacks."""
+        return [
+            one
+            for one in self.failures
+            if one.failed_at and one.queue != CALLBACKS and (self.at - one.failed_at).total_seconds() <= seconds
+        ]
+
+    def finished_within_a_day(self, queues: Sequence[str]) -> dict[str, int]:
+        """Return how many jobs of each of these queues finished in the last day."""
+        found = inspector_of(self._connection).histories("queue", queues, _HOURS) if queues else {}
+        return {name: sum(step.counts["completed"] for step in steps) for name, steps in found.items()}
+
+    @cached_property
+    def long_running(self) -> list[RunningJob]:
+        """Jobs that have run for a minute or more, the longest first; of the jobs that workers report, the first thousand are read."""
+        found = running_jobs(inspector_of(self._connection), self.workers)
+        return [one for one in found if one.started_at and (self.at - one.started_at).total_seconds() >= _LONG]
+
+    @cached_property
+    def usual_runs(self) -> dict[str, float]:
+        """The p99 of the run time of the functions of `long_running` in the last day, in seconds, where enough of their jobs have ended."""
+        names = [*dict.fromkeys(one.function for one in self.long_running)][:_FUNCTIONS]
+        usual = dict[str, float]()
+        for name, steps in inspector_of(self._connection).histories("function", names, _HOURS).items() if names else ():
+            counts = [sum(column) for column in zip(*(row for step in steps for row in step.runs.values()), strict=True)]
+            most = percentile(counts, 0.99) if sum(counts) >= _ENOUGH else None
+            if most:
+                usual[name] = most
+        return usual
 
     @cached_property
     def circle(self) -> list[str]:

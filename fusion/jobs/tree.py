@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from fusion.dependency import SIGNS
 from fusion.exceptions import NoSuchJobError
 from fusion.jobs.failures import CHUNK, add_calls, function_of
 from fusion.jobs.visible import seen
 from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import Inspector
 
@@ -20,7 +22,7 @@ LARGEST = 1000
 _NAMED, _FURTHER = 100, 10
 #: Jobs of a level that are read at most for a viewer who is restricted to some queues.
 _LOOKED_AT = 10_000
-_FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at")
+_FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at", "enqueued_at", "started_at", "ended_at")
 _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
 
 
@@ -28,7 +30,8 @@ _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
 class TreeNode:
     """A job of a tree. `level`: 0 is the job itself, -1 a job that it waits for, 1 a job that waits for it, and so on, by the shortest path.
     `status` is `gone` if it has no record any more. `parents`: its parents within the tree, each with what happens to this job if that
-    parent does not finish (`fail`, `ignore`, `wait`); `others`: the number of its parents outside of the tree."""
+    parent does not finish (`fail`, `ignore`, `wait`); `others`: the number of its parents outside of the tree. `enqueued_at`, `started_at`,
+    `ended_at`: when it entered its queue, when its last run began, when it ended."""
 
     id: str
     status: str
@@ -37,6 +40,9 @@ class TreeNode:
     level: int
     parents: Mapping[str, str]
     others: int
+    enqueued_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ class _Walk:
             level,
             parents,
             max(0, len(members) - len(parents)) if self._scope.all else 0,
+            *(from_iso(row[name]) for name in ("enqueued_at", "started_at", "ended_at")),
         )
 
 

@@ -221,6 +221,9 @@ class NodeView(View):
     level: int = public("0 is the job itself, -1 a job that it waits for, 1 a job that waits for it, and so on.")
     parents: list[ParentView] = public("Jobs of the graph that it waits for, or waited for.")
     other_parents: int = public("How many more jobs it waits for, or waited for.")
+    enqueued_at: datetime | None = public("When it entered its queue.")
+    started_at: datetime | None = public("When its last run started.")
+    ended_at: datetime | None = public("When it ended.")
 
     @classmethod
     def of(cls, node: TreeNode) -> Self:
@@ -233,6 +236,9 @@ class NodeView(View):
             level=node.level,
             parents=[ParentView(id=one, on_failure=cast(OnFailure, policy)) for one, policy in node.parents.items()],
             other_parents=node.others,
+            enqueued_at=node.enqueued_at,
+            started_at=node.started_at,
+            ended_at=node.ended_at,
         )
 
 

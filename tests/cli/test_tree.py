@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import redis
 
@@ -35,6 +36,8 @@ def test_each_job_stands_once_under_one_that_it_is_tied_to(invoke: Invoke, conn:
         "  tasks.sms.sendSMS        deferred  sms    e",
     ]
     document = json.loads(invoke("tree", "d", "--json").stdout)
+    for node in document["nodes"]:
+        assert bool(node.pop("enqueued_at")) and (node.pop("started_at"), node.pop("ended_at")) == (None, None)
     assert (document["schema"], document["id"], document["cut"]) == (1, "d", False)
     assert document["nodes"][0] == {
         "id": "d",
@@ -61,3 +64,22 @@ def test_a_long_chain_fits_a_terminal(conn: redis.Redis) -> None:
     assert last is not None
     lines = drawn_tree(Job.fetch(last.id, conn).tree(), within=79)
     assert max(map(len, lines)) <= 79 and [line for line in lines if line.startswith(" " * 12 + "14: ")]
+
+
+def test_a_graph_has_each_job_behind_what_it_waits_for_and_bars(invoke: Invoke, conn: redis.Redis) -> None:
+    _graph(conn)
+    rows = {"a": ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:10.000000Z", "2026-01-01T00:00:20.000000Z")}
+    for job_id in "bcde":
+        rows[job_id] = ("2026-01-01T00:00:20.000000Z", "2026-01-01T00:00:20.000000Z", "2026-01-01T00:00:40.000000Z")
+    for job_id, times in rows.items():
+        conn.hset(
+            f"rq:job:{job_id}",
+            mapping=dict(zip(("enqueued_at", "started_at", "ended_at"), times, strict=True)) | {"status": "finished"},
+        )
+    lines = [line.rstrip() for line in invoke("job", "graph", "d").stdout.splitlines()]
+    assert [line.split()[0] for line in lines] == ["FUNCTION", *["tasks.sms.sendSMS"] * 5]
+    assert [len(line) - len(line.lstrip()) for line in lines[1:]] == [0, 2, 2, 4, 6]
+    assert re.search(r"finished +10 s +10 s +\.{6}#{6} +a$", lines[1]), lines[1]
+    assert re.search(r"finished +0\.0 s +20 s +#{11} +d +b, c$", lines[4]), lines[4]
+    assert json.loads(invoke("job", "graph", "d", "--json").stdout)["id"] == "d"
+    assert invoke("job", "graph", "d", "--limit", "2").stdout.splitlines()[-1] == "There are more: these are the 2 nearest"

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 import redis
 
-from fusion import Queue, Retry
+from fusion import Dependency, Queue, Retry
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
 from fusion.job import Job
@@ -262,3 +262,34 @@ def test_attempts_stand_side_by_side_with_the_one_that_runs(client: Browser, con
     )
     assert "If it fails with an error of its policy, it is tried again" in text and "It is killed if it still runs" in text
     hand.broker.deregister(hand.name, hand.incarnation)
+
+
+def test_the_graph_is_drawn_with_bars_beside_its_jobs(client: Browser, conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(NOOP, job_id="first")
+    queue.enqueue(NOOP, job_id="loose", depends_on=Dependency(["first"], on_failure="ignore"))
+    queue.enqueue(NOOP, job_id="last", depends_on=["loose"])
+    hand = Hand(Broker(conn), "sms", name="busy.1")
+    hand.tell(hand.take(), "finished")
+    page = client.get("/jobs/loose")
+    graph = page.html[page.html.index('<div class="graph"') :].partition("</div>")[0]
+    assert re.findall(r'href="/jobs/(\w+)" class="(\w+)( here)?"', graph) == [
+        ("first", "good", ""),
+        ("loose", "way", " here"),
+        ("last", "way", ""),
+    ]
+    assert graph.count("<path") == 2 and graph.count('class="loose"') == 1
+    bars = re.findall(r'<svg class="bars" role="img" aria-label="([^"]*)"', page.html)
+    assert re.fullmatch(r"waited \d+ ms, ran \d+ ms", bars[0]) and "waits" in bars
+    assert "style=" not in graph, "no breach of the content policy"
+    hand.broker.deregister(hand.name, hand.incarnation)
+
+
+def test_a_graph_of_very_many_jobs_is_drawn_by_function(client: Browser, conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(NOOP, job_id="first")
+    queue.enqueue_many([queue.prepare_data(ECHO, args=(nth,), depends_on=["first"]) for nth in range(1200)])
+    page = client.get("/jobs/first")
+    assert "999 jobs: 999 deferred" in page.text and "1,000 jobs, by function" in page.text
+    assert "drawn are the nearest 1,000 jobs" in page.text and "For its end 1,200 jobs wait" in page.text
+    assert len(page.html) < 200_000

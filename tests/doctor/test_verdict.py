@@ -308,7 +308,7 @@ def test_the_cost_of_a_verdict_does_not_grow_with_the_data(doctor: Doctor) -> No
 
 
 def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis) -> None:
-    assert invoke("doctor").stdout.startswith("healthy: 33 checks")
+    assert invoke("doctor").stdout.startswith("healthy: 35 checks")
     Queue("sms").enqueue(basic.noop)
     told = invoke("doctor", code=3).stdout
     assert (

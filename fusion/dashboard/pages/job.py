@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from fusion.dashboard.graphs import Bars, drawing, knots
 from fusion.dashboard.json_tree import Line, difference, pretty
 from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.titles import failed_first, named
 from fusion.dashboard.words import VERBS
+from fusion.jobs.layers import MOST
 from fusion.kernel.states import ENDED
 from fusion.views.job_sheet import JobView
 from fusion.web.exchange import HttpError
 
-#: Most jobs of its graph, and of a page of the trash.
-_GRAPH, _TRASH = 100, 1000
+#: Most jobs of its graph that are read, and that are listed; most of a page of the trash.
+_GRAPH, _LISTED, _TRASH = 1000, 100, 1000
 #: Seconds for which a graph is cached.
 _GRAPH_KEPT = 5.0
 
@@ -37,12 +39,14 @@ def job(view: PageRequest) -> dict[str, Any]:
         return {"status": 404, "job": None, "wrong": str(error), "deleted": deleted}
     related = found["parents"]["total"] or found["children"]["total"]
     graph = view.get(f"{path}/tree", limit=_GRAPH, kept=_GRAPH_KEPT) if related else None
-    nodes = sorted(failed_first(graph["nodes"]), key=lambda one: one["level"]) if graph else []
+    nodes = sorted(failed_first(graph["nodes"][:_LISTED]), key=lambda one: one["level"]) if graph else []
     unique = found["unique"] or {}
     kin = [unique.get("holder"), found["copied_from"], found["replaces"], found["replaced_by"], *found["copied_to"]]
     return {
         "job": found,
-        "graph": graph and {**graph, "nodes": nodes},
+        "graph": graph and {**graph, "nodes": nodes, "total": len(graph["nodes"]), "grouped": len(graph["nodes"]) > MOST},
+        "drawn_graph": drawing(view, knots(graph["nodes"]), found["id"]) if graph else "",
+        "bars": Bars(nodes),
         "functions": {one["id"]: one for one in nodes},
         "named": named(view, [*kin, *(one["id"] for one in nodes)]),
         "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
@@ -90,7 +94,9 @@ def what_next(job: Mapping[str, Any]) -> list[Next]:
         found.append(
             Next("It is tried again", retry["next_at"]) if retry["next_at"] else Next("It goes to its queue", job["scheduled_at"])
         )
-    if status == "started":
+    if status == "started" and run and not run["worker_alive"]:
+        found.append(Next("Its worker is not heard of: others give it back to its queue, or fail it if it was lost too often"))
+    elif status == "started":
         if run.get("timeout") and run["since"]:
             found.append(Next("It is killed if it still runs", _later(run["since"], run["timeout"])))
         if run.get("told"):

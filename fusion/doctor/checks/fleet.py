@@ -94,6 +94,7 @@ def foreign(look: Look) -> Iterator[Finding]:
     """Report workers and jobs of stock RQ under the same prefix."""
     call = look.program
     if look.rq_workers:
+        other = "fusion:" if look.settings.prefix != "fusion:" else "fusion2:"
         what = f"workers of stock RQ use this prefix, too: {some(look.rq_workers)}; what they find in queues of the same name they don't know"
         yield Finding(
             "FUS-441",
@@ -101,7 +102,7 @@ def foreign(look: Look) -> Iterator[Finding]:
             "foreign",
             look.rq_workers[0],
             what,
-            f"{call} info --prefix fusion:\n(FUSION_PREFIX, for all of this fleet)",
+            f"{call} info --prefix {other}\n(FUSION_PREFIX, for all of this fleet)",
         )
     for queue in look.queues:
         if queue.rq:

@@ -1,7 +1,8 @@
-"""Check for jobs that fail, are lost, are held, or wait forever for a slot."""
+"""Check for jobs that fail, are lost, run too long, are held, or wait forever for a slot."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 #: Failures in ten minutes below which there is no finding; failed percent of ended jobs for a warning, and for a bad deploy.
 _FEW, _SHARE = 5, (10.0, 50.0)
 _LOST = "JobLost"
+#: How many times the p99 of its function a job may run; seconds that a job without a timeout may; findings of either at most.
+_TIMES, _UNLIMITED, _NAMED = 10.0, 3600.0, 5
+#: Jobs of a queue that must have failed in a day, if none has finished.
+_ALL = 3
+#: Queues that are looked at for that; a day in seconds.
+_QUEUES, _DAY = 20, 86400.0
 
 
 def failing(look: Look) -> Iterator[Finding]:
@@ -48,6 +55,45 @@ def failing(look: Look) -> Iterator[Finding]:
         yield Finding(
             "FUS-450", "fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix, Remedy("requeue", (query,))
         )
+
+
+def all_fail(look: Look) -> Iterator[Finding]:
+    """Report queues of which jobs failed in the last day, and none finished. What `failing` reports is left out."""
+    failed = Counter(one.queue for one in look.failed_within(_DAY) if not one.quarantined)
+    told = {one.about for one in failing(look)}
+    suspects = [queue for queue, count in failed.most_common() if count >= _ALL and queue not in told][:_QUEUES]
+    finished = look.finished_within_a_day(suspects)
+    for queue in suspects:
+        if finished[queue]:
+            continue
+        (worst, *_) = group(one for one in look.failed_within(_DAY) if one.queue == queue)
+        what = f"{queue}: none of its jobs finished in the last day, and {counted(failed[queue], 'job')} failed, "
+        what += f"{worst.count} of them with {worst.error_class.rpartition('.')[2]}"
+        fix = f"{look.program} failures --queue {words(queue)}"
+        yield Finding("FUS-459", "warn", "all_fail", queue, what, fix)
+
+
+def long_runs(look: Look) -> Iterator[Finding]:
+    """Report jobs that run much longer than others of their function, and those that have run for an hour and have no timeout."""
+    usual, named = look.usual_runs, 0
+    for job in look.long_running:
+        ran = (look.at - job.started_at).total_seconds() if job.started_at else 0.0
+        most = usual.get(job.function)
+        if most and ran > _TIMES * most:
+            code, why = (
+                "FUS-471",
+                f"{ran / most:,.0f} times as long as 99 % of the runs of {job.function}, which take {span(most)} at most",
+            )
+        elif ran > _UNLIMITED and (job.timeout is None or job.timeout < 0):
+            code, why = "FUS-472", f"and has no timeout ({job.function})"
+        else:
+            continue
+        what = f"{job.id} of {job.queue} has run for {span(ran)}, {why}"
+        fix = f"{look.program} job show {words(job.id)}\n{look.program} stop {words(job.id)}"
+        yield Finding(code, "warn", "long_runs", job.id, what, fix, Remedy("stop", (job.id,)))
+        named += 1
+        if named == _NAMED:
+            return
 
 
 def circles(look: Look) -> Iterator[Finding]:
