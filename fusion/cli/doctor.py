@@ -11,8 +11,8 @@ from click.core import ParameterSource
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.health import UNHEALTHY
 from fusion.cli.hints import command
-from fusion.cli.output import echo, echo_json, styled
-from fusion.cli.tables import folded
+from fusion.cli.output import echo, echo_json, shown, styled
+from fusion.cli.tables import cut, folded, room
 
 if TYPE_CHECKING:
     from fusion.doctor.verdict import Verdict
@@ -26,6 +26,7 @@ SCHEMA = 1
     "  run_worker.py doctor --watch --notify https://hooks.example.com/fusion"
 )
 @click.option("--strict", is_flag=True, help="Exit code 3 for warnings, too; with --watch, they are bad, too.")
+@click.option("--notes", is_flag=True, help="Show notes in full, with their fixes; on a terminal each is one line otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--watch", is_flag=True, help="Look again and again; show when the verdict turns bad, and when it is well again.")
 @click.option("--every", type=click.FloatRange(1, 3600), metavar="SECONDS", help="Between two looks of --watch.  [default: 10]")
@@ -37,7 +38,7 @@ SCHEMA = 1
     help="Send URL an alert when the verdict of --watch turns, as a callback.",
 )
 @shared_options
-def doctor(cli: Cli, strict: bool, as_json: bool, watch: bool, every: float | None, notify: str | None) -> None:
+def doctor(cli: Cli, strict: bool, notes: bool, as_json: bool, watch: bool, every: float | None, notify: str | None) -> None:
     """Show what is wrong and how to fix it.
 
     Checks Redis, this machine, queues, workers, schedulers, jobs that fail or are stuck, sinks and callbacks. It changes nothing, and its cost
@@ -63,7 +64,7 @@ def doctor(cli: Cli, strict: bool, as_json: bool, watch: bool, every: float | No
 
         echo_json(DoctorView.of_all(found, [check.name for check in CHECKS]))
     else:
-        echo(text(found, len(CHECKS)))
+        echo(text(found, len(CHECKS), None if notes else room()))
     levels = {one.level for one in found.findings}
     sys.exit(UNHEALTHY if "fail" in levels or (strict and "warn" in levels) else 0)
 
@@ -99,13 +100,17 @@ def _watch(cli: Cli, url: str | None, every: float, strict: bool) -> int:
     return Watch(settings, checked, every, strict=strict, relay=relay_command(), program=prog()).run()
 
 
-def text(found: Verdict, checks: int) -> str:
-    """Return the verdict, and each finding with its fix."""
+def text(found: Verdict, checks: int, within: int | None = None) -> str:
+    """Return the verdict, and each finding with its fix. `within`: the columns to which each note is cut, without its fix; None for whole notes."""
     counts = {level: sum(one.level == level for one in found.findings) for level in ("fail", "warn", "note")}
     told = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
     lines = [f"{styled(found.word, fg=_COLOURS[found.word])}: {checks} checks, {told}; {found.rate:g} jobs end a minute"]
-    for one in found.findings:
+    notes = [one for one in found.findings if one.level == "note"] if within else []
+    for one in found.findings[: len(found.findings) - len(notes)]:
         what, *more = folded(f"{one.check}: {one.what} [{one.code}]", 6, taken=len(one.level) + 2)
         lines += ["", f"{styled(one.level.upper(), fg=_COLOURS[one.level])}  {what}", *more]
         lines += [f"      $ {fix}" if number == 0 else f"        {fix}" for number, fix in enumerate(one.fix.split("\n"))]
+    if within and notes:
+        lines += ["", *(cut(shown(f"NOTE  {one.check}: {one.what}"), within) for one in notes)]
+        lines += [f"      $ {prog()} doctor --notes shows what to do"]
     return "\n".join(lines)

@@ -36,8 +36,10 @@ def rows_of(groups: Sequence[GroupInfo], now: datetime) -> list[str]:
         "last_seen": lambda one: ago(one.last_seen, now).removesuffix(" ago"),
     }
     if limit < _WIDE:
-        order: Sequence[str] = ("id", "count", "last_hour", "last_day", "last_seen", "error_class", "error_frame")
-        return table_of(FailureGroupView, views, order=order, only=True, cells={**short, "error_frame": _where})
+        seen, where = ((), ()) if limit < _NARROW else (("last_seen",), ("error_frame",))  # what was said tells more than where
+        order: Sequence[str] = ("id", "count", "last_hour", "last_day", *seen, "error_class", *where, "message")
+        own = {**short, "error_frame": _where, "message": _CELLS["message"]}
+        return table_of(FailureGroupView, views, order=order, only=True, cells=own)
     cells = _CELLS | short | {"hours": lambda one: f"|{sparkline(one.hours)}|"}
     order = ("id", "count", "last_hour", "last_day", "hours", *_ABOUT)
     return table_of(FailureGroupView, views, order=order, cells=cells, left=("count",))

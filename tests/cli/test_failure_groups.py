@@ -64,6 +64,8 @@ def test_on_a_terminal(invoke: Invoke, conn: redis.Redis, failed: Broker, monkey
     assert lines[1].split()[:4] == [GROUP, "5", "5", "5"]
     assert ("app.Refused" if columns > 100 else "  Refused ") in lines[1]
     assert ("█|" in lines[1]) == (columns > 140)
+    assert lines[0].split()[-1] == "MESSAGE" and (columns > 80) == ("WHERE" in lines[0])
+    assert "+***" in lines[1].split("Refused")[1], "the message, also where columns are few"
 
 
 def test_one_group(invoke: Invoke, conn: redis.Redis, failed: Broker) -> None:

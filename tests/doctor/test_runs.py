@@ -1,4 +1,4 @@
-"""What doctor finds of runs: jobs that run too long, queues whose jobs all fail."""
+"""What doctor finds of runs: jobs that run too long, queues whose jobs all fail. How it folds notes on a terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from datetime import timedelta
 import pytest
 
 from fusion import Queue
+from fusion.cli.doctor import text
+from fusion.doctor.finding import Finding
+from fusion.doctor.verdict import Verdict
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.history import BOUNDS
 from fusion.store.read.inspector import Inspector
@@ -71,3 +74,23 @@ def test_a_queue_whose_jobs_all_fail_is_named_though_they_are_few(doctor: Doctor
     assert found.fix == "run_worker.py failures --queue q" and found.code == "FUS-459"
     broker.note_history("web1.1", 1, {("queue", "q"): [(600, "1:completed", 1)]})
     assert not doctor.of("all_fail"), "one has finished ten hours ago"
+
+
+def test_notes_are_folded_to_a_line_on_a_terminal_and_whole_elsewhere() -> None:
+    note = Finding(
+        "FUS-415",
+        "note",
+        "rights",
+        "",
+        "this process is the Redis user `default`, " + "who may do everything " * 9,
+        "mend it\nthen",
+    )
+    bad = Finding("FUS-483", "fail", "queues", "q", "q: 1 job waits: no live worker serves it", "run_worker.py worker q")
+    found = Verdict("unhealthy", (bad, note), 0.0)
+    folded = text(found, 35, 79).splitlines()
+    assert "queues: q: 1 job waits" in folded[2] and folded[3] == "      $ run_worker.py worker q"
+    assert folded[5].startswith("NOTE  rights: this process") and len(folded[5]) == 79 and folded[5].endswith("…")
+    assert folded[6:] == ["      $ run_worker.py doctor --notes shows what to do"]
+    whole = text(found, 35)
+    assert "      $ mend it\n        then" in whole and "[FUS-415]" in whole and "--notes" not in whole
+    assert "--notes" not in text(Verdict("unhealthy", (bad,), 0.0), 35, 79)

@@ -104,7 +104,7 @@ def what_next(job: Mapping[str, Any]) -> list[Next]:
         elif retry["left"]:
             found.append(Next("If it fails with an error of its policy, it is tried again"))
         else:
-            found.append(Next("If it fails, it stays among the failed jobs until somebody requeues it"))
+            found.append(Next("If it fails, it stays among the failed jobs until a user requeues it"))
     if status in ("queued", "blocked", "deferred", "scheduled") and times["expires_at"]:
         found.append(Next("It expires if it has not started", times["expires_at"]))
     if status == "failed":
