@@ -68,7 +68,7 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
 #: They show something, run a process, enqueue a job (whose event tells), or touch nothing in Redis that is anybody's.
 OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
-    "completion", "batches", "audit", "job show", "job copy",
+    "completion", "batches", "audit", "job show", "job graph", "job copy",
     "server", "dashboard", "server token", "queue show", "batch show", "limit list", "limit show",
     "config show", "debug script", "trash list", "trash show", "jobs", "operations list", "operations show",
     "metrics", "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",

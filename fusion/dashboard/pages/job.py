@@ -52,6 +52,7 @@ def job(view: PageRequest) -> dict[str, Any]:
         "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
         "can_copy": found["status"] in ENDED and view.may("operate"),
         "next": what_next(found),
+        "awaited": found["status"] != "finished" and found["children"]["total"],
         "attempts": attempts(found),
         "differs": differs(view, found),
     }
