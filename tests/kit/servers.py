@@ -104,9 +104,10 @@ class LateAnswers:
 
 
 def free_port() -> int:
-    """A port that nobody listens on. Below those that the kernel gives out by itself, and so low that a cluster's + 10000 exists too."""
+    """A port that nobody listens on. It and a cluster's + 10000 are below those that the kernel gives out by itself, and none is the + 10000 of
+    another."""
     while True:
-        port = random.randrange(10_000, 30_000)
+        port = random.randrange(10_000, 20_000)
         with socket.socket() as first, socket.socket() as second:
             try:
                 first.bind(("127.0.0.1", port))
