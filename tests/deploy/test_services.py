@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,17 +19,13 @@ import redis
 from fusion.store.redis_server.binary import ServerBinary
 from tests.deploy.compose import Outside, Process, seconds
 from tests.kit.process import ROOT
+from tests.kit.servers import free_port
 from tests.kit.waiting import eventually
 from tests.sinks.contract import ContractServer
 
 needs_curl = pytest.mark.skipif(
     shutil.which("curl") is None, reason="curl, which the images of Elastic hold, is not installed here"
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class Town:

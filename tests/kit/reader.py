@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from tests.kit.servers import free_port
 from tests.kit.waiting import unhurried
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,11 +65,6 @@ def masked(text: str) -> list[str]:
     for pattern, mark in _MASKS:
         lines = [re.sub(pattern, mark, line) for line in lines]
     return [line for line in lines if line]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Reader:

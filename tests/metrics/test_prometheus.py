@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -26,6 +25,7 @@ from fusion.store.write.broker import Broker
 from tests.jobs import basic
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ProcessUnderTest
+from tests.kit.servers import free_port
 from tests.kit.waiting import eventually
 from tests.kit.workers import WorkerProcess
 from tests.metrics.queries import RULES, SCRAPES, panels, rules
@@ -42,11 +42,6 @@ pytestmark = [
 WORKERS = 20
 #: Jobs of the first round and of the second, by what becomes of them.
 FINISHED, FAILED, RETRIED = (60, 20), (10, 4), (6, 3)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass

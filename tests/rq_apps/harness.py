@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from socket import create_server
 from typing import Any
 
 from tests.kit.process import ROOT
@@ -144,9 +143,3 @@ def app(name: str, fusion: bool, home: Path, redis_url: str, *path: Path) -> Ite
         yield found
     finally:
         found.close()
-
-
-def free_port() -> int:
-    """Return a port that nobody has."""
-    with create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

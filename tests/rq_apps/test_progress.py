@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from tests.kit.servers import free_port
 from tests.kit.waiting import eventually, unhurried
-from tests.rq_apps.harness import App, app, flask, free_port
+from tests.rq_apps.harness import App, app, flask
 from tests.rq_suite.__main__ import TARGET, sources
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
