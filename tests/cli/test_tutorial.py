@@ -63,6 +63,7 @@ def test_every_step(tab: str, clone: Path, tmp_path: Path, home: str) -> None:
     ("block", "shown", "same"),
     [
         ("echo one 17", "one 29", True),
+        ("echo 2 passed in 47.56s", "2 passed in 3.11s", True),
         ("echo 12:00:01 pid 4711, Redis 7.0.15", "pid 12, Redis 8.1.0", True),
         ("echo retry in 1 s", "retry in 2 s", False),
         ("echo one; echo two", "one", False),
