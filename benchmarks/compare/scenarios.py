@@ -29,7 +29,7 @@ def twice(jobs: Iterable[Runs]) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
 def waits(jobs: Iterable[Runs]) -> str:
@@ -69,9 +69,9 @@ def fill(running: Running, count: int, length: float = 1.0, kind: str = "mail", 
         running.enqueue(kind, f"{name}-{number}", length)
 
 
-def settle(running: Running) -> None:
+def settle(running: Running, limit: float = LIMIT) -> None:
     """Wait until all that was accepted has run, and watch a while longer."""
-    finish(running, LIMIT)
+    finish(running, limit)
     time.sleep(AFTER)
 
 
@@ -102,11 +102,12 @@ def kill(running: Running) -> Row:
     cut = [runs for runs in mails if runs.starts and runs.starts[0] <= struck and (not runs.ends or runs.ends[0] > struck)]
     back = [runs.starts[1] - struck for runs in cut if len(runs.starts) > 1]
     others = [runs for runs in mails if runs.starts and runs.starts[0] > struck and runs.sent < struck]
+    again = f"{seconds(min(back))} to {seconds(max(back))}" if back else "never" if cut else "none was"
     return {
         "cut off": str(len(cut)),
         "lost": lost([*mails, *of(running, "otp")]),
         "run to the end twice": twice([*mails, *of(running, "otp")]),
-        "those cut off run again after": f"{seconds(min(back))} to {seconds(max(back))}" if back else "never",
+        "those cut off run again after": again,
         "the other mails begin after": f"{seconds(min(runs.starts[0] for runs in others) - struck)}" if others else "none did",
         "OTP waits, median and longest": waits(of(running, "otp")),
     }
@@ -214,7 +215,7 @@ def deploy(running: Running) -> Row:
         took = running.deploy()
         time.sleep(30)
     with customers(running, 5.0, mails=True):
-        settle(running)
+        settle(running, 240.0)
     finish(running)
     jobs = running.jobs()
     ticks = [at for at in jobs["tick"].starts if minute - 1 < at < minute + 59] if "tick" in jobs else []

@@ -22,7 +22,7 @@ def test_what_is_counted() -> None:
     assert twice(jobs) == "1"
     assert waits(jobs) == "1.0 s, 2.0 s"
     assert waits([refused]) == "none began"
-    assert [seconds(value) for value in (0.004, 0.5, 1.5, 61.2)] == ["0.00 s", "0.50 s", "1.5 s", "61 s"]
+    assert [seconds(value) for value in (0.004, 0.5, 1.5, 61.2)] == ["4 ms", "500 ms", "1.5 s", "61 s"]
 
 
 def test_the_table_has_a_column_for_each_contender() -> None:
