@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.compare.command import save, table
+from benchmarks.compare.command import PAGE, REQUIREMENTS, save, table
+from benchmarks.compare.contenders import NAMES
 from benchmarks.compare.running import Running, Runs
-from benchmarks.compare.scenarios import fill, lost, of, seconds, twice, waits
+from benchmarks.compare.scenarios import SCENARIOS, fill, lost, of, seconds, twice, waits
 
 
 def test_what_is_counted() -> None:
@@ -39,6 +41,17 @@ def test_a_scenario_is_written_into_its_place_alone(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="no place for poison"):
         save("poison", "new", page)
+
+
+def test_the_page_has_each_scenario_and_the_versions_of_each_contender() -> None:
+    text = PAGE.read_text()
+    pinned = dict(re.findall(r"^([a-z-]+)==(\S+)$", REQUIREMENTS.read_text(), re.MULTILINE))
+    for scenario in SCENARIOS:
+        made = text.partition(f"compare {scenario} --save` -->")[2].partition(f"<!-- end of {scenario} -->")[0]
+        head = next((line for line in made.splitlines() if line.startswith("|")), "")
+        told = dict(cell.split() for cell in head.strip("| ").split(" | "))
+        assert set(told) == set(NAMES), scenario
+        assert {name: told[name] for name in NAMES if name in pinned} == {name: pinned[name] for name in NAMES if name in pinned}
 
 
 @pytest.mark.long
