@@ -26,6 +26,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
+    def do_GET(self) -> None:
+        if self.path == "/favicon.ico":  # the browser asks for one by itself; the site has none
+            self.send_response(204)
+            self.end_headers()
+            return
+        super().do_GET()
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -56,13 +63,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def search(site: str, people: Callable[[str], Person]) -> Callable[[str], list[str]]:
     """Type into the search of the first page, and return the first three pages that it finds.
 
-    The search then loads each page that it found, to show some lines of it. Here these are empty: they change no order, and cost seconds.
+    The search then loads each page that it found, to show some lines of it. Here these have one word: they change no order, and cost seconds.
     """
     page = people(site).open("/index.html")
 
     def without_lines(route: Route) -> None:
         if route.request.resource_type == "fetch":
-            route.fulfill(body='<div role="main"></div>', content_type="text/html")
+            route.fulfill(body='<div role="main"><p>lines</p></div>', content_type="text/html")
         else:
             route.continue_()
 
