@@ -29,6 +29,8 @@ _HOME = {
     "JobStatus": "status",
     "JobStopped": "exceptions",
     "JobTimeoutException": "exceptions",
+    "LockError": "exceptions",
+    "LockTimeout": "exceptions",
     "Log": "log",
     "NotReplicated": "exceptions",
     "PriorityQueue": "queue",
@@ -46,6 +48,7 @@ _HOME = {
     "get_current_connection": "store.client.connections",
     "get_current_job": "context",
     "job": "decorators",
+    "lock": "locks",
     "pop_connection": "store.client.connections",
     "push_connection": "store.client.connections",
     "recurring": "kernel.recurrence",
@@ -85,6 +88,8 @@ if TYPE_CHECKING:
     from fusion.exceptions import JobInterrupted as JobInterrupted
     from fusion.exceptions import JobStopped as JobStopped
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
+    from fusion.exceptions import LockError as LockError
+    from fusion.exceptions import LockTimeout as LockTimeout
     from fusion.exceptions import NotReplicated as NotReplicated
     from fusion.exceptions import QueueFull as QueueFull
     from fusion.exceptions import StoreFull as StoreFull
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
     from fusion.jobs.failures import FailedFilter as FailedFilter
     from fusion.kernel.recurrence import recurring as recurring
     from fusion.kernel.redaction import Secret as Secret
+    from fusion.locks import lock as lock
     from fusion.log import Log as Log
     from fusion.queue import PriorityQueue as PriorityQueue
     from fusion.queue import Queue as Queue

@@ -382,6 +382,26 @@ class BadSignature(FusionError):
     code = "FUS-126"
 
 
+class LockTimeout(FusionError, TimeoutError):
+    """A lock was not free within the time that the task waits for it. A job that lets it pass is retried, as after any TimeoutError. `lock`: its
+    name; `wait`: how long it waited, in seconds."""
+
+    code = "FUS-135"
+
+    def __init__(self, lock: str, wait: float) -> None:
+        super().__init__(f"the lock {lock!r} was not free within {wait:g} s; wait longer, or let the job be retried")
+        self.lock, self.wait = lock, wait
+
+    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, float]]:
+        return type(self), (self.lock, self.wait)
+
+
+class LockError(FusionError, RuntimeError):
+    """A lock can't be taken here, and waiting does not help: the message says why."""
+
+    code = "FUS-136"
+
+
 class WorkHorseTerminated(FusionError):
     """A job's process ended without reporting an outcome."""
 

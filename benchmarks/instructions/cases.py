@@ -553,9 +553,9 @@ def read_and_trim_12000_events(conn: redis.Redis) -> Steps:
 #: By script, the name of its call in `tests.store.test_scripts.scenario`. What they do does not grow with anything.
 SMALL = (
     "advance_operation", "cancel", "cancel_operation", "close_batch", "cron_due", "cron_fault", "cron_pause", "cron_put", "cron_remove",
-    "cron_resume", "cron_retire", "cron_run", "cron_tick", "lease_operation", "log_audit", "note_copy", "open_batch", "open_operation", "pause",
-    "relay_beat", "relay_leave", "release_slot", "reschedule", "ring", "save_meta", "scheduler_beat", "scheduler_leave", "schema_raise",
-    "set_gate", "stop", "unpause",
+    "cron_resume", "cron_retire", "cron_run", "cron_tick", "lease_operation", "lock", "log_audit", "note_copy", "open_batch", "open_operation",
+    "pause", "relay_beat", "relay_leave", "release_slot", "reschedule", "ring", "save_meta", "scheduler_beat", "scheduler_leave", "schema_raise",
+    "set_gate", "stop", "unlock", "unpause",
 )  # fmt: skip
 
 

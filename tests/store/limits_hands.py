@@ -109,12 +109,17 @@ def faults(redis_of_test: redis.Redis | Still, only: str = "") -> list[str]:
 
 
 def of_limits(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
-    """Calls that have to do with keys, for the tests of resends: of a key with one slot one job runs and two wait, another has a rate."""
+    """Calls that have to do with keys, for the tests of resends: of a key with one slot one job runs and two wait, another has a rate. The run
+    has the lock `mine`, and a run of another queue has `theirs`."""
     broker, limits = Broker(conn), LimitBroker(conn)
     give(broker, "limited", "tied1", "tied2", "tied3")
     give(broker, "rated", "rated1", "rated2", key="r", limit=None, rate="1/60000/1")
     hand = Hand(broker, "limited", "rated", name="tied.1")
     (running,) = hand.claim(1, ["limited"])
+    broker.enqueue("locking", [new("locker")], "n-locker")
+    other = Hand(broker, "locking", name="locker.1").take()
+    assert int(broker.lock("mine", "tied1", running.execution_id, "c"))
+    assert int(broker.lock("theirs", "locker", other.execution_id, "c"))
     hand.token += 1
     token = hand.token
 
@@ -124,7 +129,13 @@ def of_limits(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     def release() -> None:
         limits.release_slot("k", "tied1")  # the second time it has none
 
+    def unlock() -> None:
+        broker.unlock("mine", "tied1", running.execution_id, "c")
+
     return {
+        "lock": lambda: broker.lock("free", "tied1", running.execution_id, "c"),
+        "lock_waits": lambda: broker.lock("theirs", "tied1", running.execution_id, "c"),
+        "unlock": unlock,
         "set_limit": lambda: limits.pin_limit("k", 2).key,
         "release_slot": release,
         "enqueue_tied": lambda: broker.enqueue("limited", [tied("tied4"), tied("tied5", ties="kd", on_conflict="discard")], "n"),

@@ -264,6 +264,7 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "isolate",
         "begun",
         "retry_since",
+        "locks",
         "spared",
         "suspect",
         "result_once",

@@ -15,9 +15,9 @@ HEADS = {name: lua_build.headers(text) for name, text in TEXTS.items()}
 #: For what producers and people call. A process of the fleet asks (`member`) when it enters its list, and now and then; until then it has no work.
 WRITERS = {"add_parents", "advance_operation", "cancel", "cancel_batch", "cancel_operation", "lease_operation", "open_operation",
            "reprioritise", "close_batch", "cron_pause", "cron_put", "cron_remove", "cron_resume",
-           "cron_retire", "cron_run", "delete", "drop_graph", "empty", "enqueue", "note_copy", "open_batch", "pause", "quarantine",
+           "cron_retire", "cron_run", "delete", "drop_graph", "empty", "enqueue", "lock", "note_copy", "open_batch", "pause", "quarantine",
            "release_graph", "release_slot", "requeue", "reschedule", "resume", "save_meta", "set_gate", "set_limit", "stop",
-           "tend_batches", "unpause", "log_audit", "empty_trash", "restore", "tell_verdict"}  # fmt: skip
+           "tend_batches", "unlock", "unpause", "log_audit", "empty_trash", "restore", "tell_verdict"}  # fmt: skip
 MEMBERS = {"events_ack", "events_read", "extend", "hold_probation", "register", "relay_beat", "scheduler_beat", "schema_raise"}
 ENTERING = {"register", "relay_beat", "scheduler_beat"}
 

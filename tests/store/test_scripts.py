@@ -64,7 +64,7 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
-        "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
+        "lock_call", "unlock_call", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
         "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id",
         "empty_to_trash", "delete_to_trash", "may_keep"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
@@ -275,9 +275,10 @@ REPEATED = [
     "stop", "stop_running", "delete", "empty", "endpoint_gone", "tell_verdict", "log_event", "log_audit", "save_meta", "report", "ring",
     "suspend", "resume", "pause", "unpause", "note_history", "set_gate", "set_gate_of_setting", "schema_raise", "cron_put", "cron_put_changed",
     "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault",
-    "scheduler_beat", "scheduler_leave", "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot",
-    "enqueue_tied", "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch",
-    "cancel_batch", "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "delete_kept", "empty_kept", "restore", "empty_trash",
+    "scheduler_beat", "scheduler_leave", "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "lock", "lock_waits", "unlock",
+    "set_limit", "release_slot", "enqueue_tied", "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch",
+    "close_batch_empty", "enqueue_batch", "cancel_batch", "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique",
+    "delete_kept", "empty_kept", "restore", "empty_trash",
     "note_copy", "open_operation", "lease_operation", "advance_operation", "cancel_operation", "reprioritise", "requeue_counted", "stop_counted",
     "delete_counted", "turn_struck", "turn_held", "hold_probation", "sample", "write_logs", "follow", "enqueue_rows", "enqueue_no_rows",
 ]  # fmt: skip

@@ -181,6 +181,10 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         """The blocked jobs of a concurrency key by their place."""
         return f"{self.prefix}limits:waiting:{key}"
 
+    def limit_locks(self, key: str) -> str:
+        """The jobs whose runs have the lock of a key, or wait for it, in their order."""
+        return f"{self.prefix}limits:locks:{key}"
+
     @property
     def limits(self) -> str:
         return f"{self.prefix}limits"

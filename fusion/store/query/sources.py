@@ -97,7 +97,7 @@ def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]
     elif state == "started" and query.values("worker"):
         found, exact = (KeySource(keys.worker_jobs(name), "hash", state) for name in query.values("worker")), False
     elif state in ("started", "queued") and limits:
-        found, exact = (KeySource(keys.limit_held(name), "zset") for name in limits), _only(query, "key", "state")
+        found, exact = (KeySource(keys.limit_held(name), "zset") for name in limits), False  # runs that lock it are among them
     elif state == "blocked" and (limits or query.asks_held):
         sets = (name for name in known.waits if limits or name.startswith("held:"))
         waits = [KeySource(keys.waiting(name), "zset", state, name.split(":")[1]) for name in sets]

@@ -97,6 +97,14 @@ class JobBroker(QueueCalls):
         """Replace a job's meta. Returns `ok`, `missing`, or `stale` if an execution is named that does not hold the job."""
         return codec.text(self._script("save_meta")({"job": self.keys.job(job_id)}, {"execution": execution_id, "meta": meta}))
 
+    def lock(self, name: str, job_id: str, execution_id: str, call: str, *, last: bool = False) -> str:
+        """Do what `lock_call` describes."""
+        return self.lock_call(name, job_id, execution_id, call, last=last)()
+
+    def unlock(self, name: str, job_id: str, execution_id: str, call: str) -> bool:
+        """Do what `unlock_call` describes."""
+        return self.unlock_call(name, job_id, execution_id, call)()
+
     def log_event(self, lines: Sequence[LogLine], nonce: str) -> int:
         """Add lines to the event stream; returns how many were new."""
         rest = chain.from_iterable(

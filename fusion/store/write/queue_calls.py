@@ -152,6 +152,18 @@ class QueueCalls(ScriptHost):
         most = int(found.get("maxmemory") or 0)
         return not most or int(found.get("used_memory") or 0) <= most * _FULL
 
+    # -- locks of task code
+
+    def lock_call(self, name: str, job_id: str, execution_id: str, call: str, *, last: bool) -> ScriptCall[str]:
+        """Take the lock of a name for a run of a job, or stand in line for it. `call`: the same each time that the caller asks; `last`: then it
+        leaves the line. Returns the number of the lock, `waits` and its place in line, or why it can't be had: see lock.lua."""
+        args = {"name": name, "id": job_id, "execution": execution_id, "call": call, "last": int(last)}
+        return ScriptCall(self, "lock", {}, args, (), codec.text)
+
+    def unlock_call(self, name: str, job_id: str, execution_id: str, call: str) -> ScriptCall[bool]:
+        """Give a lock back, or leave the line for it. False if that call of the run had none."""
+        return ScriptCall(self, "unlock", {}, {"name": name, "id": job_id, "execution": execution_id, "call": call}, (), bool)
+
     # -- settings of one queue over the whole fleet, effective from the next claim or enqueue on
 
     def gate_call(

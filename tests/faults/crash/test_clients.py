@@ -115,6 +115,15 @@ class World:
         self.blocked()
         self.running = self.hand.take()
 
+    def runs(self) -> None:
+        self.waiting()
+        self.running = self.hand.take()
+
+    def locks(self) -> None:
+        self.runs()
+        assert self.running is not None
+        self.broker.lock("x", "a", self.running.execution_id, "c")
+
     def states(self) -> list[str | None]:
         return [status_of(self.conn, job) for job in "abc"]
 
@@ -140,6 +149,9 @@ _LIMITS = "from fusion.store.access import limit_broker_of; limits = lambda: lim
 
 
 _BROKER = "from fusion.store.access import broker_of; broker_of(Queue('c').connection)"
+
+
+_OF_RUN = "'x', 'a', Queue().connection.hget('rq:job:a', 'execution_id').decode(), 'c'"
 
 
 def _code(text: str) -> tuple[str, ...]:
@@ -245,6 +257,22 @@ OPERATIONS = (
         World.limited,
         _code("limits().release_slot('k', 'a')"),
         _is("started", "queued", "blocked"),
+    ),
+    Operation(
+        "lock",
+        World.runs,
+        _code(f"{_BROKER}.lock({_OF_RUN})"),
+        lambda world: (
+            str(world.conn.hget("rq:job:a", "locks")).startswith("b'x c ") and world.conn.zcard("rq:limits:held:x") == 1
+        ),
+    ),
+    Operation(
+        "unlock",
+        World.locks,
+        _code(f"{_BROKER}.unlock({_OF_RUN})"),
+        lambda world: (
+            not world.conn.exists("rq:limits:held:x", "rq:limits:locks:x") and not world.conn.hexists("rq:job:a", "locks")
+        ),
     ),
     Operation("restore", World.deleted, _command("trash", "restore", "--all"), _is(*["queued"] * 3)),
     Operation("empty_trash", World.deleted, _command("trash", "empty", "--yes"), lambda world: not world.conn.exists("rq:trash")),

@@ -18,7 +18,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -32,7 +32,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end

@@ -13,7 +13,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -27,7 +27,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -97,16 +97,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(14, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(15, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(14, other, what, class, 1) end
+if other then rare(15, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(14, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(15)
+rare(15, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(16)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -188,26 +188,27 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(31, id, key, queue, named) end
+if tied[key] then return rare(32, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/limit/audit.lua:53
+--@include/limit/audit.lua:73
 local function audit_limits(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'limits', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 40, found[i], tonumber(found[i + 1]), share) end
+for i = 1, #found, 2 do pcall(rare, 48, found[i], tonumber(found[i + 1]), share) end
 return following
 end
---@include/job/on_end.lua:6
+--@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 34, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 57, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 66, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 52, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 40, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 65, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 74, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 60, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 39, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -227,11 +228,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(45, id, key, expiry)
+local pinned = tied[key] and rare(53, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(13, key))
+tally(what, queue, class, tied[key] and rare(14, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -245,7 +246,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(38, id, key, queue, status) end
+if hooked[key] then rare(44, id, key, queue, status) end
 end
 --@include/deps/audit_kin.lua:9
 local ancestors_left = 1000
@@ -253,16 +254,16 @@ local ancestors_left = 1000
 local function audit_batches(cursor)
 local following, found = unpack(redis.call('ZSCAN', P .. 'batches', cursor, 'COUNT', 50))
 local share = math.max(1, math.floor(2 * 300 / math.max(2, #found)))
-for i = 1, #found, 2 do pcall(rare, 85, found[i], share) end
+for i = 1, #found, 2 do pcall(rare, 93, found[i], share) end
 return following
 end
 --@include/failures/audit_failures.lua:125
 local function audit_failures(cursor, at, newest, grouped)
-rare(92)
-cursor = rare(88, cursor)
+rare(100)
+cursor = rare(96, cursor)
 if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
-newest = rare(89, tonumber(newest) or 0)
-local following, much = rare(91, at)
+newest = rare(97, tonumber(newest) or 0)
+local following, much = rare(99, at)
 return cursor, following, newest, much or newest > 0
 end
 --@include/lib/tell.lua:5
@@ -339,7 +340,7 @@ end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 73, id, key)
+pcall(rare, 81, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@
@@ -347,7 +348,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, fail_job }
 end
 return made_0[nth](...)
 end
-if nth <= 94 then
+if nth <= 102 then
 if not made_1 then
 --@include/job/turns.lua:16
 local fair = {}
@@ -355,14 +356,16 @@ local fair = {}
 local counted = {}
 --@include/job/schedule.lua:18
 local soonest
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 local unrung
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/turns.lua:20
 local function has_turns(queue)
@@ -448,13 +451,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -463,7 +466,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -472,17 +475,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -494,7 +497,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -502,12 +505,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -518,7 +526,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -527,7 +535,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -557,7 +565,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -568,7 +576,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -578,7 +586,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -592,7 +600,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -635,11 +643,11 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:294
+--@include/limit/limit.lua:300
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:334
+--@include/limit/limit.lua:340
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -648,7 +656,49 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:344
+--@include/limit/limit.lua:355
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:361
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:375
+local function settle_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:384
+local function free_lock(name, id)
+redis.call('ZREM', locks_key(name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:406
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:414
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
@@ -658,7 +708,7 @@ if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:354
+--@include/limit/limit.lua:424
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -718,17 +768,34 @@ end
 end
 if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
---@include/limit/audit.lua:10
+--@include/limit/audit.lua:9
+local function is_lock(name, id)
+local status, locks = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'locks'))
+if status ~= 'started' then return false end
+locks = locks_of(locks)
+for i = 1, #locks, 3 do
+if locks[i] == name then return redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id end
+end
+return false
+end
+--@include/limit/audit.lua:21
 local function holds_rightly(name, id, score)
 local status, own, set = unpack(redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'concurrency_key', 'waits_in'))
-if own ~= name then return false end
+if own ~= name then return is_lock(name, id) end
 if tonumber(score) == math.huge then return status == 'started' or status == 'scheduled' or status == 'queued' end
 if status == 'blocked' and string.sub(set or '', 1, 5) == 'held:' then
 return redis.call('ZSCORE', P .. 'limits:due', name .. ' ' .. id .. ' held')
 end
 return status == 'queued' or status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
 end
---@include/limit/audit.lua:21
+--@include/limit/audit.lua:32
+local function audit_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if not first or is_lock(name, first) then return 0 end
+free_lock(name, first)
+return 1
+end
+--@include/limit/audit.lua:40
 local function audit_key(name, used, share)
 local held, found = (P .. 'limits:held:' .. name), 0
 local size = redis.call('ZCARD', held)
@@ -740,6 +807,7 @@ redis.call('ZREM', held, holders[i])
 found = found + 1
 end
 end
+found = found + audit_lock(name)
 local limit, due = limit_of(name)
 if not due and redis.call('ZCARD', held) + found < limit and redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1
 and not redis.call('ZSCORE', P .. 'limits:due', name) then
@@ -750,7 +818,7 @@ if found > 0 then redis.call('INCRBY', P .. 'limits:audit', found) end
 if now_ms - used < 86400000 then return end
 local pinned, paused, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'pinned', 'paused',
 'pinned_rate', 'tat', 'held_back'))
---@include/limit/audit.lua:43
+--@include/limit/audit.lua:63
 local holds = (tonumber(tat) or 0) > now_s * 1000000 or closed_until(paused, held_back)
 if pinned or rate or holds or redis.call('EXISTS', held, (P .. 'limits:waiting:' .. name)) > 0 then
 redis.call('ZADD', P .. 'limits', now_ms, name)
@@ -1371,7 +1439,7 @@ end
 redis.call('HSET', noted, 'logs', following)
 end
 --@
-made_1 = { unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, holds_rightly, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups, drop_log, audit_logs }
+made_1 = { locks_key, unique_key, has_turns, open_turns, forget_turns, turn_of, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, is_lock, holds_rightly, audit_lock, audit_key, do_later, release_later, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, leave_parents, end_for_kin, batches_around, cycle_of, cycle_text, owner_of, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, settle_around, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, drop_failure_group, failure_group_for, join_failure, fail_deferred, end_circle, audit_child, audit_deferred, audit_pinned, trash_key, drop_from_trash, drop_expired_trash, audit_unique, audit_uniques, outcome_of, audit_batch, ms_of_iso, adopt_failure, adopt_failures, adopt_newest, audit_group, audit_failure_groups, drop_old_groups, drop_log, audit_logs }
 end
 return made_1[nth - 7](...)
 end
@@ -1390,11 +1458,11 @@ return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
 end
 --@clean.lua:29
 local function drop(id, status)
-if status == 'failed' then pcall(rare, 70, id, (P .. 'job:' .. id)) end
+if status == 'failed' then pcall(rare, 78, id, (P .. 'job:' .. id)) end
 local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
-if unheard then pcall(rare, 51, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
+if unheard then pcall(rare, 59, id, (P .. 'job:' .. id)) else redis.call('UNLINK', (P .. 'job:' .. id .. ':parents')) end
 redis.call('UNLINK', (P .. 'job:' .. id), (P .. 'job:' .. id .. ':dependents'))
-if has_logs then pcall(rare, 93, id) end
+if has_logs then pcall(rare, 101, id) end
 end
 --@clean.lua:37
 local function sweep_from(set, status, offset)
@@ -1453,13 +1521,13 @@ local function adopt(queue)
 local ready = (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 for class = 0, 2 do
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
-local seq, key = rare(12, queue, class, next_seq(), ''), (P .. 'job:' .. id)
+local seq, key = rare(13, queue, class, next_seq(), ''), (P .. 'job:' .. id)
 redis.call('ZADD', ready, (((class == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
 if job[1] and not is_rqs(key) then
 redis.call('HSET', key, 'seq', seq, 'priority', class)
 rare(1, job[2], job[3], job[4], job[3] or queue, class)
-rare(35, key)
+rare(41, key)
 on_arrive(id, key, queue)
 elseif redis.call('EXISTS', key) == 0 then
 tally('enqueued', queue, class)
@@ -1488,7 +1556,7 @@ if first then redis.pcall('ZADD', P .. 'leases', 'NX', first, queue) end
 end
 local others = redis.call('EXISTS', (P .. 'queue:' .. queue), (P .. 'fifo:' .. queue), set_of('deferred', queue), set_of('blocked',
 queue), (P .. 'paused:' .. queue))
-if others > 0 then pcall(rare, 77, queue) end
+if others > 0 then pcall(rare, 85, queue) end
 if ended + waits + runs + others > 0 or in_fifo(queue) and not (queue == 'scheduler') then return nil end
 since = tonumber(since) or now_ms
 return since > now_ms and now_ms or since
@@ -1518,7 +1586,7 @@ if failed == '0' and not grouped then grouped = redis.call('HSET', KEYS[2], 'gro
 return much or not grouped
 end
 --@clean.lua:167
-local ok, trashed = pcall(rare, 81, 100)
+local ok, trashed = pcall(rare, 89, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(command('HMGET', KEYS[2], 'cursor', 'skip',
 'began', 'limits', 'uniques', 'batches', 'grouped'))
@@ -1561,7 +1629,7 @@ return { 0, 0, grouped_all and more and 1 or again }
 end
 cursor, skip, began = '0', 0, now_ms
 pcall(forget_totals)
-pcall(rare, 78)
+pcall(rare, 86)
 end
 pcall(sweep, P .. 'queue:failed', 'failed')
 pcall(trim, P .. 'queue:failed', 'failed')
@@ -1572,10 +1640,10 @@ tidy_names()
 limits = limits or command('EXISTS', P .. 'limits') == 1 and '0'
 if limits then command('HSET', KEYS[2], 'limits', audit_limits(limits)) end
 uniques = uniques or command('EXISTS', P .. 'uniques') == 1 and '0'
-if uniques then command('HSET', KEYS[2], 'uniques', rare(83, uniques)) end
+if uniques then command('HSET', KEYS[2], 'uniques', rare(91, uniques)) end
 batches = batches or command('EXISTS', P .. 'batches') == 1 and '0'
 if batches then command('HSET', KEYS[2], 'batches', audit_batches(batches)) end
-if has_logs then pcall(rare, 94, KEYS[2]) end
+if has_logs then pcall(rare, 102, KEYS[2]) end
 command('HSET', KEYS[2], 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 local more = (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again

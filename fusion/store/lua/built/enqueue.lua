@@ -10,7 +10,7 @@ if (tonumber(schema[1]) or 0) > SCHEMA then
 local by = command('HGET', P .. 'schema', 'fusion') or ''
 return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. by)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
 local clock = command('TIME')
@@ -96,7 +96,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:93
+--@include/lib/keys.lua:94
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -109,7 +109,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -117,12 +117,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:131
+--@include/lib/keys.lua:132
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -164,9 +164,9 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(36, other, what, class, 1) end
+if other then rare(37, other, what, class, 1) end
 end
 --@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
@@ -329,17 +329,18 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(62, id, key, queue, named) end
+if tied[key] then return rare(63, id, key, queue, named) end
 end
---@include/job/on_end.lua:6
+--@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 65, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 85, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 95, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 82, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 71, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 91, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 101, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 88, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 70, id, key) end
 end
 end
 --@include/job/end_job.lua:11
@@ -356,11 +357,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(76, id, key, expiry)
+local pinned = tied[key] and rare(82, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(35, key))
+tally(what, queue, class, tied[key] and rare(36, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -374,7 +375,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(68, id, key, queue, status) end
+if hooked[key] then rare(74, id, key, queue, status) end
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
@@ -423,7 +424,7 @@ end
 end
 --@include/job/accept.lua:49
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 99, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -437,7 +438,7 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(40, queue)
+ttl = rare(41, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
@@ -463,9 +464,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(91, rare(100, 'batch', first, last), id, rare(100, 'batch_as', first, last))
+rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(35, key, rare(100, 'concurrency_key', first, last)))
+tally('enqueued', queue, priority, tied[key] and rare(36, key, rare(106, 'concurrency_key', first, last)))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -500,15 +501,15 @@ made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, 
 end
 return made_0[nth](...)
 end
-if nth <= 120 then
+if nth <= 126 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 local unrung
 --@include/batch/batch.lua:91
@@ -518,7 +519,9 @@ local told = 0
 --@enqueue.lua:61
 local coming = {}
 local awaited = {}
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/lib/layout.lua:7
 local function is_new()
@@ -649,13 +652,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -664,7 +667,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -673,17 +676,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -695,7 +698,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -703,12 +706,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 rare(12, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 rare(8, queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -719,7 +727,7 @@ rare(12, 'queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else rare(17, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -728,7 +736,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -758,7 +766,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -769,7 +777,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -779,7 +787,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -793,7 +801,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -836,11 +844,11 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:294
+--@include/limit/limit.lua:300
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:334
+--@include/limit/limit.lua:340
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -849,7 +857,49 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:344
+--@include/limit/limit.lua:355
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:361
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:375
+local function settle_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:384
+local function free_lock(name, id)
+redis.call('ZREM', locks_key(name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:406
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:414
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
@@ -859,7 +909,7 @@ if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:354
+--@include/limit/limit.lua:424
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1489,7 +1539,7 @@ if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
 return { 'ok', at, discarded, met or {}, apart }
 end
 --@
-made_1 = { unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
+made_1 = { locks_key, unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
 end
 return made_1[nth - 30](...)
 end
@@ -1547,9 +1597,9 @@ status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpa
 if draft then status, tied_before = nil, nil end
 end
 local resent = status and (nonce or func and id) == sent
-local unique = met and not resent and rare(103, at + 6, at + 5 + n)
+local unique = met and not resent and rare(109, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 104, unique, brought, argv[1]) end
+if unique then ok, other = pcall(rare, 110, unique, brought, argv[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = created_at, (P .. 'job:' .. id)
@@ -1567,10 +1617,10 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(105, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(111, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
 elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(73, graph_before) and 'coming' or status or 'queued' }
+return { 'duplicate', id, rare(79, graph_before) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
@@ -1587,16 +1637,16 @@ end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
 if argv[at + 3] ~= 'back' then due, front, fair_key = rare(28, argv[at + 3]) end
-local ties = not needs and rare(100, 'ties', at + 6, at + 5 + n)
+local ties = not needs and rare(106, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and rare(100, 'parents', at + 6, at + 5 + n)
-if parents then parents = rare(108, parents) end
-if parents and instead and instead[1] then parents = rare(118, parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(106, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(114, parents) end
+if parents and instead and instead[1] then parents = rare(124, parents) end
 if parents then
-local refused = rare(119, id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and rare(100, 'batch', at + 6, at + 5 + n))
+local refused = rare(125, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(106, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(111, parents, seen)
+deferred = deferred or rare(117, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 local job = { id = id, nonce = sent, priority = argv[at + 2], first = at + 6, last = at + 5 + n,
@@ -1624,31 +1674,31 @@ local ttl = command('PTTL', again)
 command('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then command('PERSIST', again) end
 end
-if #fresh == 0 then return rare(120, first_answer, outbox_batch) end
+if #fresh == 0 then return rare(126, first_answer, outbox_batch) end
 --@enqueue.lua:236
 if gate_texts[argv[1]] == nil then
 local text = try_command('HGET', P .. 'gates', argv[1])
 gate_texts[argv[1]] = type(text) == 'string' and text
 end
 if gate_texts[argv[1]] or MAX_LENGTH > 0 or argv[at] then
-local most, more = rare(41, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
+local most, more = rare(42, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(42, argv[1])
+local length = most and more > 0 and rare(43, argv[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
 --@enqueue.lua:250
 if not needs then
 needs = tonumber(string.match(argv[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = rare(100, 'concurrency_key', job.first, job.last)
+local name = rare(106, 'concurrency_key', job.first, job.last)
 local broken = name and rare(18, name, argv[1])
 if broken then return redis.error_reply(broken) end
-local batch = rare(100, 'batch', job.first, job.last)
-local why = batch and rare(86, batch, rare(100, 'batch_by', job.first, job.last),
-rare(100, 'batch_as', job.first, job.last), job.id)
+local batch = rare(106, 'batch', job.first, job.last)
+local why = batch and rare(92, batch, rare(106, 'batch_by', job.first, job.last),
+rare(106, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
@@ -1657,7 +1707,7 @@ local version
 if schema[2] then
 version = math.max(tonumber(schema[2]) or 0, 2)
 else
-version = rare(32) and rare(33, 'enqueue', true) or 2
+version = rare(33) and rare(34, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
@@ -1692,10 +1742,10 @@ end
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(112, job.id, job.of_before) end
+if job.of_before then rare(118, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(111, job.parents)
-rare(114, job.id, job.parents, place)
+waits = job.held or rare(117, job.parents)
+rare(120, job.id, job.parents, place)
 end
 if graph then
 command('ZADD', (P .. 'graph:' .. graph), place, job.id)
@@ -1703,11 +1753,11 @@ command('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
 --@enqueue.lua:296
 if not waits and job.turn and (job.turn ~= '' or fair[argv[1]] ~= false) then
-place = rare(46, argv[1], job.priority, place, job.turn)
+place = rare(47, argv[1], job.priority, place, job.turn)
 end
 local ok, aside = true, nil
 if job.unique then
-ok, aside = pcall(rare, 107, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, aside = pcall(rare, 113, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', command('HGET', (P .. 'job:' .. job.id), 'status') } end
@@ -1774,7 +1824,7 @@ end
 end
 --@include/job/accept.lua:49
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 99, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
 local names = command('HKEYS', key)
 for i = 1, #names, 1000 do command('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
@@ -1788,7 +1838,7 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(40, queue)
+ttl = rare(41, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
 if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
@@ -1821,21 +1871,21 @@ end
 end
 if known then command('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(91, rare(100, 'batch', first, last), id, rare(100, 'batch_as', first, last))
+rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
 end
 --@include/job/count.lua:40
 do
 --@include/job/accept.lua:92
-local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(35, key, rare(100, 'concurrency_key', first, last))
+local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(36, key, rare(106, 'concurrency_key', first, last))
 --@include/job/count.lua:41
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(36, other, what, class, 1) end
+if other then rare(37, other, what, class, 1) end
 end
 --@include/job/accept.lua:93
 if deferred then
@@ -1929,12 +1979,12 @@ end
 until true
 --@include/job/accept.lua:99
 local way
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 repeat
 --@include/job/accept.lua:99
 local id, key, queue, named = id, key, queue, true
---@include/limit/limit.lua:378
-if tied[key] then way = rare(62, id, key, queue, named) break end
+--@include/limit/limit.lua:448
+if tied[key] then way = rare(63, id, key, queue, named) break end
 until true
 --@include/job/accept.lua:100
 if way == 'discard' then
@@ -1952,8 +2002,8 @@ if not ok then
 repeat
 if not first_count then break end
 if counts then
-rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(37)
+rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(38)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -1978,8 +2028,8 @@ end
 repeat
 if not first_count then break end
 if counts then
-rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(37)
+rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(38)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2023,5 +2073,5 @@ if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') en
 until true
 --@enqueue.lua:329
 end
-if outbox_batch or met or discarded[1] or apart[1] then return rare(120, now_iso, outbox_batch) end
+if outbox_batch or met or discarded[1] or apart[1] then return rare(126, now_iso, outbox_batch) end
 return { 'ok', now_iso }

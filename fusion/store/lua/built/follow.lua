@@ -13,7 +13,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -27,7 +27,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -35,7 +35,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -79,16 +79,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(17, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(18, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(17, other, what, class, 1) end
+if other then rare(18, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(17, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(18)
+rare(18, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(19)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -177,23 +177,24 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:28
 local unrung
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(40, id, key, queue, named) end
+if tied[key] then return rare(41, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/job/on_end.lua:6
+--@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 46, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 56, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 64, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 55, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 52, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 70, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 61, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 51, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -213,11 +214,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(54, id, key, expiry)
+local pinned = tied[key] and rare(60, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(16, key))
+tally(what, queue, class, tied[key] and rare(17, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -231,19 +232,19 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(50, id, key, queue, status) end
+if hooked[key] then rare(56, id, key, queue, status) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/claim.lua:22
 local function on_claim(id, key, queue)
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 56, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(84, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(90, queue)
 local last = count == 2 and '1' or count - 1
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
@@ -252,12 +253,12 @@ elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
 if not in_fifo(queue) then error(found) end
-more = rare(84, queue)
+more = rare(90, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(83, queue)
+more = rare(89, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
@@ -282,7 +283,7 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
-rare(71, id, queue, nil, 'the queue names what is no job')
+rare(77, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
@@ -299,13 +300,13 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(87, key)
+job = rare(93, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(71, id, queue, nil, 'the queue names a job of stock RQ')
+rare(77, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -315,7 +316,7 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(71, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(77, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -324,7 +325,7 @@ local class = redis.call('HGET', key, 'priority')
 end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(4, seq, origin, class, queue, class)
-if set then rare(78, id, key, queue) end
+if set then rare(84, id, key, queue) end
 emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
 unexpected[#unexpected + 1] = id
 return false, true
@@ -334,15 +335,15 @@ local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(85, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(91, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 42, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(86, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 43, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(92, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -369,13 +370,13 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(2), 'priority', head.class, 'origin', queue)
 rare(4, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(47, key)
-if seq and origin then rare(81, key, origin, queue) end
-if not seq and rare(80, key, data) then job.serializer = 'pickle' end
+rare(53, key)
+if seq and origin then rare(87, key, origin, queue) end
+if not seq and rare(86, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(78, id, key, queue) end
+if set then rare(84, id, key, queue) end
 if set or not placed then on_arrive(id, key, queue) end
 on_claim(id, key, queue)
 if expires then unexpected[#unexpected + 1] = id end
@@ -387,7 +388,7 @@ if fresh then return { queue, id, exec, data, queue, false, false, func, created
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(79, key) end
+if string.find(ties, 'g', 1, true) then rare(85, key) end
 --@include/job/claim.lua:309
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
@@ -491,9 +492,12 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:384
+--@include/limit/limit.lua:455
 local function on_leave(id, key, queue, how)
-if tied[key] then pcall(rare, 46, id, key, how) end
+if tied[key] then
+pcall(rare, 52, id, key, how)
+pcall(rare, 51, id, key)
+end
 end
 --@include/job/expiry.lua:10
 local function forget_expiry(id, expires_at)
@@ -502,7 +506,7 @@ end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 70, id, key)
+pcall(rare, 76, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:81
@@ -519,19 +523,21 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_
 end
 return made_0[nth](...)
 end
-if nth <= 97 then
+if nth <= 103 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 --@include/gates/turn_gates.lua:6
 local opens
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -621,13 +627,13 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -636,7 +642,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -645,17 +651,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -667,7 +673,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return rare(1, queue, priority, place)
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -675,12 +681,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 rare(3, queue, place and tonumber(seq) and rare(1, queue, priority, seq) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -691,7 +702,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -700,7 +711,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -730,7 +741,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -741,7 +752,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:176
+--@include/limit/limit.lua:182
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -752,7 +763,7 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -762,7 +773,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -776,7 +787,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -819,13 +830,13 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:263
+--@include/limit/limit.lua:269
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:272
+--@include/limit/limit.lua:278
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -846,11 +857,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:294
+--@include/limit/limit.lua:300
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:321
+--@include/limit/limit.lua:327
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -861,7 +872,7 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:334
+--@include/limit/limit.lua:340
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -870,7 +881,49 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:344
+--@include/limit/limit.lua:355
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:361
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:375
+local function settle_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:384
+local function free_lock(name, id)
+redis.call('ZREM', locks_key(name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:406
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:414
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
@@ -880,7 +933,7 @@ if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:354
+--@include/limit/limit.lua:424
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -1411,7 +1464,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 14](...)
 end
@@ -1446,7 +1499,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
-or rare(94, { [0] = argv[5] }, 1)[1] then
+or rare(100, { [0] = argv[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1454,7 +1507,7 @@ local n, out, lines, more, at = tonumber(argv[8]), {}, {}, 1, 1
 local line = look(argv[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(95, 0, false) then
+if not is_alike(head) or gates[0] and not rare(101, 0, false) then
 more = 0
 break
 end
@@ -1466,7 +1519,7 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(96, 0) end
+if gates[0] then rare(102, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1478,12 +1531,12 @@ if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
 local head = line[at]
-if rare(97, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
+if rare(103, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil
 for queue in pairs(rung) do ring(queue) end
-for name in pairs(names) do pcall(rare, 35, name) end
+for name in pairs(names) do pcall(rare, 36, name) end
 command('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
 give_back_numbers()
 write_tallies()

@@ -2,7 +2,7 @@
 -- FLAGS: allow-oom
 --@
 local argv = ARGV
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))

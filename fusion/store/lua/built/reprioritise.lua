@@ -18,7 +18,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -32,12 +32,12 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:131
+--@include/lib/keys.lua:132
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -239,7 +239,7 @@ made_0 = { wildcards_of, push, wake, ring_scheduler, score_at }
 end
 return made_0[nth](...)
 end
-if nth <= 30 then
+if nth <= 31 then
 if not made_1 then
 --@include/job/count.lua:11
 local counts
@@ -249,15 +249,17 @@ local counted = {}
 local fair = {}
 --@include/job/schedule.lua:18
 local soonest
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
 local name = known or redis.call('HGET', key, 'concurrency_key')
@@ -299,13 +301,13 @@ local function rate_room(tat, at, interval, burst)
 local ahead = used_ahead(tat, at, interval, burst)
 return math.floor(burst - ahead / interval), at + math.max(0, ahead - (burst - 1) * interval)
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -314,7 +316,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -323,17 +325,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -345,7 +347,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -353,12 +355,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -369,7 +376,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -378,7 +385,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -515,7 +522,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { counters_of_key, note_more, write_more, has_turns, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, ring_set, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { locks_key, counters_of_key, note_more, write_more, has_turns, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, ring_set, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 5](...)
 end
@@ -542,14 +549,14 @@ if string.sub(new, 1, 1) == '!' then return string.sub(new, 2) end
 if (signature or '') ~= old then return 'altered' end
 redis.call('HSET', key, 'priority', ARGV[1])
 if new ~= '' then redis.call('HSET', key, 'signature', new) end
-rare(7, P .. 'totals' .. ':' .. queue, 'enqueued', before, -1)
-rare(7, P .. 'totals' .. ':' .. queue, 'enqueued', priority, 1)
+rare(8, P .. 'totals' .. ':' .. queue, 'enqueued', before, -1)
+rare(8, P .. 'totals' .. ':' .. queue, 'enqueued', priority, 1)
 changed = true
 if ties then tied[key] = ties end
-local of_key = ties and rare(6, key)
+local of_key = ties and rare(7, key)
 if of_key then
-rare(7, of_key, 'enqueued', before, -1)
-rare(7, of_key, 'enqueued', priority, 1)
+rare(8, of_key, 'enqueued', before, -1)
+rare(8, of_key, 'enqueued', priority, 1)
 end
 if not tonumber(seq) then return 'ok' end
 local score = (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44))
@@ -557,7 +564,7 @@ local better = priority > before
 if status == 'queued' then
 redis.call('ZADD', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'XX', score, id)
 if better then raised[queue] = true end
-if tonumber(seq) >= 0 and rare(9, queue) then
+if tonumber(seq) >= 0 and rare(10, queue) then
 redis.call('ZADD', (P .. 'fair:' .. queue), 'LT', score, string.format('%d:', priority) .. (fair_key or ''))
 end
 elseif status == 'blocked' and string.sub(set, 1, 6) ~= 'limit:' then
@@ -565,7 +572,7 @@ redis.call('ZADD', (P .. 'waits:' .. set), 'XX', score, id)
 if better then raised[set] = false end
 end
 if of_key then
-local place = rare(17, key, queue, score)
+local place = rare(18, key, queue, score)
 redis.call('ZADD', (P .. 'limits:held:' .. name), 'XX', place, id)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), 'XX', place, id)
 moved[name] = true
@@ -573,15 +580,15 @@ end
 return 'ok'
 end
 --@reprioritise.lua:64
-local one = rare(29, argv[2], reprioritise)
+local one = rare(30, argv[2], reprioritise)
 local answers = each(function(id)
 at = at + 1
 return one(id)
 end, 4, n_jobs)
-for name in pairs(moved) do pcall(rare, 21, name) end
+for name in pairs(moved) do pcall(rare, 22, name) end
 for name, is_queue in pairs(raised) do
-if is_queue then ring(name, priority) else rare(22, name, priority) end
+if is_queue then ring(name, priority) else rare(23, name, priority) end
 end
-if changed then rare(8) end
-rare(30, argv[2])
+if changed then rare(9) end
+rare(31, argv[2])
 return answers

@@ -18,7 +18,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -32,7 +32,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -40,12 +40,12 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
 end
---@include/lib/keys.lua:131
+--@include/lib/keys.lua:132
 local function error_reply(err)
 local text = error_text(err)
 return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
@@ -100,16 +100,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(11, other, what, class, 1) end
+if other then rare(12, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(11, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(12)
+rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(13)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -207,9 +207,9 @@ end
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(33, id, key, queue, named) end
+if tied[key] then return rare(34, id, key, queue, named) end
 end
 --@include/job/again.lua:6
 local function refuses_again(id, record, queue, ties)
@@ -217,27 +217,27 @@ local broken = ties and rare(8, redis.call('HGET', record, 'concurrency_key') or
 if broken then error(broken, 0) end
 if ties and string.find(ties, 'p', 1, true) then
 local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
-local around = batch and not as and rare(50, batch)
+local around = batch and not as and rare(51, batch)
 if around or redis.call('EXISTS', (P .. 'job:' .. id .. ':children')) == 1 then
-local path = rare(51, id, rare(46, parents or '[]'), nil, nil, around)
-if path then return 'cycle ' .. rare(52, path) end
+local path = rare(52, id, rare(47, parents or '[]'), nil, nil, around)
+if path then return 'cycle ' .. rare(53, path) end
 end
 end
 if ties and string.find(ties, 'u', 1, true) then
 local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
-local other = name and rare(41, name)
+local other = name and rare(42, name)
 if other and other ~= id then return 'duplicate ' .. other end
-if name then rare(42, name, id, upto) end
+if name then rare(43, name, id, upto) end
 end
 end
 --@include/job/again.lua:26
 local function waits_again(id, record, ties, asked)
 local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', record, 'parents')
-local waits = parents and rare(49, id, rare(46, parents), next_seq(), asked, true)
+local waits = parents and rare(50, id, rare(47, parents), next_seq(), asked, true)
 if parents and redis.call('EXISTS', (P .. 'job:' .. id .. ':parents')) == 1 then
 waits = redis.call('SADD', (P .. 'job:' .. id .. ':dependencies'), '*again')
 redis.call('HDEL', (P .. 'job:' .. id .. ':parents'), 'left', 'again')
-rare(34, 'a ' .. id)
+rare(35, 'a ' .. id)
 end
 return waits
 end
@@ -337,7 +337,7 @@ made_0 = { wildcards_of, push, wake, ring_scheduler, score_at, schedule, expect_
 end
 return made_0[nth](...)
 end
-if nth <= 61 then
+if nth <= 62 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -345,16 +345,18 @@ local counted = {}
 local gate_texts = {}
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 local unrung
 --@include/batch/batch.lua:91
 local joined = {}
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -421,13 +423,13 @@ local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
 return fair[queue]
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -436,7 +438,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -445,17 +447,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(4, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -467,7 +469,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -475,12 +477,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -491,7 +498,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -500,7 +507,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -530,7 +537,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -541,7 +548,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -551,7 +558,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -565,7 +572,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -917,17 +924,17 @@ redis.call('DEL', P .. 'trash:sizes')
 end
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, gate_of, gate_value, most_of, length_of, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, do_later, release_later, set_due, open_member, enter_batch, enter_again, join_batch, owner_of, take_key, parent_in, is_parent, pin_while_read, parents_of, waits_for, name_child, attach, batches_around, cycle_of, cycle_text, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, trash_key, is_in_trash, drop_from_trash }
 end
 return made_1[nth - 8](...)
 end
 end
 --@restore.lua:17
 local function bring_back(id, key, ...)
-redis.call('RENAME', rare(59, id), key)
+redis.call('RENAME', rare(60, id), key)
 redis.call('HSET', key, 'requeue_nonce', ARGV[1], ...)
 redis.call('HDEL', key, 'trash_score', 'trash_failed', 'pin')
-rare(61, id, true)
+rare(62, id, true)
 end
 --@restore.lua:24
 local KEPT_FOR = { finished = RESULT_TTL, failed = FAILURE_TTL }
@@ -944,16 +951,16 @@ redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s +
 else
 redis.call('PERSIST', key)
 end
-if status == 'failed' then pcall(rare, 58, id, key, tonumber(failed_ms), true) end
+if status == 'failed' then pcall(rare, 59, id, key, tonumber(failed_ms), true) end
 emit('restored', id, queue, log_tag, 'reason', status)
 end
 --@restore.lua:44
 local function restore_deferred(id, key, queue, priority, ties, log_tag)
-local waits = waits_again(id, rare(59, id), ties)
+local waits = waits_again(id, rare(60, id), ties)
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
-local batch, as = unpack(redis.call('HMGET', rare(59, id), 'batch', 'batch_as'))
+local batch, as = unpack(redis.call('HMGET', rare(60, id), 'batch', 'batch_as'))
 bring_back(id, key, 'arrival', next_seq())
-if as then rare(40, batch, id, as) elseif not waits then rare(35, id) end
+if as then rare(41, batch, id, as) elseif not waits then rare(36, id) end
 emit('deferred', id, queue, log_tag, 'reason', 'restored')
 end
 --@restore.lua:53
@@ -974,12 +981,12 @@ if expires then rare(7, id, expires) end
 end
 --@restore.lua:69
 local function restore(id)
-local key, kept = (P .. 'job:' .. id), rare(59, id)
+local key, kept = (P .. 'job:' .. id), rare(60, id)
 if redis.call('HGET', key, 'requeue_nonce') == ARGV[1] then return 'restored' end
 local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl, func =
 unpack(redis.call('HMGET', kept, 'status', 'origin', 'priority', 'seq', 'ties', 'log_tag', 'expires_at',
 'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl', 'func'))
-if not status or not origin or not rare(60, id) then return 'missing' end
+if not status or not origin or not rare(61, id) then return 'missing' end
 if redis.call('EXISTS', key) == 1 then return 'taken' end
 if is_terminal(status) then
 if status == 'finished' then
@@ -997,8 +1004,8 @@ if expires and tonumber(expires) <= now_ms then return 'expired' end
 local due = status == 'scheduled' and score and (math.floor(tonumber(score) * 1000 + 0.001))
 if due and due <= now_ms then due = nil end
 if status ~= 'deferred' and not due then
-local most = rare(15, origin)
-if most and rare(16, origin) >= most then return 'full' end
+local most = rare(16, origin)
+if most and rare(17, origin) >= most then return 'full' end
 end
 local why = refuses_again(id, kept, origin, ties)
 if why then return why end
@@ -1012,8 +1019,8 @@ redis.call('UNLINK', (P .. 'job:' .. id .. ':dependencies'))
 restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
 end
 redis.call('PERSIST', key)
-tally('requeued', origin, priority, ties and rare(10, key))
-if ties and string.find(ties, 'b', 1, true) then rare(39, id, key) end
+tally('requeued', origin, priority, ties and rare(11, key))
+if ties and string.find(ties, 'b', 1, true) then rare(40, id, key) end
 if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
 return 'restored'
 end

@@ -3,7 +3,7 @@
 --@
 local argv = ARGV
 local rare, made_0, made_1
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]

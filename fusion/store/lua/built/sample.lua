@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]

@@ -13,7 +13,7 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]
@@ -27,7 +27,7 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
@@ -35,7 +35,7 @@ if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
 return (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -90,16 +90,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(11, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(12, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(11, other, what, class, 1) end
+if other then rare(12, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(11, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(12)
+rare(12, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(13)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -203,21 +203,22 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, ...)
 end
 end
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(29, id, key, queue, named) end
+if tied[key] then return rare(30, id, key, queue, named) end
 end
 --@include/job/park.lua:19
 local parked = false
 --@include/job/callbacks.lua:7
 local hooked = {}
---@include/job/on_end.lua:6
+--@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 32, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 42, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 50, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 41, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 38, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 48, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 56, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 47, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 37, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -237,11 +238,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(40, id, key, expiry)
+local pinned = tied[key] and rare(46, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(10, key))
+tally(what, queue, class, tied[key] and rare(11, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -255,7 +256,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(36, id, key, queue, status) end
+if hooked[key] then rare(42, id, key, queue, status) end
 end
 --@include/job/withdraw.lua:9
 local function withdraw(id, key, status, wish)
@@ -274,11 +275,11 @@ if (was == 'blocked' or was ~= 'queued' and not is_elsewhere(was)) and not set a
 if hooks then hooked[key] = true end
 if ties then tied[key] = ties end
 if (queue == 'scheduler') and not is_elsewhere(was) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
-rare(51, queue, id)
+rare(57, queue, id)
 end
 rare(8, status, id, key, queue, class, set_of(was, queue), log_tag, '', 'seq', seq or '')
 rare(1, seq, nil, nil, queue, class)
-if set then rare(33, id, key, queue) end
+if set then rare(39, id, key, queue) end
 rare(7, id, expires)
 return status
 end
@@ -370,7 +371,7 @@ made_0 = { meet, wildcards_of, push, wake, ring_scheduler, score_at, forget_expi
 end
 return made_0[nth](...)
 end
-if nth <= 59 then
+if nth <= 65 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -378,16 +379,18 @@ local counted = {}
 local soonest
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 local unrung
 --@include/operation/count_operation.lua:13
 local cutoff, states, noted, examples
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
 --@include/job/count.lua:16
 local function counters_of_key(key, known)
@@ -430,13 +433,13 @@ local function has_turns(queue)
 if fair[queue] == nil then fair[queue] = redis.pcall('EXISTS', (P .. 'fair:' .. queue)) == 1 end
 return fair[queue]
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -445,7 +448,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -454,17 +457,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(5, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -476,7 +479,7 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - place * (2 ^ -44))
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
@@ -484,12 +487,17 @@ redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
 redis.call('ZREM', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 enter_line(queue, place and tonumber(seq) and (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -500,7 +508,7 @@ emit('queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else ring(queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -509,7 +517,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -539,7 +547,7 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -550,7 +558,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -560,7 +568,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -574,7 +582,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -617,11 +625,11 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:294
+--@include/limit/limit.lua:300
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:334
+--@include/limit/limit.lua:340
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -630,7 +638,49 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:344
+--@include/limit/limit.lua:355
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:361
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:375
+local function settle_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:384
+local function free_lock(name, id)
+redis.call('ZREM', locks_key(name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:406
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:414
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
@@ -640,7 +690,7 @@ if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:354
+--@include/limit/limit.lua:424
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
@@ -935,7 +985,7 @@ for field, id in pairs(examples) do redis.call('HSETNX', (P .. 'operation:' .. o
 noted = nil
 end
 --@
-made_1 = { unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, has_turns, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, unpark, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, strike, entered_of, in_time, open_count, add_count, count_operation, is_new_to, of_operation, write_operation }
 end
 return made_1[nth - 8](...)
 end
@@ -950,7 +1000,7 @@ end
 return answer
 end
 --@stop.lua:20
-local answer = rare(58, argv[2], stop)(argv[1])
+local answer = rare(64, argv[2], stop)(argv[1])
 write_tallies()
-rare(59, argv[2])
+rare(65, argv[2])
 return answer

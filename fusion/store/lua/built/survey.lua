@@ -4,7 +4,7 @@
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
 local rare, made_0
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 local function in_fifo(queue)
 local known = fifos[queue]

@@ -4,7 +4,7 @@
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
 local rare, made_0, made_1, made_2
---@include/lib/keys.lua:92
+--@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
 local clock = command('TIME')
@@ -50,9 +50,9 @@ local soonest
 --@include/job/ties.lua:4
 local tied
 tied = {}
---@include/limit/limit.lua:22
+--@include/limit/limit.lua:23
 local unsettled
---@include/limit/limit.lua:27
+--@include/limit/limit.lua:28
 local unrung
 --@include/job/park.lua:19
 local parked = false
@@ -67,22 +67,22 @@ local left = { set = nil }
 local freed = { queue = nil }
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(133, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(139, queue)
 local last = count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(48, queue) then error(found) end
-more = rare(133, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+if not rare(49, queue) then error(found) end
+more = rare(139, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(132, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+more = rare(138, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
@@ -106,7 +106,7 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
-rare(114, id, queue, nil, 'the queue names what is no job')
+rare(120, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
@@ -123,13 +123,13 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(137, key)
+job = rare(143, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(114, id, queue, nil, 'the queue names a job of stock RQ')
+rare(120, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
@@ -139,7 +139,7 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(114, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(120, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
@@ -148,7 +148,7 @@ local class = redis.call('HGET', key, 'priority')
 rare(6, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
 'expired', 'seq', seq or '')
 rare(15, seq, origin, class, queue, class)
-if set then rare(87, id, key, queue) end
+if set then rare(93, id, key, queue) end
 --@include/lib/emit.lua:39
 repeat
 --@include/job/claim.lua:245
@@ -186,15 +186,15 @@ local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(135, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(141, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 78, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(136, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 79, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(142, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -221,13 +221,13 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(11), 'priority', head.class, 'origin', queue)
 rare(15, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(89, key)
-if seq and origin then rare(130, key, origin, queue) end
-if not seq and rare(129, key, data) then job.serializer = 'pickle' end
+rare(95, key)
+if seq and origin then rare(136, key, origin, queue) end
+if not seq and rare(135, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(87, id, key, queue) end
+if set then rare(93, id, key, queue) end
 if set or not placed then rare(24, id, key, queue) end
 --@include/job/claim.lua:22
 do
@@ -235,7 +235,7 @@ do
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 99, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 105, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:298
@@ -276,7 +276,7 @@ if fresh then return { queue, id, exec, data, queue, false, false, func, created
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(128, key) end
+if string.find(ties, 'g', 1, true) then rare(134, key) end
 --@include/job/claim.lua:309
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
@@ -312,9 +312,9 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(53, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(52, other, what, class, 1) end
+if other then rare(53, other, what, class, 1) end
 end
 --@include/lib/emit.lua:12
 local function reserve(count)
@@ -354,13 +354,14 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, ...)
 end
 end
---@include/job/on_end.lua:6
+--@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 82, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 99, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 107, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 98, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 88, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 105, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 113, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 104, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 87, id, key) end
 end
 end
 --@include/job/end_job.lua:11
@@ -377,11 +378,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(96, id, key, expiry)
+local pinned = tied[key] and rare(102, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(51, key))
+tally(what, queue, class, tied[key] and rare(52, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -395,7 +396,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(92, id, key, queue, status) end
+if hooked[key] then rare(98, id, key, queue, status) end
 end
 --@include/job/settle.lua:8
 local function read_job(key)
@@ -428,13 +429,13 @@ if job.status ~= 'started' then return 'ok', false end
 local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age + 0)
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 71, key, now_ms + delay)
+pcall(rare, 72, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 118, queue, now_ms + delay)
+pcall(rare, 124, queue, now_ms + delay)
 end
 --@include/job/commit.lua:231
 if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(97, id, key)
+local dropped = tonumber(job.result_ttl) == 0 and not rare(103, id, key)
 if dropped then rare(39, more) end
 end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
 started, 'ended_at', ended, unpack(more))
@@ -449,7 +450,7 @@ emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us
 elseif kind == 'repeat' and job.cancel then
 return commit('finished', id, exec, elapsed, age, delay, reason, more, raised)
 elseif kind == 'repeat' then
-rare(124, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+rare(130, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
 if rare(40, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
@@ -495,12 +496,12 @@ local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 --@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(48, queue) then error(added) end
-redis.call('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if not rare(49, queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
@@ -514,8 +515,8 @@ end
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(53)
+rare(53, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(54)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -574,7 +575,7 @@ if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -584,7 +585,7 @@ end
 if class and class < 2 then return end
 local high = (P .. 'wake:' .. queue .. ':high')
 if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:7
@@ -621,17 +622,23 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
---@include/limit/limit.lua:377
+--@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(76, id, key, queue, named) end
+if tied[key] then return rare(77, id, key, queue, named) end
 end
---@include/limit/limit.lua:384
+--@include/limit/limit.lua:455
 local function on_leave(id, key, queue, how)
-if tied[key] then pcall(rare, 82, id, key, how) end
+if tied[key] then
+pcall(rare, 88, id, key, how)
+pcall(rare, 87, id, key)
 end
---@include/limit/limit.lua:390
+end
+--@include/limit/limit.lua:464
 local function on_return(id, key, queue)
-if tied[key] then rare(83, id, key, queue) end
+if tied[key] then
+pcall(rare, 87, id, key)
+if tied[key] then rare(89, id, key, queue) end
+end
 end
 --@include/job/expiry.lua:6
 local function expect_expiry(id, expires_at)
@@ -653,14 +660,14 @@ end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 rare(6, id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 113, id, key)
+pcall(rare, 119, id, key)
 rare(4, 'failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-rare(6, id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
+rare(6, id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
 'reason', 'discarded')
 forget_expiry(id, true)
 rare(4, 'canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -783,8 +790,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(84, set) then
-rare(86, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(90, set) then
+rare(92, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -799,7 +806,7 @@ return true
 end
 --@include/job/commit.lua:81
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(61, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(62, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
@@ -871,15 +878,15 @@ made_1 = { score_of, next_seq, enter_line, line_up_again, write_tallies, meet, a
 end
 return made_1[nth - 9](...)
 end
-if nth <= 144 then
+if nth <= 150 then
 if not made_2 then
 --@include/job/count.lua:15
 local counted = {}
 --@include/job/turns.lua:16
 local fair = {}
---@include/limit/limit.lua:18
+--@include/limit/limit.lua:19
 local steps_left = 80
---@include/limit/limit.lua:26
+--@include/limit/limit.lua:27
 local arrivals = {}
 --@include/lib/states.lua:3
 local function is_terminal(status)
@@ -890,9 +897,11 @@ local function is_elsewhere(status)
 return status == 'started' or status == 'blocked' or status == 'scheduled' or status == 'deferred'
 or is_terminal(status)
 end
---@include/lib/keys.lua:70
+--@include/lib/keys.lua:62
+local function locks_key(name) return P .. 'limits:locks:' .. name end
+--@include/lib/keys.lua:71
 local function unique_key(name) return P .. 'unique:' .. name end
---@include/lib/keys.lua:93
+--@include/lib/keys.lua:94
 local function in_fifo(queue)
 local known = fifos[queue]
 if known == nil then
@@ -905,15 +914,15 @@ fifos[queue] = known
 end
 return known
 end
---@include/lib/keys.lua:112
+--@include/lib/keys.lua:113
 local function set_of(status, queue)
 if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+return (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))
@@ -971,7 +980,7 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 turns.clock = tonumber(best) or rare(10, queue, class, seq)
@@ -1006,13 +1015,13 @@ if turns.count % 50 == 0 then forget_turns(key, class, turns.clock) end
 turns.count = turns.count + 1
 return (class + 0.5 - score) * (2 ^ 44)
 end
---@include/limit/limit.lua:31
+--@include/limit/limit.lua:32
 local function closed_until(paused, held_back)
 local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
 if hold > until_ms and hold <= now_ms + 86400000 then until_ms = hold end
 return until_ms > now_ms and until_ms or nil
 end
---@include/limit/limit.lua:39
+--@include/limit/limit.lua:40
 local function bounds_of(name)
 local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max',
 'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
@@ -1021,7 +1030,7 @@ if opens then return 0, nil, nil, nil, opens < math.huge and opens end
 local interval, burst = rate_of(rate or own_rate)
 return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
---@include/limit/limit.lua:50
+--@include/limit/limit.lua:51
 local function limit_of(name)
 local limit, interval, burst, tat, opens = bounds_of(name)
 if not interval then return limit, opens end
@@ -1030,17 +1039,17 @@ local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
 local room = rate_room(tat, now, interval, burst)
 local upto = redis.call('ZCARD', held) - idle + room
 if upto >= limit then return limit end
---@include/limit/limit.lua:59
+--@include/limit/limit.lua:60
 return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
 / 1000) + 1 or nil
 end
---@include/limit/limit.lua:64
+--@include/limit/limit.lua:65
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
 if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
 end
---@include/limit/limit.lua:73
+--@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
 if not has_turns(queue) then return score end
 local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
@@ -1052,20 +1061,25 @@ redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place)
 end
 return rare(10, queue, priority, place)
 end
---@include/limit/limit.lua:86
+--@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+redis.call('ZREM', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 rare(4, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
---@include/limit/limit.lua:96
+--@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
 'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) end
+if status ~= 'blocked' or set ~= 'limit:' .. name then
+if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
+end
+return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+end
 rare(12, queue, place and tonumber(seq) and rare(10, queue, priority, seq) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
@@ -1076,7 +1090,7 @@ rare(4, 'queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
 if unrung then unrung[queue] = true else rare(20, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
---@include/limit/limit.lua:113
+--@include/limit/limit.lua:119
 local function step_back(name, id, score)
 local key = (P .. 'job:' .. id)
 local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
@@ -1085,7 +1099,7 @@ if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log
 if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 end
---@include/limit/limit.lua:122
+--@include/limit/limit.lua:128
 local function settle_key(name)
 arrivals[name] = nil
 if unsettled then
@@ -1115,14 +1129,14 @@ steps_left = steps_left - 1
 end
 look_at_limit(name, now_ms)
 end
---@include/limit/limit.lua:154
+--@include/limit/limit.lua:160
 local function hold_key_back(key, ms)
 local name = redis.call('HGET', key, 'concurrency_key')
 if not name or (closed_until(nil, redis.call('HGET', (P .. 'limit:' .. name), 'held_back')) or 0) >= ms then return end
 redis.call('HSET', (P .. 'limit:' .. name), 'held_back', string.format('%d', ms))
 redis.call('ZADD', P .. 'limits', now_ms, name)
 end
---@include/limit/limit.lua:163
+--@include/limit/limit.lua:169
 local function name_limit(name, max, rate, named)
 redis.call('ZADD', P .. 'limits', now_ms, name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -1133,7 +1147,7 @@ if not news[1] then return false end
 redis.call('HSET', (P .. 'limit:' .. name), unpack(news))
 return true
 end
---@include/limit/limit.lua:176
+--@include/limit/limit.lua:182
 local function may_start(name)
 local limit, interval, burst, tat = bounds_of(name)
 if redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') >= limit then return false end
@@ -1144,7 +1158,7 @@ redis.call('HSET', (P .. 'limit:' .. name), 'tat', string.format('%.17g', rate_s
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:189
+--@include/limit/limit.lua:195
 local function look_once(name, max, rate)
 local limit, interval, _, _, opens = bounds_of(name)
 local max_now, rate_now = unpack(redis.call('HMGET', (P .. 'limit:' .. name), 'max', 'rate'))
@@ -1154,7 +1168,7 @@ local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
 return { max = max, rate = rate, limit = limit, held = redis.call('ZCARD', held),
 waiting = redis.call('EXISTS', (P .. 'limits:waiting:' .. name)) == 1, worst = tonumber(worst) or math.huge }
 end
---@include/limit/limit.lua:200
+--@include/limit/limit.lua:206
 local function arrive_like_others(name, id, key, queue, score, log_tag, known)
 score = tonumber(score)
 if known.held < known.limit and not known.waiting then
@@ -1168,7 +1182,7 @@ if score <= known.worst then return true end
 settle_key(name)
 return redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:217
+--@include/limit/limit.lua:223
 local function arrive_at_limit(id, key, queue, named)
 local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
 'log_tag'))
@@ -1181,12 +1195,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -1211,13 +1225,13 @@ if changed then settle_key(name) end
 arrivals[name] = named or nil
 return way or redis.call('HGET', key, 'status') == 'blocked'
 end
---@include/limit/limit.lua:263
+--@include/limit/limit.lua:269
 local function has_spare_slots(name)
 local limit, interval = bounds_of(name)
 if interval then return false end
 return redis.call('ZCOUNT', (P .. 'limits:held:' .. name), '+inf', '+inf') + 1 <= limit / 2
 end
---@include/limit/limit.lua:272
+--@include/limit/limit.lua:278
 local function take_slot(id, key, queue, score, log_tag, ahead)
 local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
 if not name then return true end
@@ -1238,11 +1252,11 @@ redis.call('ZREM', held, id)
 settle_key(name)
 return false
 end
---@include/limit/limit.lua:294
+--@include/limit/limit.lua:300
 local function stop_counting(name, id, key)
 if string.find(tied[key], 't') then redis.call('ZREM', P .. 'limits:due', name .. ' ' .. id) end
 end
---@include/limit/limit.lua:321
+--@include/limit/limit.lua:327
 local function keep_for_worker(id, key, score)
 local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
 if not (wanted and name and redis.call('ZSCORE', (P .. 'limits:held:' .. name), id)) then return false end
@@ -1253,7 +1267,7 @@ redis.call('HDEL', key, 'wanted')
 settle_key(name)
 return true
 end
---@include/limit/limit.lua:334
+--@include/limit/limit.lua:340
 local function pass_slot_on(name, id, follower)
 local next_id, exec = string.match(follower, '^(%S+) (%S+)$')
 local status, now = unpack(redis.call('HMGET', (P .. 'job:' .. (next_id or '')), 'status', 'execution_id'))
@@ -1262,7 +1276,49 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', next_id)
 redis.call('ZREM', (P .. 'limits:held:' .. name), id)
 return true
 end
---@include/limit/limit.lua:344
+--@include/limit/limit.lua:355
+local function locks_of(text)
+local found = {}
+for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+return found
+end
+--@include/limit/limit.lua:361
+local function write_locks(key, locks)
+local ties, has = tied[key] or '', locks[1] and 'l' or ''
+tied[key] = string.gsub(ties, 'l', '') .. has
+if locks[1] then
+redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+elseif tied[key] ~= '' then
+redis.call('HSET', key, 'ties', tied[key])
+redis.call('HDEL', key, 'locks')
+else
+tied[key] = nil
+redis.call('HDEL', key, 'ties', 'locks')
+end
+end
+--@include/limit/limit.lua:375
+local function settle_lock(name)
+local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+if first and not redis.call('ZSCORE', (P .. 'limits:held:' .. name), first) then
+redis.call('ZADD', (P .. 'limits:waiting:' .. name), '512', first)
+end
+settle_key(name)
+end
+--@include/limit/limit.lua:384
+local function free_lock(name, id)
+redis.call('ZREM', locks_key(name), id)
+redis.call('ZREM', (P .. 'limits:held:' .. name), id)
+redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
+settle_lock(name)
+end
+--@include/limit/limit.lua:406
+local function free_locks(id, key)
+if not string.find(tied[key], 'l', 1, true) then return end
+local locks = locks_of(redis.call('HGET', key, 'locks'))
+write_locks(key, {})
+for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+--@include/limit/limit.lua:414
 local function leave_limit(id, key, status)
 local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
 if not name then return end
@@ -1272,14 +1328,14 @@ if follower then
 redis.call('HDEL', key, 'followed_by')
 if status == 'finished' and pass_slot_on(name, id, follower) then return end
 end
---@include/limit/limit.lua:354
+--@include/limit/limit.lua:424
 local stood = redis.call('ZREM', (P .. 'limits:held:' .. name), id) == 1 or redis.call('ZREM', (P .. 'limits:waiting:' .. name), id) == 1
 if stood then settle_key(name) end
 end
---@include/limit/limit.lua:360
+--@include/limit/limit.lua:430
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -1661,7 +1717,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(20, queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(20, queue) end
 end
 --@include/job/commit.lua:154
 local function renew_ttl(id, key, delay)
@@ -1758,7 +1814,7 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(48, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(49, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
@@ -1798,7 +1854,7 @@ return false
 end
 --@include/job/claim.lua:131
 local function pass_expired(queue)
-local ready, aside, missing = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
+local ready, aside, missing = (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
 local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
 for i, id in ipairs(ids) do
@@ -1948,7 +2004,7 @@ if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
 local since = rare(1, gate.max_wait * 1000)
 for _ = 1, 3 do
-local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
 local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. found[1]), 'enqueued_at', 'created_at'))
 class = (math.max(0, math.min(255, math.floor(tonumber(found[2]) or 1))))
@@ -1958,7 +2014,7 @@ end
 end
 end
 --@
-made_2 = { is_terminal, is_elsewhere, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_2 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_2[nth - 44](...)
 end
@@ -2010,16 +2066,16 @@ repeat
 local i = i
 --@turn.lua:203
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
 --@turn.lua:214
 if set_at[i] then
 --@turn.lua:216
-elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+elseif stopped then rare(49, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:218
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(51, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
@@ -2030,7 +2086,7 @@ end
 local function starving(class)
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(144, i, names[i], class, #jobs)
+local head = gates[i] and queued[i] ~= false and rare(150, i, names[i], class, #jobs)
 if head then return head, i end
 end
 end
@@ -2040,7 +2096,7 @@ local work, expired = 0, 0
 local function claim_behind(chain, floor)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(63, chain.name)
+local limit, interval = rare(64, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -2057,7 +2113,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
-rare(68, chain.name, id, score, true)
+rare(69, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -2094,7 +2150,7 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 local reply = { 'ok', table.concat(answers, '\n'), false, 0, command('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(88, argv[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(94, argv[6]),
 tonumber(string.match(memory, '\n~(%d+)')) or false }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
@@ -2128,7 +2184,7 @@ end
 --@turn.lua:74
 local ok, answer, changed = pcall(rare, 9, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(50, answer) end
+if not ok then answer = 'error: ' .. rare(51, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
 if ok and (answer == 'ok' or try_command('HGET', held_key, id) == exec) then done[#done + 1] = id end
@@ -2160,8 +2216,8 @@ if done[1] then
 repeat
 if not first_count then break end
 if counts then
-rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(53)
+rare(53, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(54)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2180,7 +2236,7 @@ if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 19, slots_from - 1 do listed[argv[j]] = true end
-rare(138, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(144, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2240,7 +2296,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(139, names, count) end
+if gated and count > 0 then bad = rare(145, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2284,7 +2340,7 @@ local floor, ahead = floor, mark == "a"
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(140, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(146, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2309,7 +2365,7 @@ local queue, line = names[of], queued[from]
 local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
 set_at[from])
 if not ok then
-bad[#bad + 1] = { queue, rare(50, found) }
+bad[#bad + 1] = { queue, rare(51, found) }
 queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
@@ -2322,7 +2378,7 @@ repeat
 local i = from
 --@turn.lua:203
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
 --@turn.lua:289
@@ -2332,7 +2388,7 @@ line.at = line.at + 1
 end
 if found then
 job = found
-if gates[of] then rare(142, of) end
+if gates[of] then rare(148, of) end
 if argv[9] == '0' then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
@@ -2345,11 +2401,11 @@ repeat
 local i = from
 --@turn.lua:203
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
 --@turn.lua:303
-rare(134, queue)
+rare(140, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2387,7 +2443,7 @@ repeat
 local i = i
 --@turn.lua:203
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
 out[i] = {}
 until true
 --@turn.lua:391
@@ -2399,12 +2455,12 @@ if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 122, queue) end
+for queue in pairs(freed) do pcall(rare, 128, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(143, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
+if rare(149, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
 end
 end
 --@turn.lua:409
@@ -2415,14 +2471,14 @@ if #jobs > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do rare(20, queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 70, name) end
+for name in pairs(names_of_keys) do pcall(rare, 71, name) end
 end
 --@turn.lua:420
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(141, i) then
+if crowded and head and gates[i] and rare(147, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2465,7 +2521,7 @@ end
 --@include/lib/ring.lua:56
 local matching = any and rare(17, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -2475,7 +2531,7 @@ end
 if class and class < 2 then break end
 local high = (P .. 'wake:' .. queue .. ':high')
 if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
-local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
 --@turn.lua:443
@@ -2484,7 +2540,7 @@ if bound[i] and queued[i] == nil then rare(19, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(85, set_at[i], head.class) end
+if head then rare(91, set_at[i], head.class) end
 end
 end
 --@turn.lua:497
@@ -2534,7 +2590,7 @@ reserved = 0
 end
 --@turn.lua:516
 if first_count then rare(14) end
-local waits = (waiting or parked or argv[6] ~= '') and rare(88, argv[6])
+local waits = (waiting or parked or argv[6] ~= '') and rare(94, argv[6])
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
 bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,

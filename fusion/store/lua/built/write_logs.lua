@@ -1,7 +1,7 @@
 -- ARGV: n_jobs
 --@
 local rare, made_0
---@include/lib/keys.lua:125
+--@include/lib/keys.lua:126
 local function error_text(err)
 local text = type(err) == 'table' and err.err or err
 return (string.gsub(tostring(text), '%s+', ' '))

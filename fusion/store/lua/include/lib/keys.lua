@@ -2,7 +2,7 @@
 -- other half of this table. A script pays for none that it does not use.
 -- Exports: fifos
 -- INCLUDE: states
--- RARER: unique_key
+-- RARER: unique_key locks_key
 local FAILED, SCHEDULED = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs'
 local SUSPENDED, REAP = P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
@@ -59,6 +59,7 @@ local LIMITS, LIMITS_DUE, LIMITS_AUDIT = P .. 'limits', P .. 'limits:due', P .. 
 local function limit_key(name) return P .. 'limit:' .. name end
 local function holders_key(name) return P .. 'limits:held:' .. name end
 local function queue_up_key(name) return P .. 'limits:waiting:' .. name end
+local function locks_key(name) return P .. 'limits:locks:' .. name end
 
 -- Operations.
 local OPERATIONS = P .. 'operations'

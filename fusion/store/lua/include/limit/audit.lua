@@ -2,19 +2,38 @@
 -- one has more, chance finds which. What is found is mended and
 -- counted: each is a mistake of Fusion's, or somebody wrote there. Keys without jobs go a day after the last.
 -- INCLUDE: keys time limit
--- RARER: holds_rightly audit_key
+-- RARER: is_lock holds_rightly audit_key audit_lock
 local AUDITED, HOLDERS, FORGET_KEY_MS = 50, 300, 86400000 -- keys, and holders of them all, a call
+
+-- Whether a job's run has the lock of a name, or is first of those that wait for it.
+local function is_lock(name, id)
+  local status, locks = unpack(redis.pcall('HMGET', job_key(id), 'status', 'locks'))
+  if status ~= 'started' then return false end
+  locks = locks_of(locks)
+  for i = 1, #locks, 3 do
+    if locks[i] == name then return redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id end
+  end
+  return false
+end
 
 -- Whether a holder is what it should be. One that was admitted waits in its queue, one that started runs, or waits for
 -- its next try, or is to run alone, or for a worker that has its task.
 local function holds_rightly(name, id, score)
   local status, own, set = unpack(redis.pcall('HMGET', job_key(id), 'status', 'concurrency_key', 'waits_in'))
-  if own ~= name then return false end
+  if own ~= name then return is_lock(name, id) end
   if tonumber(score) == math.huge then return status == 'started' or status == 'scheduled' or status == 'queued' end
   if status == 'blocked' and string.sub(set or '', 1, 5) == 'held:' then -- for a time
     return redis.call('ZSCORE', LIMITS_DUE, name .. ' ' .. id .. ' held')
   end
   return status == 'queued' or status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+end
+
+-- Frees the lock of a name if the first in its line should not be there. Returns 1 if it did, else 0.
+local function audit_lock(name)
+  local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+  if not first or is_lock(name, first) then return 0 end
+  free_lock(name, first)
+  return 1
 end
 
 -- `share`: how many holders.
@@ -29,6 +48,7 @@ local function audit_key(name, used, share)
       found = found + 1
     end
   end
+  found = found + audit_lock(name)
   local limit, due = limit_of(name)
   if not due and redis.call('ZCARD', held) + found < limit and redis.call('EXISTS', queue_up_key(name)) == 1
       and not redis.call('ZSCORE', LIMITS_DUE, name) then

@@ -8,6 +8,7 @@
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
 -- RARER: keep_for_worker place_in_key has_spare_slots pass_slot_on look_once arrive_like_others
+-- RARER: locks_of write_locks settle_lock free_lock free_locks drop_lock
 -- Uses: soonest tied
 -- Exports: steps_left unrung unsettled
 local LATER_MS, DISCARD = 30000, 'discard'
@@ -97,7 +98,12 @@ local function admit(name, id, score, behind)
   local key = job_key(id)
   local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
       'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
-  if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', queue_up_key(name), id) end
+  if status ~= 'blocked' or set ~= 'limit:' .. name then
+    if status == 'started' and redis.call('ZRANGE', locks_key(name), 0, 0)[1] == id then
+      redis.call('ZADD', holders_key(name), '+inf', id) -- its run has the lock now
+    end
+    return redis.call('ZREM', queue_up_key(name), id)
+  end
   enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
   if not behind then redis.call('ZADD', holders_key(name), score, id) end
   redis.call('HSET', key, 'status', 'queued')
@@ -340,6 +346,70 @@ local function pass_slot_on(name, id, follower)
   return true
 end
 
+-- Locks of task code. A run that locks a name takes a slot of that key: neither a job of the key nor another lock has
+-- it then. Of the runs that want a name's lock, in the order of `rq:limits:locks:<name>`, the first alone stands among
+-- the holders of the key or in its line, where it is ahead of all jobs: it takes up a place in a worker.
+
+-- The locks that a job's run has or waits for, three words each: name, the call that wants it, and its number, which
+-- is 0 while it waits.
+local function locks_of(text)
+  local found = {}
+  for word in string.gmatch(text or '', '%S+') do found[#found + 1] = word end
+  return found
+end
+
+local function write_locks(key, locks)
+  local ties, has = tied[key] or '', locks[1] and 'l' or ''
+  tied[key] = string.gsub(ties, 'l', '') .. has
+  if locks[1] then
+    redis.call('HSET', key, 'ties', tied[key], 'locks', table.concat(locks, ' '))
+  elseif tied[key] ~= '' then
+    redis.call('HSET', key, 'ties', tied[key])
+    redis.call('HDEL', key, 'locks')
+  else
+    tied[key] = nil
+    redis.call('HDEL', key, 'ties', 'locks')
+  end
+end
+
+local function settle_lock(name)
+  local first = redis.call('ZRANGE', locks_key(name), 0, 0)[1]
+  if first and not redis.call('ZSCORE', holders_key(name), first) then
+    redis.call('ZADD', queue_up_key(name), '512', first) -- above the place of any job
+  end
+  settle_key(name)
+end
+
+-- The caller takes it out of the job's own record.
+local function free_lock(name, id)
+  redis.call('ZREM', locks_key(name), id)
+  redis.call('ZREM', holders_key(name), id)
+  redis.call('ZREM', queue_up_key(name), id)
+  settle_lock(name)
+end
+
+-- One of a run that goes on; false if it has no such lock. `call`: only if this call wants it.
+local function drop_lock(name, id, key, call)
+  local locks = locks_of(redis.call('HGET', key, 'locks'))
+  for i = 1, #locks, 3 do
+    if locks[i] == name and (not call or locks[i + 1] == call) then
+      for _ = 1, 3 do table.remove(locks, i) end
+      write_locks(key, locks)
+      free_lock(name, id)
+      return true
+    end
+  end
+  return false
+end
+
+-- All of a run that is over, whatever becomes of its job.
+local function free_locks(id, key)
+  if not string.find(tied[key], 'l', 1, true) then return end
+  local locks = locks_of(redis.call('HGET', key, 'locks'))
+  write_locks(key, {})
+  for i = 1, #locks, 3 do pcall(free_lock, locks[i], id) end
+end
+
 -- It ends, or waits for something else: whoever is next gets the slot. `status`: of one that ends, what it is now.
 local function leave_limit(id, key, status)
   local name, follower = unpack(redis.call('HMGET', key, 'concurrency_key', 'followed_by'))
@@ -380,13 +450,20 @@ end
 
 -- A job leaves its queue, or its execution, and is to arrive again: it waits for a time, or for its task. One
 -- that waits to run alone keeps what it holds, as does one that keeps its key's slot for a worker that has its task.
--- `how`: finished, of one whose run has, and that is to run again.
+-- `how`: finished, of one whose run has, and that is to run again. Never fails what its job does: the audit finds what
+-- is left.
 local function on_leave(id, key, queue, how)
-  if tied[key] then pcall(leave_limit, id, key, how) end -- never fails what its job does: the audit finds what is left
+  if tied[key] then
+    pcall(leave_limit, id, key, how)
+    pcall(free_locks, id, key)
+  end
 end
 
--- An execution ends and its job keeps its place, and whatever else it holds: released, lost (over its pause too), or
--- tried again at once.
+-- An execution ends and its job keeps its place, and whatever it holds but locks: released, lost (over its pause
+-- too), or tried again at once.
 local function on_return(id, key, queue)
-  if tied[key] then return_to_limit(id, key, queue) end
+  if tied[key] then
+    pcall(free_locks, id, key)
+    if tied[key] then return_to_limit(id, key, queue) end
+  end
 end
