@@ -24,7 +24,7 @@ from fusion.exceptions import ConfigurationError
 from fusion.middleware import register, unregister
 from fusion.worker.telemetry import DeadRun
 from tests.jobs.traced import CODE, OTHER
-from tests.kit.length import gate_case
+from tests.kit.length import gate_case, long_case
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import status_of
 from tests.kit.workers import EXECUTORS, WorkerProcess, Workers
@@ -32,7 +32,7 @@ from tests.telemetry.collector import Collector
 from tests.telemetry.test_tracing import env_of
 
 TASK = "tests.jobs.traced"
-EACH = ["process", *(gate_case(name) for name in EXECUTORS if name != "process")]
+EACH = ["process", gate_case("asyncio"), *(long_case(name) for name in EXECUTORS if name not in ("process", "asyncio"))]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import redis
 
 from fusion import Queue, Retry
 from tests.jobs import gathering
-from tests.kit.length import gate_case
+from tests.kit.length import gate_case, long_case
 from tests.kit.waiting import unhurried
 from tests.kit.workers import EXECUTORS, Workers
 from tests.telemetry.collector import Collector
@@ -17,7 +17,7 @@ from tests.telemetry.test_sentry import items, sentry_env
 from tests.telemetry.test_tracing import application as application
 from tests.telemetry.test_tracing import env_of, runs
 
-EACH = ["process", *(gate_case(name) for name in EXECUTORS if name != "process")]
+EACH = ["process", gate_case("asyncio"), *(long_case(name) for name in EXECUTORS if name not in ("process", "asyncio"))]
 
 
 @pytest.mark.usefixtures("application")

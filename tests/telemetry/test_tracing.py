@@ -19,15 +19,15 @@ from fusion.contrib.opentelemetry import Tracing
 from fusion.cron.scheduler import Scheduler
 from fusion.middleware import register, unregister
 from tests.jobs.traced import CODE, OTHER
-from tests.kit.length import gate_case
+from tests.kit.length import gate_case, long_case
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import status_of
 from tests.kit.workers import EXECUTORS, WorkerProcess, Workers
 from tests.telemetry.collector import Collector, Span
 
 TASK, TRACING = "tests.jobs.traced", "fusion.contrib.opentelemetry.Tracing"
-#: One in `make test`, the others in the gate.
-EACH = ["process", *(gate_case(name) for name in EXECUTORS if name != "process")]
+#: One in `make test`, one more in the gate, the others at night.
+EACH = ["process", gate_case("asyncio"), *(long_case(name) for name in EXECUTORS if name not in ("process", "asyncio"))]
 PRODUCER, CONSUMER = 4, 5
 _exported = InMemorySpanExporter()
 

@@ -13,6 +13,7 @@ import fusion
 from fusion import Queue, Retry
 from fusion.store.access import limit_inspector_of
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import EXECUTORS, Workers
@@ -83,8 +84,8 @@ def test_it_is_kept_for_longer_than_a_lease_and_then_handed_on(
     ("executor", "how"),
     [
         *(("process", how) for how in ("kill the worker", "stop", "time out", "cold", "kill the process")),
-        ("thread", "stop"),
-        ("thread", "time out"),
+        long_case("thread", "stop"),
+        long_case("thread", "time out"),
     ],
 )
 def test_whatever_becomes_of_the_run_that_has_it(
