@@ -103,12 +103,13 @@ def test_the_command_runs_a_pool(client: redis.Redis, redis_url: str, queue: Que
 
 
 def test_a_quit_signal_ends_the_pool_at_once_and_its_workers_when_their_jobs_are_done(
-    client: redis.Redis, redis_url: str, queue: Queue
+    client: redis.Redis, redis_url: str, queue: Queue, tmp_path: Path
 ) -> None:
+    begun = tmp_path / "begun"
     with pool_in_a_program(redis_url) as running:
         eventually(lambda: Worker.count(client) == 2, timeout=60)
-        job = queue.enqueue(tasks.nap, 2)
-        eventually(lambda: job.is_started, timeout=30)
+        job = queue.enqueue(tasks.nap_once, str(begun), 2)
+        eventually(begun.exists, timeout=30)  # Redis says that it has started before its worker is busy
         running.send_signal(signal.SIGQUIT)
         assert running.wait(30) == -signal.SIGQUIT
         eventually(lambda: Worker.count(client) == 0, timeout=60)
