@@ -19,6 +19,8 @@ from tests.kit.workers import process_per_job
 
 _TELL = "import json, sys; from tests.jobs.costs import loaded; print(json.dumps(loaded()), file=sys.stderr)"
 _BARE = "import os, sys; print(int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
+#: redis-py imports a part of OpenTelemetry where that is installed, 4 MB: what Fusion loads is counted without it.
+_WITHOUT = "import sys; sys.modules['opentelemetry'] = None"
 _COMMAND = """import sys; sys.argv = ["run_worker.py", {words}]
 from fusion.cli.main import main
 try: main()
@@ -30,7 +32,13 @@ def told_by(code: str, url: str = "") -> dict[str, int]:
     env = {**os.environ, "FUSION_REDIS_URL": url}
     for _ in range(2):
         ended = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", f"{_WITHOUT}\n{code}"],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
     found: dict[str, int] = json.loads(ended.stderr.splitlines()[-1])
     return found

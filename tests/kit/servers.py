@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import select
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import redis
@@ -103,11 +105,21 @@ class LateAnswers:
         self._listener.close()
 
 
+def _ports() -> Iterator[int]:
+    """A thousand for each process of a test run, one after the other, so that nobody gets one that another is about to listen on."""
+    first = 10_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 10 * 1_000
+    for offset in count(random.randrange(1_000)):
+        yield first + offset % 1_000
+
+
+_PORTS = _ports()
+
+
 def free_port() -> int:
     """A port that nobody listens on. It and a cluster's + 10000 are below those that the kernel gives out by itself, and none is the + 10000 of
     another."""
     while True:
-        port = random.randrange(10_000, 20_000)
+        port = next(_PORTS)
         with socket.socket() as first, socket.socket() as second:
             try:
                 first.bind(("127.0.0.1", port))
