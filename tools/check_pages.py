@@ -1,8 +1,8 @@
 """Fail when a page of the docs gets harder to read than it was: longer sentences on average, more long ones, more banned phrases.
 
-The bounds stand in tools/pages.json. A bound above the goal only falls: `--write` lowers those that a page has beaten.
-A page without bounds has the goal: 16 words a sentence, none over 35, no banned phrase. `--table` prints every page,
-`--show PAGE` a page's long sentences and banned phrases.
+It also fails when all pages together have more than `ALL_WORDS` words. The bounds of single pages stand in tools/pages.json.
+A bound above the goal only falls: `--write` lowers those that a page has beaten. A page without bounds has the goal: 16 words
+a sentence, none over 35, no banned phrase. `--table` prints every page, `--show PAGE` a page's long sentences and banned phrases.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tools.page_text import ROOT, blocks, pages, sentences, words
 BOUNDS = ROOT / "tools" / "pages.json"
 #: Words that a sentence may have.
 LONGEST = 35
-#: What the words of all pages should be at most; more is a hint.
-ALL_WORDS = 75_000
+#: Words that all pages may have together.
+ALL_WORDS = 74_500
 
 
 class Figures(NamedTuple):
@@ -95,8 +95,9 @@ def main(arguments: list[str]) -> int:
     total = sum(one.words for one in now.values())
     better = [name for name, bound in bounds.items() if name not in now or lowered(now[name], bound) != bound]
     hints = [f"hint: bounds can be lowered (python -m tools.check_pages --write): {', '.join(better)}"] if better else []
-    more = f", {total - ALL_WORDS:,} more than they should have" if total > ALL_WORDS else ""
-    print("\n".join([*errors, *hints, f"pages: {len(now)}, {total:,} words{more}"]))
+    if total > ALL_WORDS:
+        errors.append(f"all pages: {total:,} words, {ALL_WORDS:,} at most: let what two pages tell stand once, with a link")
+    print("\n".join([*errors, *hints, f"pages: {len(now)}, {total:,} words"]))
     return bool(errors)
 
 

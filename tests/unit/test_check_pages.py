@@ -76,6 +76,17 @@ def test_a_page_over_its_bound_is_wrong_and_one_below_it_lowers_it(project: Path
     assert check_pages.main([]) == 1
 
 
+def test_all_pages_together_have_a_bound(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "docs" / "a.md").write_text("Two words. Two words.")
+    monkeypatch.setattr(check_pages, "ALL_WORDS", 5)
+    assert check_pages.main([]) == 0
+    monkeypatch.setattr(check_pages, "ALL_WORDS", 4)
+    assert check_pages.main([]) == 1
+    assert "all pages: 5 words, 4 at most" in capsys.readouterr().out
+
+
 def test_a_claim_that_is_gone_is_listed_with_its_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = project / "docs" / "a.md"
     page.write_text(PAGE)
