@@ -8,7 +8,7 @@
 - `features`: what each option of a job costs, by valgrind.
 - `idle`: what an idle fleet costs, and how late it starts jobs that become due.
 - `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
-- `compare SCENARIO`: one small service on seven libraries, and what becomes of its jobs when a worker is killed, Redis restarts and so on.
+- `compare SCENARIO`: one small service on seven libraries, and what happens to its jobs when a worker is killed, Redis restarts and so on.
 - `page`: rewrite what the documents quote of saved results.
 
 `python -m benchmarks.figures.limits`: what concurrency keys cost.

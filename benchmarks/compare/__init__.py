@@ -1,1 +1,1 @@
-"""One small service on seven libraries, and what becomes of its jobs when something goes wrong: see docs/compare.md."""
+"""One small service on seven libraries, and what happens to its jobs when something goes wrong: see docs/compare.md."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks compare SCENARIO`: the same small service on seven libraries, and what becomes of its jobs. See docs/compare.md."""
+"""`python -m benchmarks compare SCENARIO`: the same small service on seven libraries, and what happens to its jobs. See docs/compare.md."""
 
 from __future__ import annotations
 

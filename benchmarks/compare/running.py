@@ -32,7 +32,7 @@ KILL = GRACE + 2.0
 
 @dataclass
 class Runs:
-    """What became of one job: when runs began, when they ended. `sent`: when the call that enqueued it began; `error`: what it raised."""
+    """What happened to one job: when runs began, when they ended. `sent`: when the call that enqueued it began; `error`: what it raised."""
 
     kind: str
     sent: float

@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_it_to_others(conn: redis.Redis, redis_url: str) -> None:
 def test_ctrl_c_explains_how_the_operation_goes_on(
     invoke: Invoke, conn: redis.Redis, hands: Hands, monkeypatch: pytest.MonkeyPatch, carried: str
 ) -> None:
-    """Who carries it on, how to look at it and to cancel it; what came of it if it was over by then."""
+    """Who carries it on, how to look at it and to cancel it; its outcome if it was over already."""
     failed(conn, 3)
     conn.delete("rq:fleet")
     broker = Broker(conn)

@@ -1,4 +1,4 @@
-"""FusionBackend as Django's own tests of backends want it: they look at what was enqueued, and at what came of it, right after the call."""
+"""FusionBackend as Django's own tests of backends want it: they look at what was enqueued, and at its outcome, right after the call."""
 
 from __future__ import annotations
 

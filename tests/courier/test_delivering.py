@@ -1,4 +1,4 @@
-"""What a receiver gets, and what becomes of a delivery by its answer."""
+"""What a receiver gets, and what happens to a delivery by its answer."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def outcome_of(*args: Any) -> dict[bytes, bytes]:
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_max_result(over: int) -> None:
     found = outcome_of("x" * (LIMIT + over - 2))
-    assert found[b"kind"] == b"finished", "the task is done, whatever becomes of its result"
+    assert found[b"kind"] == b"finished", "the task is done, whatever happens to its result"
     if over <= 0:
         assert len(found[b"result"]) == LIMIT + over
     else:

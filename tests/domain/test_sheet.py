@@ -1,4 +1,4 @@
-"""The sheet of a job: why it waits, state by state, what became of it, and what never shows, whoever wrote its record."""
+"""The sheet of a job: why it waits, state by state, what happened to it, and what never shows, whoever wrote its record."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_running_job_shows_where_and_how_long_it_runs(conn: redis.Redis) -> No
     assert "Its lease ended" in text
 
 
-# -- what became of it
+# -- what happened to it
 
 
 def test_the_way_of_a_job_with_a_retry(conn: redis.Redis) -> None:

@@ -40,7 +40,7 @@ pytestmark = [
     ),
 ]
 WORKERS = 20
-#: Jobs of the first round and of the second, by what becomes of them.
+#: Jobs of the first round and of the second, by what happens to them.
 FINISHED, FAILED, RETRIED = (60, 20), (10, 4), (6, 3)
 
 

@@ -1,4 +1,4 @@
-"""The default log: lines of jobs are what `logging` would have written, byte for byte and in its order, whatever becomes of stderr."""
+"""The default log: lines of jobs are what `logging` would have written, byte for byte and in its order, whatever happens to stderr."""
 
 from __future__ import annotations
 

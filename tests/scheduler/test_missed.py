@@ -1,4 +1,4 @@
-"""What becomes of ticks that could not run as planned: nobody was there, a job of the entry still runs, it is paused, it has ended."""
+"""What happens to ticks that could not run as planned: nobody was there, a job of the entry still runs, it is paused, it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the default user with the lines of docs/operations.md."""
+"""What happens to the default user with the lines of docs/operations.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an execution: every kind of outcome, told once, twice, late, or by the wrong one."""
+"""What happens to an execution: every kind of outcome, told once, twice, late, or by the wrong one."""
 
 from __future__ import annotations
 

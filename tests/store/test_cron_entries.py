@@ -116,7 +116,7 @@ def test_another_spec_keeps_the_mark(cron: Cron, conn: redis.Redis) -> None:
 
 
 def test_a_mark_in_the_future_is_waited_for(cron: Cron, conn: redis.Redis) -> None:
-    """The clock was set back: what was decided by the former one is not run again, whatever becomes of the entry."""
+    """The clock was set back: what was decided by the former one is not run again, whatever happens to the entry."""
     future = cron.now + 7200
     cron.set_mark(future)
     assert cron.put(plan=OTHER) == "changed"

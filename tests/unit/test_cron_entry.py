@@ -1,4 +1,4 @@
-"""Entries: what becomes of ticks by policy, what is stored of them, and what is refused."""
+"""Entries: what happens to ticks by policy, what is stored of them, and what is refused."""
 
 from __future__ import annotations
 

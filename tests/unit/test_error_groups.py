@@ -14,7 +14,7 @@ from fusion.retry import RateLimited
 
 
 def decided(error: BaseException, policy: Retry | None = None) -> Decision:
-    """What becomes of a job that raises it."""
+    """What happens to a job that raises it."""
     job = {} if policy is None else {b"retry": policy.to_json().encode()}
     try:
         raise error

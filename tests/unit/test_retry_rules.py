@@ -59,7 +59,7 @@ FINAL = [
 
 
 def decided(error: BaseException, **job: bytes) -> Decision:
-    """What becomes of a job that raises it."""
+    """What happens to a job that raises it."""
     try:
         raise error
     except BaseException as caught:
@@ -155,7 +155,7 @@ def test_retry_later_goes_with_any_policy_up_to_its_max() -> None:
 
 
 def returned(policy: Retry, calls: list[object] | None = None, **job: bytes) -> Decision:
-    """What becomes of a job whose task returned it."""
+    """What happens to a job whose task returned it."""
     fields = {name.encode(): value for name, value in {"data": b'["builtins.dict", null, [], {}]', **job}.items()}
     performer = Performer(("*",))
     with mock.patch("fusion.execution.perform._called", return_value=policy):

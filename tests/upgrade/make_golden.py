@@ -60,7 +60,7 @@ class Maker:
         return job_id
 
     def work(self, job_id: str, kind: str, reason: str = "", **more: Any) -> None:
-        """A worker claims exactly this job, whatever else waits, and tells what became of it."""
+        """A worker claims exactly this job, whatever else waits, and tells what happened to it."""
         claimed = self.hand.take()
         assert claimed.id == job_id, (claimed.id, job_id)
         self.hand.tell(claimed, kind, reason=reason, elapsed=0.25, attempt={"maxrss": 4096}, **more)

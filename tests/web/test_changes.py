@@ -1,4 +1,4 @@
-"""What people change over HTTP besides single jobs: the fleet, queues, cron entries, workers; and what becomes of what is deleted."""
+"""What people change over HTTP besides single jobs: the fleet, queues, cron entries, workers; and what happens to what is deleted."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_an_edited_copy(caller: Caller, conn: redis.Redis) -> None:
     made = Job.fetch(first.json["job_id"], conn)
     assert made.args == ({"to": "+49301", "password": CANARY},)
     assert first.json == {"job_id": made.id, "status": "queued", "queue": "sms", "copied_from": "a"}
-    # the same again makes no other, whatever became of the two
+    # the same again makes no other, whatever happened to the two
     for change in (lambda: None, lambda: made.cancel(), lambda: Job.fetch("a", conn).requeue()):
         change()
         again = caller.ask("POST", "/api/v1/jobs/a/copy", {"args": args}, **{"idempotency-key": "x"})

@@ -81,7 +81,7 @@ def test_a_resend_changes_nothing(broker: Broker, conn: redis.Redis, fail: Fail)
     assert everything(conn) == before
     assert broker.requeue(["a"], "other", delay=60) == ["scheduled"]
     promote_all(broker, conn)
-    assert broker.requeue(["a"], "n", delay=60) == ["ok"], "whatever became of it since"
+    assert broker.requeue(["a"], "n", delay=60) == ["ok"], "whatever happened to it since"
     assert status_of(conn, "a") == "queued"
 
 

@@ -1,4 +1,4 @@
-"""Whatever becomes of a job, nothing it was given shows outside its own hash: not in logs, events, lists, or the processes' own entries.
+"""Whatever happens to a job, nothing it was given shows outside its own hash: not in logs, events, lists, or the processes' own entries.
 
 The canary is alphabetic, so that no rule for tokens or digits finds it by its form. Two things are the users' own words and are shown:
 a job's description, and what a task prints or says by `Log` without a name that tells that it is secret.

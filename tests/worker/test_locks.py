@@ -1,4 +1,4 @@
-"""Locks of task code in real workers: one at a time under every executor, and free again whatever becomes of who has it."""
+"""Locks of task code in real workers: one at a time under every executor, and free again whatever happens to who has it."""
 
 from __future__ import annotations
 

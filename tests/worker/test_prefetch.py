@@ -1,4 +1,4 @@
-"""Short jobs wait in warm processes behind others: whatever becomes of those, nothing of it is theirs."""
+"""Short jobs wait in warm processes behind others: whatever happens to those, nothing of it is theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs in threads of one process, some of which are struck: each ends as it would alone, whatever became of those beside it."""
+"""Many jobs in threads of one process, some of which are struck: each ends as it would alone, whatever happened to those beside it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Family:
     def look(self, supervisor: int, now: float) -> list[_Member]:
         """Read the process table. Returns those that died since, unless they followed the process above them.
 
-        Whoever died is told of one look later: only then it is sure what became of the process above.
+        Whoever died is told of one look later: only then it is sure what happened to the process above.
         """
         table = {pid: (parent, session) for pid, parent, session in processes()}
         told = [member for member in self._gone if member.parent not in self._dead]

@@ -117,7 +117,7 @@ class _Stage:
         self._work = _Work(self._connection, log, self._chaos)
 
     def show(self, campaign: list[tuple[str, dict[str, Any]]]) -> DemoReport:
-        """Have the campaign sent, and count what became of it."""
+        """Have the campaign sent, and count what happened to it."""
         with _progress(len(campaign)) as bar:
             jobs = self._work.drive(campaign, bar)
         self._work.wait_for_events()

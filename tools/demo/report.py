@@ -73,7 +73,7 @@ class DemoReport:
 
     @classmethod
     def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path, toll: Toll | None = None) -> DemoReport:
-        """Count what became of these jobs: in Redis, in the sandbox's statistics, in the file of events."""
+        """Count what happened to these jobs: in Redis, in the sandbox's statistics, in the file of events."""
         from fusion.job import Job
         from fusion.store.access import inspector_of
 

@@ -7,7 +7,7 @@
 --   there is none
 -- Returns: an answer per job: ok | stale (another execution or none holds it) | error: why (a broken key)
 -- Events: progress
--- A cursor that moved ends the count of losses: the job gets somewhere, whatever becomes of its workers.
+-- A cursor that moved ends the count of losses: the job gets somewhere, whatever happens to its workers.
 local function report(id, exec, progress, cursor, said)
   local key = job_key(id)
   local status, holder, queue, log_tag, reached, shown, lost = unpack(redis.call('HMGET', key, 'status', 'execution_id',

@@ -40,7 +40,7 @@ def graph(seed: int, name: str, most: int = 40) -> list[Node]:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a job. `answer`: what the person who did something to it was told; `done`: a run of it got to its end."""
+    """What happened to a job. `answer`: what the person who did something to it was told; `done`: a run of it got to its end."""
 
     status: str
     reason: str = ""

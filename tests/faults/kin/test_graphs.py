@@ -112,7 +112,7 @@ class Rig:
     def is_done(self) -> bool:
         return not self._due and self.kills >= KILLS
 
-    # -- what became of them
+    # -- what happened to them
 
     def rest(self, why: str, seconds: float = 120) -> None:
         """Until nothing moves any more."""

@@ -232,7 +232,7 @@ class CronMachine(RuleBasedStateMachine):
         return found
 
     def _looked(self) -> list[int]:
-        """The ticks that got a job in the last call: none of them had one before, whatever became of that."""
+        """The ticks that got a job in the last call: none of them had one before, whatever happened to that."""
         self._seen = self._line.look()
         for key, job in self._seen.keys.items():
             if key.startswith("rq:job:"):

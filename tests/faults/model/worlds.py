@@ -30,7 +30,7 @@ return 1
 
 @dataclass(frozen=True)
 class Sent:
-    """A turn that was sent: what it told, how many slots it had, and what came of it when it was carried out first."""
+    """A turn that was sent: what it told, how many slots it had, and its outcome when it was carried out first."""
 
     name: str
     token: int

@@ -160,7 +160,7 @@ def _chain(chance: random.Random, name: str) -> Group:
     return Group(tuple(jobs), together=True)
 
 
-#: What becomes of a job in one call with others: how often, and what it has to come to in the end.
+#: What happens to a job in one call with others: how often, and what it has to come to in the end.
 _FATES: dict[str, tuple[int, dict[str, Any]]] = {
     "": (66, {}),
     "refuse": (8, {"ends": "failed", "failures": 1, "reason": "ValueError"}),

@@ -57,7 +57,7 @@ class Job:
     """`ends`: the status it must reach, or `may_end`; `failures`: attempts that fail on the way; `reason`: what a failed one's reason
     holds. `wish`: `stop`, `cancel` or `cancel batch`, which a person says so many seconds after it was enqueued, or `wish_running` after it began.
     `batch`: of which it is a member, or which calls it back `batch_as` it has an end, `complete` or `success`.
-    `parents`: ids, each with what becomes of this one should that not finish; `takes`: it is given what the parent returned."""
+    `parents`: ids, each with what happens to this one should that not finish; `takes`: it is given what the parent returned."""
 
     id: str
     kind: str

@@ -55,7 +55,7 @@ def test_an_enqueue_that_got_no_answer_is_one_job(proxy: FaultProxy, fleet: Work
 
 
 @claim("P5")
-@pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what became of it")])
+@pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what happened to it")])
 def test_a_turn_whose_answer_is_lost(proxy: FaultProxy, fleet: Workers, jobs: Jobs, nth: int, which: str) -> None:
     """The answer carries `which`."""
     worker = fleet.start("r", env=QUICK)

@@ -29,7 +29,7 @@ def lines_with_turns(proxy: FaultProxy) -> int:
 
 @pytest.mark.parametrize("flags", [soak_case(("--slots", "2"), id="process per job"), MODES[1]])
 @pytest.mark.parametrize("what", [CUT, LOSE, RESET, HOLE, "BUSY Redis is busy", "READONLY it is a replica", "LOADING it loads"])
-@pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what became of it")], ids=["claim", "outcome"])
+@pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what happened to it")], ids=["claim", "outcome"])
 def test_a_turn_that_is_not_answered_is_repeated(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str, nth: int, which: str
 ) -> None:

@@ -1,6 +1,6 @@
 -- The outbox of callbacks. When a job ends, a delivery for each URL that is to be called becomes a job of its own in
 -- the queue `_callbacks`, in the same call: a crash can't come between. The courier serves that queue; whatever
--- becomes of a delivery never changes the job.
+-- happens to a delivery never changes the job.
 -- INCLUDE: keys time count ring score limit
 -- RARER: mark_hooks is_full accept_delivery tell_ended
 -- Exports: hooked

@@ -402,7 +402,7 @@ local function drop_lock(name, id, key, call)
   return false
 end
 
--- All of a run that is over, whatever becomes of its job.
+-- All of a run that is over, whatever happens to its job.
 local function free_locks(id, key)
   if not string.find(tied[key], 'l', 1, true) then return end
   local locks = locks_of(redis.call('HGET', key, 'locks'))
