@@ -45,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Slice:
-    """What was done in so many seconds: `jobs`; `before` and `after` are the readings around it, in which what was in hand has ended."""
+    """What was done in this many seconds: `jobs`; `before` and `after` are the readings around it, in which what was in hand has ended."""
 
     seconds: float
     jobs: int
@@ -114,7 +114,7 @@ class Contestant:
         return json.loads(answer)
 
     def slice(self, seconds: float) -> Slice:
-        """Let held workers with more jobs than they can run work for so long, or until they have run one; hold them again.
+        """Let held workers with more jobs than they can run work for this long, or until they have run one; hold them again.
 
         As many jobs wait at the start as it takes: what is too few shows in a slice, which is then not counted.
         """
@@ -129,7 +129,7 @@ class Contestant:
                 return found
 
     def fill_up(self, jobs: int) -> None:
-        """Have at least so many jobs wait."""
+        """Have at least this many jobs wait."""
         if (missing := jobs - (self._filled - self.jobs)) > 0:
             self._fill(missing)
 
@@ -160,7 +160,7 @@ class Contestant:
         return self.server.used()
 
     def until(self, condition: Callable[[], bool], limit: float = LIMIT) -> None:
-        """Wait. Raises RuntimeError if a worker ends, or after so many seconds."""
+        """Wait. Raises RuntimeError if a worker ends, or after this many seconds."""
         end = time.monotonic() + limit
         while not condition():
             self._check()
@@ -192,7 +192,7 @@ class Contestant:
             self._filled += jobs
 
     def _held(self) -> list[int]:
-        """What has to be stopped besides: a process that is told its jobs has none then, and one that watches it would miss its answers."""
+        """What has to be stopped besides: a process that is sent its jobs has none then, and one that watches it would miss its answers."""
         return [] if self.peer.feeds else self._below()
 
     def _below(self) -> list[int]:

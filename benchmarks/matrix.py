@@ -18,7 +18,7 @@ from benchmarks.race import race
 from benchmarks.server import Server
 
 _TASK = "benchmarks.tasks.noop"
-#: Seconds that a producer works; jobs whose memory is measured, with arguments of so many bytes; starts.
+#: Seconds that a producer works; jobs whose memory is measured, with arguments of this many bytes; starts.
 _PRODUCED, _SIZED, _BYTES, _STARTS = 1.0, 2_000, 100, 200
 #: Slices of a drain, and their seconds.
 _SLICES, _SECONDS = 8, 0.6
@@ -61,7 +61,7 @@ def started(key: str, scale: float) -> Row:
 
 
 def drained(keys: Sequence[str], processes: int, scale: float) -> dict[str, Row]:
-    """What workers do that run so many jobs at a time."""
+    """What workers do that run this many jobs at a time."""
     entered = {key: (key, Conditions(processes=processes)) for key in keys}
     laps = race(entered, max(1, int(_SLICES * scale)), max(0.1, min(_SECONDS, _SECONDS * scale)))
     return {

@@ -34,7 +34,7 @@ QUEUES, GROUPS, CHUNK = 20, 40, 2000
 PAGE, CALL = 150.0, 5.0
 #: How often a call that took longer is asked again; its cost is the median.
 AGAIN = 21
-#: Copies one job so many times: into its queue's set at later places, or among the failed ones of its group.
+#: Copies one job this many times: into its queue's set at later places, or among the failed ones of its group.
 _CLONE = """
 local flat, kind, from, count = redis.call('HGETALL', KEYS[1]), ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local field = {}
@@ -176,7 +176,7 @@ def cost(conn: redis.Redis, entry: dict[str, Any]) -> float:
         conn.execute_command(*words)
     conn.config_set("slowlog-log-slower-than", int(1000 * CALL))
     took = sorted(one["duration"] for one in conn.slowlog_get(2 * AGAIN) if one["command"] == entry["command"])
-    # What has spaces in its names can't be told apart from its words, and was another call.
+    # What has spaces in its names can't be distinguished from its words, and was another call.
     return float(took[len(took) // 2] if took else entry["duration"]) / 1000
 
 

@@ -1,8 +1,8 @@
 """`python -m benchmarks.produce PEER`: a producer in a process of its own, so that no contender's imports weigh on another's. It reads an order
 from each line of its input, a list in JSON, and answers with a line of JSON.
 
-- `fill TASK JOBS BYTES`: enqueue so many calls with a payload of so many bytes, in bulk if there is a call for it; null.
-- `one TASK SECONDS BYTES`: enqueue call by call for so long: jobs, seconds.
+- `fill TASK JOBS BYTES`: enqueue this many calls with a payload of this many bytes, in bulk if there is a call for it; null.
+- `one TASK SECONDS BYTES`: enqueue call by call for this long: jobs, seconds.
 - `many TASK SECONDS BYTES`: the same with the library's bulk call; null if it has none.
 - `start TASK JOBS GAP`: enqueue a call once the one before has started and GAP seconds have passed: milliseconds from the call to the start.
 """
@@ -28,7 +28,7 @@ Calls = list[tuple[object, ...]]
 
 
 def calls(jobs: int, size: int) -> Calls:
-    """Arguments of so many calls: nothing, or a text of so many bytes which does not compress (base64 of random bytes)."""
+    """Arguments of this many calls: nothing, or a text of this many bytes which does not compress (base64 of random bytes)."""
     chance = random.Random(size)
     return [(base64.b64encode(chance.randbytes(size)).decode()[:size],) if size else () for _ in range(jobs)]
 

@@ -36,7 +36,7 @@ class Lap:
 
 
 def race(entered: Field, slices: int, seconds: float) -> dict[str, Lap]:
-    """Have each of them work for so many slices, in an order that chance decides anew each time. Those that are not installed are left out."""
+    """Have each of them work for this many slices, in an order that chance decides anew each time. Those that are not installed are left out."""
     taken: dict[str, list[Slice]] = {}
     with ExitStack() as stack:
         http = stack.enter_context(LocalHTTP())

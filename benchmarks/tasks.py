@@ -32,7 +32,7 @@ def stamp(sent: int) -> None:
 
 
 def hold(seconds: float) -> None:
-    """Keep a slot for so long."""
+    """Keep a slot for this long."""
     time.sleep(seconds)
 
 

@@ -23,7 +23,7 @@ from benchmarks.server import Server
 
 ROOT = str(Path(__file__).resolve().parents[1] / "fusion") + os.sep
 TASK = "benchmarks.trips.noop"
-#: Jobs that a worker runs, of which the last is followed: by then everything that is made once is there.
+#: Jobs that a worker runs, of which the last is followed: before it, everything that is made once is there.
 WARM_JOBS = 3
 FIELDS = ("files", "functions", "moves")
 

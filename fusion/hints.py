@@ -1,4 +1,4 @@
-"""What to use in place of RQ's names that Fusion's own classes do not have. Loaded when such a name was used, and never before."""
+"""Hints what to use in place of RQ's names that Fusion's own classes do not have. Loaded when such a name was used, and never before."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def lock(name: str, wait: float | str | timedelta = 10) -> Lock:
 
 
 class Lock:
-    """What `lock` returns. Many runs may use it, each for itself."""
+    """The lock that `lock` returns. Many runs may use it, each for itself."""
 
     def __init__(self, name: str, wait: float) -> None:
         self.name, self.wait = name, wait

@@ -1,7 +1,7 @@
 """Checks the scripts of fusion/store/lua for what Lua finds out only when it runs, and prints each one's room under Lua's limits.
 
 Every name that a script reads must be a local of it, defined before; a name that an include defines may be used only by files whose INCLUDE
-names that include, and nothing is included in vain. Locals that several files share and change are declared (`Exports:` and `Uses:`).
+names that include, and nothing else. Locals that several files share and change are declared (`Exports:` and `Uses:`).
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def problems(name: str, texts: Mapping[str, str]) -> list[str]:
         needed = {definer for one, definer in edges if one == user}
         acting = {piece for piece in direct if "Acts" in lua_build.headers(texts[piece])}
         found += [f"{user}: uses {_names(used, user, piece)} and does not include {piece}" for piece in sorted(needed - direct)]
-        found += [f"{user}: includes {piece} in vain" for piece in sorted(direct - needed - acting)]
+        found += [f"{user}: includes {piece} without a use" for piece in sorted(direct - needed - acting)]
         theirs = {local.name for one, definer, local in used if one == user and definer != user and _is_state(local)}
         said = set(head.get("Uses", ()))
         found += [f"{user}: {word} is not in its Uses" for word in sorted(theirs - said)]
-        found += [f"{user}: {word} is in its Uses in vain" for word in sorted(said - theirs)]
+        found += [f"{user}: {word} is in its Uses without a use" for word in sorted(said - theirs)]
         own = {local.name for one, definer, local in used if definer == user and one != user and _is_state(local)}
         found += [f"{user}: {word} is not in its Exports" for word in sorted(own - set(head.get("Exports", ())))]
     return sorted(set(found))

@@ -10,6 +10,26 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("fusion", "tasks", "wrappers")
+#: Folders in which only the phrases of `NOWHERE` are counted.
+BESIDE = ("benchmarks", "tests", "tools")
+#: Phrases that stand nowhere; the files that test or list them are left out.
+NOWHERE = (
+    "who asks",
+    "came of",
+    "what becomes",
+    "what became",
+    "becomes of",
+    "became of",
+    "such a one",
+    "so many",
+    "so long",
+    "is told",
+    "are told",
+    "be told",
+    "hears",
+    "hear of",
+)
+LISTS = ("tools/check_words.py", "tests/unit/test_check_words.py", "tests/unit/test_check_pages.py")
 SUFFIXES = (".py", ".lua", ".toml", ".html")
 #: Phrase -> (times that it stands in the sources at most, how to say it plainly).
 PHRASES: dict[str, tuple[int, str]] = {
@@ -19,13 +39,15 @@ PHRASES: dict[str, tuple[int, str]] = {
     "for what is none": (0, "if it is not one, if it is invalid"),
     "such a one": (0, "name the thing"),
     "so many": (0, "this many, `limit`, a number"),
-    "so long": (1, "this long, a time, `seconds`"),
+    "so long": (0, "this long, a time, `seconds`"),
     "is told": (0, "receives, gets, reads"),
     "are told": (0, "receive, get, read"),
     "be told": (0, "receive, get, know"),
     "hears of": (0, "learns of, receives"),
     "what becomes": (0, "what happens to"),
     "what became": (0, "the outcome of"),
+    "becomes of": (0, "happens to"),
+    "became of": (0, "happened to"),
     "says so": (2, "reports it, logs it"),
     "whoever": (24, "the caller, the process that"),
     "by then": (0, "then, at that time, before that"),
@@ -46,11 +68,19 @@ def counted(root: Path) -> dict[str, list[str]]:
     """For each phrase the places, as FILE:LINE."""
     found: dict[str, list[str]] = {phrase: [] for phrase in PHRASES}
     patterns = {phrase: re.compile(rf"\b{phrase}\b", re.IGNORECASE) for phrase in PHRASES}
-    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SUFFIXES]
-    for path in [*files, *root.glob("CHANGELOG.md")]:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            for phrase, pattern in patterns.items():
-                found[phrase] += [f"{path.relative_to(root)}:{number}"] * len(pattern.findall(line))
+    nowhere = {phrase: pattern for phrase, pattern in patterns.items() if phrase in NOWHERE}
+    for folders, counting in ((FOLDERS, patterns), (BESIDE, nowhere)):
+        files = [path for folder in folders for path in sorted((root / folder).rglob("*")) if path.suffix in SUFFIXES]
+        for path in [*files, *(root.glob("CHANGELOG.md") if folders is FOLDERS else ())]:
+            name = str(path.relative_to(root))
+            if name in LISTS:
+                continue
+            text = path.read_text()
+            lower = text.lower()
+            there = {phrase: pattern for phrase, pattern in counting.items() if phrase in lower}
+            for number, line in enumerate(text.splitlines() if there else (), 1):
+                for phrase, pattern in there.items():
+                    found[phrase] += [f"{name}:{number}"] * len(pattern.findall(line))
     return found
 
 

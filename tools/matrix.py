@@ -177,7 +177,7 @@ def from_wheel(requirement: str, name: str, folder: Path) -> Path:
 def from_debian(release: str, package: str, folder: Path) -> Path:
     """Take a program and its libraries out of the packages of a Debian release, without installing any of them.
 
-    The program is told where its own loader and libraries are, so it runs whatever this machine has, and starts itself anew.
+    The program gets the places of its own loader and libraries, so it runs whatever this machine has, and starts itself anew.
     """
     if not shutil.which("apt-get"):
         raise NotHere(f"no apt-get here, which would fetch Debian's {package}; name a program of your own: --python, --server")

@@ -271,7 +271,7 @@ a setting: [settings.md](settings.md).
 | 2 | it was typed wrongly |
 | 130 | Ctrl-C |
 
-Other codes are told with their command.
+Other exit codes stand with their command.
 """
 _SHARED_FLAGS = ("url", "config", "prefix", "path", "verbose")
 

@@ -39,7 +39,7 @@ class Case:
     counted: str = ""
 
     def slice(self, side: Side, seconds: float) -> Slice:
-        """Let one version work for so long."""
+        """Let one version work for this long."""
         self.prepare(side, seconds)
         return self.run(side, seconds)
 

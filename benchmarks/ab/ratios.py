@@ -15,7 +15,7 @@ _RESAMPLES = 2000
 
 
 class Verdict(Enum):
-    """The answer to the question whether NEW is at most so many percent worse than OLD."""
+    """The answer to the question whether NEW is at most this many percent worse than OLD."""
 
     #: The median and the whole interval are.
     WITHIN = "within"

@@ -122,14 +122,14 @@ class Side:
             raise RuntimeError(f"the worker of {self.checkout} ended: {self._last_words()}")
 
     def fill_up(self, jobs: int) -> None:
-        """Have at least so many jobs wait."""
+        """Have at least this many jobs wait."""
         missing = jobs - (self._filled - self._witness.stat().st_size)
         if missing > 0:
             self.order("fill", missing)
             self._filled += missing
 
     def run_worker(self, seconds: float) -> float:
-        """Let the worker run for so long, or until it starts a job; returns how long it really was.
+        """Let the worker run for this long, or until it starts a job; returns how long it really was.
 
         Raises RuntimeError if there were too few jobs.
         """

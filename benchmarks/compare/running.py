@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".venv" / "compare"
 #: Seconds after which a process that ended is started again, as systemd and containers do.
 RESTART = 1.0
-#: Seconds from TERM to KILL: two more than each library is told.
+#: Seconds from TERM to KILL: two more than each library is set to.
 KILL = GRACE + 2.0
 
 
@@ -181,7 +181,7 @@ class Running:
         return found
 
     def until(self, condition: object, limit: float) -> bool:
-        """Wait until it is true, so many seconds at most. Returns whether it is."""
+        """Wait until it is true, this many seconds at most. Returns whether it is."""
         assert callable(condition)
         end = time.monotonic() + limit
         while not (true := condition()) and time.monotonic() < end:
@@ -220,7 +220,7 @@ class Running:
         return json.loads(line)
 
     def _alive(self, signum: int) -> list[int]:
-        """All processes of the service, by their environment, whoever started them; for SIGSTOP those that do not stand still."""
+        """All processes of the service, by their environment, whichever process started them; for SIGSTOP those that do not stand still."""
         wanted, found = f"COMPARE_WITNESS={self._witness}".encode(), []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

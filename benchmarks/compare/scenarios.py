@@ -140,7 +140,7 @@ def redis(running: Running) -> Row:
 
 
 def callback(running: Running) -> Row:
-    """Twenty mails whose webhook takes five seconds and is refused at first; then twenty mails that nobody is told of."""
+    """Twenty mails whose webhook takes five seconds and is refused at first; then twenty mails without a webhook."""
     running.shop.slow, running.shop.refused = 5.0, 1
     with customers(running, 1.0):
         fill(running, 20, 0.2, kind="told", name="told")

@@ -1,4 +1,4 @@
-"""The shop that wants to be told of mails: slow, and at first out of order."""
+"""The receiver of webhooks about mails: slow, and at first out of order."""
 
 from __future__ import annotations
 

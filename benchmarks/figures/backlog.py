@@ -25,7 +25,7 @@ _SHORT, _CLAIMED = 1_000, 400
 
 
 class Waiting:
-    """A queue of so many jobs on a server of its own, and a hand that claims and finishes them in turns of 8, without a worker."""
+    """A queue of this many jobs on a server of its own, and a hand that claims and finishes them in turns of 8, without a worker."""
 
     def __init__(self, server: Server, jobs: int) -> None:
         self.server, self.conn = server, connect(server.url)

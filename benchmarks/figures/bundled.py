@@ -87,7 +87,7 @@ def _spent(worker: subprocess.Popen[bytes]) -> float:
 
 
 def _reached(url: str, jobs: int) -> int:
-    """Wait for so many requests, refused ones too. Returns how many there are. Raises RuntimeError after a while."""
+    """Wait for this many requests, refused ones too. Returns how many there are. Raises RuntimeError after a while."""
     until = time.monotonic() + _LIMIT
     while (total := _total(url)) < jobs:
         if time.monotonic() > until:

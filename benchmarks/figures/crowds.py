@@ -15,7 +15,7 @@ _THREADS = Conditions(at_once=25, task="benchmarks.tasks.nap")
 
 
 def _longer(effort: Effort) -> Effort:
-    """Half as many slices, more than twice as long: a process comes to run so many jobs only after a while."""
+    """Half as many slices, more than twice as long: a process comes to run that many jobs only after a while."""
     return replace(effort, slices=max(1, effort.slices // 2), seconds=2.5 * effort.seconds)
 
 
@@ -69,7 +69,7 @@ def executors(effort: Effort) -> Found:
 
 
 def memory(effort: Effort) -> Found:
-    """What workers hold while they run so many jobs, all of which wait."""
+    """What workers hold while they run this many jobs, all of which wait."""
     plain, coroutine = "benchmarks.tasks.stay", "benchmarks.tasks.stay_async"
     entered: Field = {
         "Fusion, process": ("fusion", Conditions(processes=25, task=plain)),

@@ -29,7 +29,7 @@ _RUNS = ((1_000, 5), (10_000, 10))
 
 
 class Keyed:
-    """A queue of so many jobs on a server of its own, and a hand that ends one and claims the next in each turn. `key`: of each job, `{}` in
+    """A queue of this many jobs on a server of its own, and a hand that ends one and claims the next in each turn. `key`: of each job, `{}` in
     it stands for its number; none without. `beside`: a key that blocks as many jobs more, in the same queue."""
 
     def __init__(self, server: Server, jobs: int, key: str, beside: str = "") -> None:

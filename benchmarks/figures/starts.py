@@ -112,7 +112,7 @@ def _amid(name: str, key: str, asked: Conditions, effort: Effort) -> list[Figure
 
 
 def _high(one: Contestant, queue: Queue, count: int) -> list[float]:
-    """Milliseconds to the starts of so many HIGH jobs, each enqueued once the one before has started."""
+    """Milliseconds to the starts of this many HIGH jobs, each enqueued once the one before has started."""
     times = []
     for _ in range(count):
         before = one.jobs

@@ -124,11 +124,11 @@ CROWD_ROWS = {
     "threads": Row(
         "jobs/s of threads",
         "20 ms of I/O per job: at least 1.3 x Dramatiq and Celery",
-        "one process with so many threads, time.sleep(0.02), all log errors alone; Fusion: --executor thread --threads N; Dramatiq: --processes 1 "
+        "one process with this many threads, time.sleep(0.02), all log errors alone; Fusion: --executor thread --threads N; Dramatiq: --processes 1 "
         "--threads N; Celery: --pool threads --concurrency N, which acknowledges before it runs, prefetch 64, no results, no gossip or mingle",
     ),
     "crowd": Row(
-        "memory of workers while so many jobs wait in them",
+        "memory of workers while jobs wait in them",
         "beside the others'",
         "PSS of all processes of one worker, one contender at a time; Fusion's are a worker, a fork server and what runs the jobs",
     ),
@@ -141,7 +141,7 @@ CROWD_ROWS = {
 }
 
 
-#: Packages whose versions are told, if they are installed.
+#: Packages whose versions are printed, if they are installed.
 _PACKAGES = ("rq", "huey", "celery", "dramatiq", "saq", "taskiq", "taskiq-redis", "uvloop", "redis", "hiredis")
 
 

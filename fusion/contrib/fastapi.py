@@ -83,7 +83,7 @@ class Lifespan:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What the lifespan of this run has yielded. RuntimeError outside of a task that has one."""
+        """The value that the lifespan of this run has yielded. RuntimeError outside of a task that has one."""
         found = _state.get()
         if found is None:
             raise RuntimeError("no lifespan runs here: write `@in_lifespan` below the task's `@job()`")

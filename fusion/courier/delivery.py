@@ -98,7 +98,7 @@ class ClaimedDelivery:
 
     @property
     def content(self) -> bytes:
-        """What is sent: the body, or nothing with a GET."""
+        """The body to send: nothing with a GET."""
         return self.body if self.request.method == "POST" else b""
 
 

@@ -61,17 +61,17 @@ def _entry(name: str, value: Any, level: int) -> Any:
     return Markup("{} <code>{}</code>").format(label, text(json.dumps(value, ensure_ascii=False), _LONGEST))
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """A line of a difference: `kind` is `+`, `-` or a blank."""
 
     kind: str
     text: str
 
 
-def difference(before: str, after: str) -> list[Line] | None:
+def difference(before: str, after: str) -> list[DiffLine] | None:
     """Return the lines in which two texts differ, each with the lines around it; empty if they are alike, None if they are too long."""
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > _LINES:
         return None
     lines = [one for one in unified_diff(old, new, n=2, lineterm="") if not one.startswith(("---", "+++"))]
-    return [Line("", "…") if one.startswith("@@") else Line(one[0], text(one[1:] or " ", _LONGEST)) for one in lines][1:]
+    return [DiffLine("", "…") if one.startswith("@@") else DiffLine(one[0], text(one[1:] or " ", _LONGEST)) for one in lines][1:]

@@ -1,4 +1,4 @@
-"""What jobs do, by their ids: for lists that know no more of a job than that."""
+"""Titles of jobs, which say what they do, by their ids: for lists that have the ids alone."""
 
 from __future__ import annotations
 

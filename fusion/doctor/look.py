@@ -1,4 +1,4 @@
-"""What the checks read from Redis: each part at most once, when a check needs it, and up to a limit."""
+"""The data that checks read from Redis: each part at most once, when a check needs it, and up to a limit."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Look:
 
     @cached_property
     def failover_risks(self) -> list[Risk]:
-        """What a failover of this Redis would lose."""
+        """The risks of a failover of this Redis."""
         info = self.server.info
         return read_risks(self._connection, info, cluster=bool(info.get("cluster_enabled")))
 

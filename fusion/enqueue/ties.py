@@ -1,4 +1,4 @@
-"""What relates a job to others: its concurrency key, its unique key, and the options of a task's `@job` that hold for every call of it."""
+"""Relations of a job to others: its concurrency key, its unique key, and the options of a task's `@job` that hold for every call of it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     from fusion.execution.guards import Guard, Judge
     from fusion.execution.hooks import Hooks
-    from fusion.execution.steps import Line, Steps
+    from fusion.execution.steps import Steps, WorkerSocket
 
 
 Fields = dict[bytes, bytes]
@@ -82,7 +82,7 @@ class Performer:
         fields: Fields,
         send: Callable[[Fields], None],
         offer: Callable[[Fields], bool] | None = None,
-        line: Line | None = None,
+        line: WorkerSocket | None = None,
         guard: Guard = stopping,
     ) -> Fields:
         """Run a job; return the fields of its outcome frame. Never raise.
@@ -135,7 +135,7 @@ class Execution:
         fields: Fields,
         send: Callable[[Fields], object],
         offer: Callable[[Fields], bool] | None,
-        line: Line | None,
+        line: WorkerSocket | None,
         judge: Judge,
     ) -> None:
         self._performer, self.fields = performer, fields

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any, Protocol
 
-    class Line(Protocol):
+    class WorkerSocket(Protocol):
         """The socket to the worker."""
 
         def send(self, fields: dict[bytes, bytes]) -> None:
@@ -41,7 +41,7 @@ _NOTHING = object()
 class Steps:
     """Sends progress and cursors to the worker, with a rate limit. The newest unsent ones go with the outcome."""
 
-    def __init__(self, line: Line | None, raw_cursor: bytes | None, serializer: JSONSerializer) -> None:
+    def __init__(self, line: WorkerSocket | None, raw_cursor: bytes | None, serializer: JSONSerializer) -> None:
         """`raw_cursor`: the encoded cursor of an earlier run."""
         self._line, self._serializer = line, serializer
         self._raw, self._value = raw_cursor, _NOTHING

@@ -1,4 +1,4 @@
-"""What a run records for a collector, on its way to the worker: spans, envelopes. The job's process itself talks to no collector."""
+"""Records of a run for a collector, on their way to the worker: spans, envelopes. The job's process itself talks to no collector."""
 
 from __future__ import annotations
 

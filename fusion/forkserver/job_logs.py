@@ -1,4 +1,4 @@
-"""What log lines of jobs look like: DICT_CONFIG of the worker's `-c` module, lines of JSON, and the job that a line is of. Loaded only if there is
+"""The form of log lines of jobs: DICT_CONFIG of the worker's `-c` module, lines of JSON, and the job that a line is of. Loaded only if there is
 something of it to do."""
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ActiveJob:
         return self._stopping()
 
     def check(self) -> None:
-        """Raise JobTimeoutException if the job's time is over. Nothing else can end a thread, so long jobs should call this in their
+        """Raise JobTimeoutException if the job's time is over. Nothing else can end a thread, so jobs that take long should call this in their
         loops."""
         if self._clock.now() >= self._run.deadline:
             raise JobTimeoutException(f"job {self.name!r} ran longer than its timeout")

@@ -1,4 +1,4 @@
-"""What an operation can do to jobs, and in which states."""
+"""The actions of operations on jobs, and the states in which each is possible."""
 
 from __future__ import annotations
 

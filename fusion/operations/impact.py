@@ -1,4 +1,4 @@
-"""What an operation would change: the number of jobs by queue and state, and some examples."""
+"""The jobs that an operation would change: the number of jobs by queue and state, and some examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to use in place of RQ's names that are not here. A name that is missing raises an error with this, and is never a stub."""
+"""Hints what to use in place of RQ's names that are not here. A name that is missing raises an error with this, and is never a stub."""
 
 from __future__ import annotations
 

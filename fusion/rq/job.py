@@ -390,7 +390,7 @@ class Job(RQFields, CoreJob):  # type: ignore[misc]
 
     @property
     def webhooks(self) -> list[Webhook]:
-        """What is called at its end."""
+        """The webhooks that are called at its end."""
         handlers = {"finished": "success_task_handler", "failed": "failed_task_handler"}
         return webhooks_of({status: url for status, name in handlers.items() if (url := self._text(name))})
 

@@ -65,7 +65,7 @@ class EnqueueData(NamedTuple):
 
 
 class EnqueueArgs(NamedTuple):
-    """What `Queue.parse_args` finds in the arguments of an `enqueue`."""
+    """The parts that `Queue.parse_args` finds in the arguments of an `enqueue`."""
 
     func: Any
     timeout: Any

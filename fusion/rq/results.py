@@ -56,7 +56,7 @@ class Result:
 
     @property
     def return_value(self) -> Any:
-        """What the task returned; None if the run did not finish."""
+        """The value that the task returned; None if the run did not finish."""
         return self._found.return_value
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What Redis has of a worker, for RQ's Worker: its entry in the list, its state, and how to find it."""
+"""The record of a worker in Redis, for RQ's Worker: its entry in the list, its state, and how to find it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class WorkerRecord:
 
     @property
     def _now(self) -> WorkerInfo | None:
-        """What Redis has of it."""
+        """Its fields in Redis."""
         if self._info is None:
             self.refresh()
         return self._info

@@ -1,4 +1,4 @@
-"""What `Scheduler` shows of a recurring job, and when it comes: a cron entry of Fusion's."""
+"""A recurring job as `Scheduler` shows it, and when it comes: a cron entry of Fusion's."""
 
 # mypy: disable-error-code="override"
 # (RQ's signatures differ from those of the core.)
@@ -27,7 +27,7 @@ INTERVAL, CRON = "interval", "cron_string"
 
 
 class RecurringJob(Job):
-    """What `Scheduler` shows of a recurring job. Each of its runs is a job of its own, with an id of its own."""
+    """A recurring job as `Scheduler` shows it. Each of its runs is a job of its own, with an id of its own."""
 
     @classmethod
     def of_entry(cls, entry: Entry, connection: Redis) -> RecurringJob:

@@ -1,4 +1,4 @@
-"""What a test has enqueued, and the assertions about it."""
+"""The jobs that a test has enqueued, and the assertions about them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Kit:
 
     @property
     def enqueued(self) -> list[Enqueued]:
-        """What this process has enqueued, in its order. It prints as a readable list."""
+        """The jobs that this process has enqueued, in its order. It prints as a readable list."""
         return list(self._recorder.found)
 
     def assert_enqueued(

@@ -34,7 +34,7 @@ def fusion_drain(fusion_fake: Kit) -> Kit:
 
 @pytest.fixture
 def fusion_eager(fusion_fake: Kit) -> Iterator[Kit]:
-    """What is enqueued runs at once, in this process. The test fails at its end if a job has failed, unless it has read `failed`."""
+    """Run what is enqueued at once, in this process. The test fails at its end if a job has failed, unless it has read `failed`."""
     with fusion_fake.eager():
         yield fusion_fake
 

@@ -57,7 +57,7 @@ class RealWorker:
 
     @property
     def log(self) -> str:
-        """What it has logged, and what the tasks printed."""
+        """Its log lines, and what the tasks printed."""
         return self._log.read_text(errors="replace")
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What a token that is restricted to some queues may see of jobs. A hidden job is answered like a missing one."""
+"""The jobs that a token for some queues may see. A hidden job is answered like a missing one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others ask of a worker: to obey commands, to answer health probes, and to end when a burst is over."""
+"""Requests to a worker: it obeys commands, answers health probes, and ends when a burst is over."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class InProcess:
 
 
 class _Line:
-    """What a run sends goes to Redis at once."""
+    """The line of a run in this process: what it sends goes to Redis at once."""
 
     def __init__(self, broker: Broker, worker: str, claimed: Claimed) -> None:
         self._broker, self._worker, self._claimed = broker, worker, claimed

@@ -1,4 +1,4 @@
-"""Every dependency is used by what needs it, and what is missing is told in one line that names the extra."""
+"""Every dependency is used by what needs it, and one line reports what is missing, with the extra."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.architecture.collected import collected
 from tests.architecture.source import ROOT, modules
 
-#: Asked for under a name that is told from the sources: `failpoint("...")`, and `_script("...")` twice.
+#: The names by which the sources ask for them: `failpoint("...")`, and `_script("...")` twice.
 _NAMED = re.compile(r'failpoint\("([a-z_.]+)"\)')
 _CRASH = [*modules("tests/faults/crash"), Path("tests/courier/test_kills.py")]
 

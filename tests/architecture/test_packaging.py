@@ -47,7 +47,7 @@ def test_the_metadata_of_the_wheel(wheel: zipfile.ZipFile) -> None:
 def test_the_extra_all_names_every_extra_of_users() -> None:
     extras = pyproject()["project"]["optional-dependencies"]
     (everything,) = extras["all"]
-    # Titles take the place of command lines, which scripts look for: who wants them says so.
+    # Titles take the place of command lines, which scripts look for: a user turns them on.
     assert set(re.findall(r"\w+", everything.split("[")[1])) == set(extras) - {
         "all",
         "dev",

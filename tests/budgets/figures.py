@@ -33,14 +33,14 @@ BURST = 8
 
 # -- `redis.call` inside the scripts: what the server's one thread does for a job
 
-#: `turn` that commits so many outcomes and claims as many jobs, per job.
+#: `turn` that commits this many outcomes and claims as many jobs, per job.
 TURN_CALLS = {1: 25.0, 8: 12.375}
-#: `enqueue` of so many jobs, per job.
+#: `enqueue` of this many jobs, per job.
 ENQUEUE_CALLS = {1: 12.0, 150: 609 / 150}
-#: `extend` of so many leases, in all: 5 and two for each lease.
+#: `extend` of this many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
-#: `promote` of so many due jobs, per job. Four are of the call: whether there is anything but jobs, when the next is, whether the queue has
-#: fair turns, and that all others are told.
+#: `promote` of this many due jobs, per job. Four are of the call: whether there is anything but jobs, when the next is, whether the queue has
+#: fair turns, and that all others learn of it.
 PROMOTE_CALLS = {1: 24.0, 80: 657 / 80}
 #: Of a worker of eight at rest: scripts and all commands, a second. Measured: 0.64 and 0.98.
 IDLE_SCRIPTS, IDLE_COMMANDS = 0.8, 1.2
@@ -57,7 +57,7 @@ SCRIPT_MS = 5.0
 
 # -- bytes in Redis
 
-#: Arguments of so many bytes, of text that hardly compresses: what a queued job (hash and queue entry; events apart) may take of what rq's
+#: Arguments of this many bytes, of text that hardly compresses: what a queued job (hash and queue entry; events apart) may take of what rq's
 #: takes, by MEMORY USAGE and by what the server has allocated. Without arguments we take more: the sorted set's entry has 145 bytes where rq's
 #: list has 38, of which the hash makes up 64. At 1,000 rq's compression tells; of text that compresses well it takes less from about 300 on.
 OF_RQS = {0: 1.12, 20: 1.0, 100: 1.0, 1000: 1.15}

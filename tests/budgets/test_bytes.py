@@ -19,7 +19,7 @@ from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:Composite key:DeprecationWarning")
 
-#: So many that what is allocated once for all doesn't show.
+#: Enough that what is allocated once for all doesn't show.
 JOBS = 2000
 SAMPLE = 200
 TASK = f"{basic.__name__}.{basic.noop.__name__}"

@@ -35,7 +35,7 @@ class _Broker(ScriptedBroker):
     def sample(self, interval: float) -> bool:
         clock = self._clock
         in_vain = clock.now - clock.sampled_at < interval
-        self.calls.append("sample in vain" if in_vain else "sample")
+        self.calls.append("sample too early" if in_vain else "sample")
         clock.sampled_at = clock.sampled_at if in_vain else clock.now
         return False
 

@@ -83,7 +83,7 @@ _TURNS = 24
 
 @pytest.mark.parametrize("busy", figures.WILDCARD_CALLS)
 def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, names: None, busy: int) -> None:
-    """What the server does for a job, with so many of the queues having work."""
+    """What the server does for a job, with this many of the queues having work."""
     for name in NAMES[:busy]:
         put(broker, name, *(f"{name}-{n}" for n in range(2 * (_TURNS + 3) if busy == 1 else 9)))
     put(broker, "named", *(f"n-{n}" for n in range(_TURNS + 3)))

@@ -1,4 +1,4 @@
-"""What a change of one job does to many that wait for it: by calls of which none holds up the server for long."""
+"""What a change of one job does to many that wait for it: no call of it holds up the server for long."""
 
 from __future__ import annotations
 

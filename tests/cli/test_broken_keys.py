@@ -109,6 +109,6 @@ def test_a_list_with_a_broken_key_shows_the_rest_and_names_the_key(
     spoil(conn, key)
     done = invoke(*command.split(), code=1)
     assert rest in done.stdout
-    assert bool(rest) == bool(done.stdout), "nothing is told of what is not known"
+    assert bool(rest) == bool(done.stdout), "nothing is printed of what is not known"
     assert done.stderr.startswith(f"Error: {key} should be {kind} and is something else")
     assert done.stderr.count("\n") == 1

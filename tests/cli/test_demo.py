@@ -199,7 +199,7 @@ def _kill_shown(demo: Demo, kind: str) -> None:
                 os.kill(int(found[1]), signal.SIGKILL)
         return False
 
-    eventually(told, 120, why=f"it is told that a {kind} died")
+    eventually(told, 120, why=f"it reports that a {kind} died")
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Queues with an executor of their own: what is read, and what can't be told apart."""
+"""Queues with an executor of their own: what is read, and what is refused as ambiguous."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_numbers_go_to_those_that_know_them() -> None:
     assert fitting("asyncio", flags) == {**NONE, "concurrency": "50", "executor": "asyncio"}
     with pytest.raises(click.UsageError, match="--threads is for none of these"):
         of_some(typed, {**NONE, "threads": "5"})
-    assert of_some(read([]), flags) == flags, "what contradicts is told by the settings"
+    assert of_some(read([]), flags) == flags, "the settings report contradictions"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What was typed wrongly is told with what may have been meant."""
+"""A slip is reported with what may have been meant."""
 
 from __future__ import annotations
 

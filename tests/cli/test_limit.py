@@ -28,7 +28,7 @@ def worker(conn: redis.Redis, hands: Hands) -> FakeHands:
     worker = hands("sms", name="w.1").register()
     give(conn, "user:42", "a", "b", "c")
     assert [job.id for job in worker.turn(slots=1)] == ["a"]
-    time.sleep(0.002)  # of two that were used in the same millisecond, either may be told first
+    time.sleep(0.002)  # of two that were used in the same millisecond, either may come first
     give(conn, "other", "x", limit=3)
     return worker
 

@@ -123,7 +123,7 @@ def test_a_frame_fits(fleet: redis.Redis, redis_url: str, columns: int) -> None:
         screen.read_until("q quit")
         screen.type("q")
         screen.end()
-    assert re.search(r" FAILED\r?$", plain(screen.drawn), re.MULTILINE), "what erases the rest of a line takes nothing of it"
+    assert re.search(r" FAILED\r?$", plain(screen.drawn), re.MULTILINE), "what erases the rest of a line takes none of it"
     lines = plain(screen.drawn.replace("\r\n", "\n")).split("\n")
     assert max(map(len, lines)) <= columns
     frame = screen.drawn.split("\x1b[H")[1]

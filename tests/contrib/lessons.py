@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.contrib.harness import Managed, Manages
 
-#: Commands that go on until they are told to end, by their first two words.
+#: Commands that go on until they are ended, by their first two words.
 _RUNNING = {("manage.py", "fusion_start"): "ready for jobs", ("manage.py", "fusion_outbox", "run"): "it forwards now"}
 
 

@@ -154,7 +154,7 @@ class World:
     # -- jobs
 
     def end(self, url: str, count: int = 1, kind: str = "finished", **options: Any) -> list[str]:
-        """Jobs that end so, each of which is told to `url`; their ids."""
+        """Jobs that end so, with a call of `url` for each; their ids."""
         self._hand = self._hand or Hand(self.broker, "q", name="host.99")
         prefix = secrets.token_hex(3)
         ids = [f"{prefix}-{i}" for i in range(count)]
@@ -185,7 +185,7 @@ class World:
         return fields_of(self.conn, delivery)
 
     def settled(self, timeout: float = 15.0, **counts: int) -> None:
-        """So many deliveries are in these states, and none in another."""
+        """This many deliveries are in these states, and none in another."""
         eventually(lambda: self.states() == Counter(counts), timeout, why=f"{counts}")
 
     def due(self, *deliveries: str) -> None:

@@ -49,7 +49,7 @@ def filled(path: str, name: str = "nobody") -> str:
 
 
 def data(conn: redis.Redis) -> dict[str, Any]:
-    """All but sessions and what the audit says was asked for in vain."""
+    """All but sessions and refused requests in the audit."""
     found = everything(conn)
     return {key: found[key] for key in found if not key.startswith(("rq:session:", "rq:audit", "rq:events:said:"))}
 

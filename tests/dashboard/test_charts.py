@@ -49,7 +49,7 @@ def test_durations_of_all_sizes_are_read_on_one_axis(values: tuple[float, ...], 
     html = chart(*values, durations=True, forming=False)
     assert re.findall(r"<span>([^<]+)</span>", html.partition('class="ys"')[2])[:3] == marks
     low, high = (float(point.partition(",")[2]) for point in points(html)[0].split())
-    assert low - high > 30, "both are told apart"
+    assert low - high > 30, "both are visible"
 
 
 @pytest.mark.parametrize("value", [0, 1, 9.99, 10, 99, 1000, 123_456, 10**9, 360_000, 10**7])

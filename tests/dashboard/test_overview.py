@@ -25,7 +25,7 @@ HOSTILE = "<script>alert(1)</script>\u202e"
 
 
 def arrive(conn: redis.Redis, job_id: str, seconds: float) -> None:
-    """The job has waited for so long."""
+    """The job has waited for this long."""
     at = to_iso(Inspector(conn).now() - timedelta(seconds=seconds))
     conn.hset(f"rq:job:{job_id}", mapping={"enqueued_at": at, "created_at": at})
 

@@ -16,7 +16,7 @@ HOSTILE = "<script>alert(1)<script>\u202e"
 
 
 def sampled(conn: redis.Redis, queue: str, depths: list[int]) -> None:
-    """So many waited, minute by minute up to now."""
+    """This many waited, minute by minute up to now."""
     now = int(conn.time()[0]) // 60
     for minute, depth in zip(range(now - len(depths) + 1, now + 1), depths, strict=True):
         conn.hset(f"rq:history:minute:waiting:{queue}:{minute // 60}", str(minute % 60), f"{depth} 5 0 0 0 0")

@@ -1,4 +1,4 @@
-"""Workers, and one of them: what they show, and what they are told."""
+"""Workers, and one of them: what they show, and the commands to them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NOOP = "tests.jobs.basic.noop"
 
 
 def runs(doctor: Doctor, broker: Broker, seconds: float, **options: object) -> FakeHands:
-    """A job of this function has run for so long."""
+    """A job of this function has run for this long."""
     Queue("q", doctor.conn).enqueue(basic.noop, job_id="long", **options)
     hands = FakeHands(broker, "web1.1", ("q",)).register()
     hands.turn(slots=1)
@@ -32,7 +32,7 @@ def runs(doctor: Doctor, broker: Broker, seconds: float, **options: object) -> F
 
 
 def usually(broker: Broker, seconds: float, count: int) -> None:
-    """So many runs of the function took as long as that."""
+    """This many runs of the function took as long as that."""
     bucket = next(nth for nth, bound in enumerate(BOUNDS) if bound >= seconds)
     broker.note_history("web1.1", 1, {("function", NOOP): [(0, f"1:r{bucket}", count), (0, "1:completed", count)]})
 

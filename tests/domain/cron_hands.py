@@ -43,7 +43,7 @@ def due(conn: redis.Redis) -> list[str]:
 
 
 def look(conn: redis.Redis, entry_id: str, *, ticks: int = 0) -> tuple[str, int, int]:
-    """What one look comes to: the answer, jobs enqueued, ticks skipped. With `ticks` as if the last one before so many had been decided."""
+    """What one look comes to: the answer, jobs enqueued, ticks skipped. With `ticks` as if the last one before this many had been decided."""
     if ticks:
         info = cron_inspector_of(conn).entry(entry_id)
         assert info is not None

@@ -38,7 +38,7 @@ class Dying(rq.Queue):  # type: ignore[misc]
 
 
 class Hasty(rq.SimpleWorker):  # type: ignore[misc]
-    """Ends without waiting for its thread that hears commands."""
+    """Ends without waiting for its thread for commands."""
 
     def unsubscribe(self) -> None: ...
 

@@ -160,7 +160,7 @@ def test_a_bad_job_is_reported_and_stops_nothing(conn: redis.Redis) -> None:
     conn.delete("rq:job:sms-00007")
     conn.set("rq:job:sms-00007", "no hash")
     conn.hset("rq:job:sms-00011", mapping={"ended_at": "soon", "requeued": "x", "priority": "junk", "ttl": "junk"})
-    assert FailedQueue().requeue_all(FailedFilter(queue="sms", error="Bad*")) == (49, {}), "one can't be told to be such a job"
+    assert FailedQueue().requeue_all(FailedFilter(queue="sms", error="Bad*")) == (49, {}), "the class of one can't be read"
     moved, refused = FailedQueue().requeue_all()
     assert moved == 300 - 49 - 2
     assert refused["sms-00000"] == "corrupt"

@@ -75,7 +75,7 @@ ROADS: dict[str, Road] = {
 
 
 def text(over: int) -> str:
-    """An argument that makes the call of TASK so many bytes larger than the limit."""
+    """An argument that makes the call of TASK this many bytes larger than the limit."""
     return "x" * (LIMIT + over - len(JSONSerializer().dumps([TASK, None, [""], {}])))
 
 
@@ -186,7 +186,7 @@ def test_json_traps_in_a_stored_cron_entry_are_reported_before_a_tick(trap: dict
 
 
 def options_of(over: int) -> dict[str, Any]:
-    """Options that take so many bytes more than the limit, by a text of two bytes a character."""
+    """Options that take this many bytes more than the limit, by a text of two bytes a character."""
     name = "description"
     rest = len('{"a":""}')
     many = (LIMIT + over - rest) // 2

@@ -24,7 +24,7 @@ from tests.kit.hands import Hand, wire
 
 
 class Notes(ProducerMiddleware):
-    """Writes down what it is told, under its name."""
+    """Writes down its calls, under its name."""
 
     def __init__(self, name: str, seen: list[Any]) -> None:
         self.name, self.seen = name, seen

@@ -94,7 +94,7 @@ def test_settings_bound_a_queue(made: Made, conn: redis.Redis) -> None:
 
 
 def _graph(roots: int) -> list[JobData]:
-    """So many jobs, and one that waits for all of them: too many for one call."""
+    """This many jobs, and one that waits for all of them: too many for one call."""
     return [*(data(f"r{nth}") for nth in range(roots)), data("c", depends_on=[f"r{nth}" for nth in range(roots)])]
 
 

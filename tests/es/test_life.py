@@ -24,13 +24,13 @@ def test_queued_processing_retry_processing_completed(
     runs = str(tmp_path / "runs")
     options = {"retry": Retry(max=1, interval=0.01), "log_tag": "SMS_OTP"}
     again = Queue("sms", conn).enqueue("tests.jobs.basic.flaky", runs, 1, **options)
-    eventually(lambda: is_delivered(EventInspector(conn), "elasticsearch"), 30, why="the first is told")
+    eventually(lambda: is_delivered(EventInspector(conn), "elasticsearch"), 30, why="the first is delivered")
     first.kill()
     bad = Queue("sms", conn).enqueue("tests.jobs.basic.boom", "it has 123456 in it", log_tag="SMS_OTP")
     workers.start("sms", "--no-relay")
     assert [job.wait(20) for job in (again, bad)] == ["finished", "failed"]
     relays.start(env=env, ready=False)
-    eventually(lambda: is_delivered(EventInspector(conn), "elasticsearch"), 40, why="all is told")
+    eventually(lambda: is_delivered(EventInspector(conn), "elasticsearch"), 40, why="all is delivered")
     found = sorted(real.hits(index).values(), key=lambda document: document["log_time"])
     life = {job.id: [document["status"] for document in found if document["job_id"] == job.id] for job in (again, bad)}
     assert life[again.id] == ["queued", "processing", "retry", "queued", "processing", "completed"]

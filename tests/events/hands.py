@@ -1,4 +1,4 @@
-"""What the tests of the event stream share: events without jobs, a relay's hands, and what a sink is told."""
+"""What the tests of the event stream share: events without jobs, a relay's hands, and what a sink gets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def beat(
 
 
 def silence(conn: redis.Redis, name: str, seconds: float) -> None:
-    """As if the relay had said nothing for so long."""
+    """As if the relay had said nothing for this long."""
     at = now_ms(conn) - int(seconds * 1000)
     conn.hset(f"rq:relay:{name}", "beat_ms", at)
     conn.zadd("rq:relays", {name: at})

@@ -1,4 +1,4 @@
-"""What a sink is told of a job beyond the stream: masked as the settings say, and gone without harm when the job is."""
+"""What a sink gets of a job beyond the stream: masked as the settings say, and gone without harm when the job is."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.kit.hands import Hand, put
 
 
 def _some(broker: Broker, count: int, prefix: str = "j") -> None:
-    """So many events."""
+    """This many events."""
     put(broker, "q", *(f"{prefix}{i}" for i in range(count)))
 
 

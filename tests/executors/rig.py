@@ -46,7 +46,7 @@ def claimed(*, ahead: bool = False, priority: int = 1, queue: str = "q", **field
 
 
 class _Broker:
-    """Takes what it is told."""
+    """Takes what it gets."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
@@ -140,7 +140,7 @@ class Rig:
     def told(self) -> list[Commit]:
         """The outcomes that Redis has by now."""
         told = -1
-        while len(self.broker.commits) > told:  # a turn tells of so many
+        while len(self.broker.commits) > told:  # a turn commits this many
             told = len(self.broker.commits)
             self.outbox.begin(["q"], NO_SLOTS)
             if self.outbox.turn_open:

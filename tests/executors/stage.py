@@ -17,7 +17,7 @@ from tests.kit.fake_fork_server import FakeConcurrentForkServer, FakeForkServer,
 
 
 class Listener:
-    """Notes what it hears."""
+    """Notes the calls that it gets."""
 
     def __init__(self) -> None:
         self.frames: list[tuple[Run, bytes]] = []

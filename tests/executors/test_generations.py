@@ -119,7 +119,7 @@ def test_a_killed_horse_whose_death_is_not_reported_takes_its_fork_server_along(
     for run in (first, second):
         stage.server.jobs(stage.serial(run))
     stage.executor.kill(first, KillCause.COMMAND)
-    stage.executor.tick(1e9)  # late, as after a pause: it hears what came before it insists
+    stage.executor.tick(1e9)  # late, as after a pause: it reads what came before it insists
     stage.executor.tick(1e9 + 0.5)
     assert stage.servers[0].destroyed and [run for run, _ in stage.listener.ends] == [first, second]
 
@@ -179,7 +179,7 @@ def test_a_process_that_imports_by_itself_gets_a_job_once_it_has(late: Stage) ->
     assert late.executor.room().free == 0 and late.listener.rooms == 0
     late.server.answer(2, {b"kind": b"ready"})
     late.tick(0.0)
-    assert late.executor.room().free == 1 and late.listener.rooms == 1, "the worker hears that there is room"
+    assert late.executor.room().free == 1 and late.listener.rooms == 1, "the worker learns that there is room"
     assert [line for line in late.server.read() if line.startswith("RUN 2")] == ["RUN 2 inf"], "its limit was that of the import"
     assert late.serial(late.start()) == 2
 

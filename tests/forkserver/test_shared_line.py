@@ -1,4 +1,4 @@
-"""The socket of a horse that runs many jobs at once: who hears what, and that the writing of one does not stop the reading."""
+"""The socket of a horse that runs many jobs at once: which run reads what, and that the writing of one does not stop the reading."""
 
 from __future__ import annotations
 

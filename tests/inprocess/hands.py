@@ -107,7 +107,7 @@ class Witness:
         return [event.text for event in list(self.events) if not kinds or event.kind in kinds]
 
     def await_kind(self, kind: str, count: int = 1) -> list[Event]:
-        """The events of this kind, once there are so many."""
+        """The events of this kind, once there are this many."""
         return eventually(lambda: found if len(found := self.of(kind)) >= count else None, why=f"{count} x {kind}") or []
 
 
@@ -115,7 +115,7 @@ class Witness:
 def managed(
     plan: Any, workers: int = 2, *, clock: Clock | None = None, ram: Reader = lambda: 10.0, **settings: Any
 ) -> Iterator[tuple[JobQueueManager, Witness]]:
-    """A manager that runs, and who hears of its steps; at the end it stops."""
+    """A manager that runs, and a list of its steps; at the end it stops."""
     chosen = ManagerSettings(**{**AT_ONCE, **settings})
     manager = JobQueueManager(plan, workers, settings=chosen, clock=clock, memory_readers={"RAM": ram})
     witness = Witness(manager)

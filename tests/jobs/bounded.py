@@ -1,4 +1,4 @@
-"""Tasks of queues that are bounded: they count each other outside Redis, or are told to stay away."""
+"""Tasks of queues that are bounded: they count each other outside Redis, or are held back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def counted(directory: str, seconds: float) -> None:
 
 
 def refused(path: str, seconds: float, times: int) -> str:
-    """A provider wants no more calls, so many times."""
+    """A provider wants no more calls, this many times."""
     witness(path, "run")
     with open(path) as file:
         count = sum(1 for _ in file)

@@ -33,7 +33,7 @@ def fail(*args: Any, **kwargs: Any) -> None:
 
 
 def linger(*args: Any, until: str = "", stubborn: bool = False, **kwargs: Any) -> None:
-    """Run while the file at `until` is there, or for ever; a stubborn one does not hear of its timeout."""
+    """Run while the file at `until` is there, or for ever; a stubborn one ignores its timeout."""
     while not until or os.path.exists(until):
         try:
             time.sleep(0.005)

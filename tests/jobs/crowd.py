@@ -173,7 +173,7 @@ _left: set[asyncio.Task[None]] = set()
 
 
 async def leaves_tasks(seen: str, seconds: float) -> str:
-    """Ends, and two tasks that it has begun do not: one does after so many seconds, the other never."""
+    """Ends, and two tasks that it has begun do not: one does after this many seconds, the other never."""
     _note(seen, "begun")
     _left.update((asyncio.create_task(_later(seen, seconds)), asyncio.create_task(_never_ends(seen))))
     await asyncio.sleep(0)

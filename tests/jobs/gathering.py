@@ -55,7 +55,7 @@ def dies(jobs: list[CurrentJob], path: str = "") -> Answers:
 
 @job("g", batch=5, batch_wait="60s")
 def patient(jobs: list[CurrentJob]) -> Answers:
-    """Says its size for each; answers one when the file is gone that this names, if it names one. A number is so many seconds, or MiB below 0."""
+    """Says its size for each; answers one when the file is gone that this names, if it names one. A number is this many seconds, or MiB below 0."""
     held = []
     for one in jobs:
         say(one.args[0], f"of:{len(jobs)}", one.id)

@@ -1,4 +1,4 @@
-"""Tasks, and middleware of workers that writes down what it is told. Each note: the hook's name, what it saw, the job's id."""
+"""Tasks, and middleware of workers that writes down its calls. Each note: the hook's name, what it saw, the job's id."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def left_open(name: str) -> int:
 
 
 def refusals(name: str, own: str) -> list[str]:
-    """What a run is told."""
+    """The numbers that a run gets."""
     told = []
     with fusion.lock(name):
         for wrong in (fusion.lock(name), fusion.lock(own)):

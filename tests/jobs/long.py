@@ -129,7 +129,7 @@ def runs_on(gate: str) -> str:
 
 
 def fails_twice(path: str, count: int) -> int:
-    """Fails amid step 20 and step 40, of which the worker hears nothing more."""
+    """Fails amid step 20 and step 40, of which the worker learns nothing more."""
     for step in current().iterate(range(count)):
         noted(path, step)
         if step in (20, 40) and current().attempts == step // 20 - 1:

@@ -60,7 +60,7 @@ def dies(text: str, pause: float, *, loud: int = 0) -> None:
 
 
 def many(count: int, *, fails: bool = False) -> float:
-    """Return the seconds that it took to print so many lines."""
+    """Return the seconds that it took to print this many lines."""
     began = time.monotonic()
     for n in range(count):
         print("line", n, "x" * 60)

@@ -59,7 +59,7 @@ _leaked: list[int] = []
 
 
 def leak(count: int) -> list[int]:
-    """Open so many descriptors, or with -1 all there are, and keep them."""
+    """Open this many descriptors, or with -1 all there are, and keep them."""
     try:
         while count:
             _leaked.append(os.open("/dev/null", os.O_RDONLY))

@@ -1,4 +1,4 @@
-"""Servers for the tests of this directory: real ones with options, one that answers what it is told, and TLS in front of a real one."""
+"""Servers for the tests of this directory: real ones with options, one that answers what it is given, and TLS in front of a real one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SpawnedServer:
 
 
 class LateAnswers:
-    """In front of a server on a unix socket: what that answers arrives so many seconds later, and in its order."""
+    """In front of a server on a unix socket: what that answers arrives this many seconds later, and in its order."""
 
     def __init__(self, path: str, seconds: float) -> None:
         self._path, self._seconds = path, seconds

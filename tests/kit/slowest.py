@@ -58,7 +58,7 @@ def slow_calls(
     limit: float,
     *expected: str,
 ) -> dict[str, float]:
-    """Scripts, `expected` among those called, of which the same call took the server so many milliseconds in each trial of an experiment, after
+    """Scripts, `expected` among those called, of which the same call took the server this many milliseconds in each trial of an experiment, after
     the same preparation of an empty Redis. What a script does takes as long every time; what the machine below the server takes away from
     a call counts as the server's own time, and meets another call the next time."""
     least: dict[tuple[str, int], float] = {}

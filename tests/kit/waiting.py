@@ -23,5 +23,5 @@ def eventually(check: Callable[[], T], timeout: float = 30.0, interval: float = 
 
 
 def unhurried(seconds: float) -> float:
-    """So many seconds on a quiet machine, more on a loaded one: for limits after which a test has something killed, never for a promise."""
+    """This many seconds on a quiet machine, more on a loaded one: for limits after which a test has something killed, never for a promise."""
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 2)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def failed(conn: redis.Redis, count: int, queue: str = "q", prefix: str = "f") -> list[str]:
-    """So many jobs that have failed."""
+    """This many jobs that have failed."""
     broker, ids = Broker(conn), [f"{prefix}{n}" for n in range(count)]
     hand = Hand(broker, queue, name=f"host.{prefix}")
     for start in range(0, count, 100):

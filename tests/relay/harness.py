@@ -24,7 +24,7 @@ def documents_in(path: Path) -> Iterator[dict[str, object]]:
 
 
 def emit(broker: Broker, count: int, prefix: str = "j") -> None:
-    """So many events: jobs that wait."""
+    """This many events: jobs that wait."""
     for first in range(0, count, 500):
         broker.enqueue("q", [new(f"{prefix}{i}") for i in range(first, min(first + 500, count))], f"{prefix}{first}")
 

@@ -57,7 +57,7 @@ def test_every_event_of_a_job_reaches_elasticsearch(
     bad = Queue("sms", conn).enqueue("tests.jobs.basic.boom", "it has 123456 in it", log_tag="SMS_OTP")
     workers.start("sms")
     assert [job.wait(20) for job in (again, bad)] == ["finished", "failed"]
-    eventually(lambda: is_delivered(inspector, SINK), 20, why="all is told")
+    eventually(lambda: is_delivered(inspector, SINK), 20, why="all is delivered")
     lives: dict[str, list[dict[str, Any]]] = {again.id: [], bad.id: []}
     for document in sorted(server.documents(INDEX).values(), key=lambda found: found["log_time"]):
         lives[document["job_id"]].append(document)
@@ -127,7 +127,7 @@ def test_a_document_that_is_refused_is_parked_and_the_others_go_on(
     server.cluster.refuse = lambda doc_id, document: refusal if document.get("job_id") == poison.id else None
     _relay(relays, server)
     workers.burst("q", "--no-relay")
-    eventually(lambda: is_delivered(inspector, SINK), 20, why="all but it is told")
+    eventually(lambda: is_delivered(inspector, SINK), 20, why="all but it is delivered")
     found = sink_of(inspector, SINK)
     assert found is not None and found.parked == 3
     assert {document["job_id"] for document in server.documents(INDEX).values()} == {job.id for job in others}

@@ -1,4 +1,4 @@
-"""P12: a relay may be killed at any instant. Every event arrives, and a repetition can be told by its id."""
+"""P12: a relay may be killed at any instant. Every event arrives, and a repetition has the same id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 900 if SOAK else 60
 
 
 def _run_some(broker: Broker, hand: Hand, first: int, count: int) -> Counter[str]:
-    """Three events for each of so many jobs, which end in three ways: how many in which."""
+    """Three events for each of this many jobs, which end in three ways: how many in which."""
     broker.enqueue("q", [new(f"j{n}") for n in range(first, first + count)], str(first))
     ends: Counter[str] = Counter()
     while jobs := hand.claim(100):

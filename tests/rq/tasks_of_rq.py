@@ -68,7 +68,7 @@ def nap(seconds: float) -> str:
 
 
 def nap_once(path: str, seconds: float) -> str:
-    """Sleep so long in the first run alone."""
+    """Sleep this long in the first run alone."""
     import time
     from pathlib import Path
 

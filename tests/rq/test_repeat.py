@@ -37,7 +37,7 @@ def test_a_job_runs_so_many_times_more_under_its_id(queue: Queue, burst: Burst, 
     burst()
     job.refresh()
     assert (job.get_status(), job.result, job.repeats_left, len(_lines(path))) == ("finished", [str(path), 3], 0, 3)
-    assert _lines(Path(f"{path}.heard")) == ["1", "2", "3"], "on_success hears of each run"
+    assert _lines(Path(f"{path}.heard")) == ["1", "2", "3"], "on_success is called for each run"
     assert [(one.type, one.return_value) for one in job.results()] == [
         (Result.Type.SUCCESSFUL, [str(path), 3]),
         (Result.Type.SUCCESSFUL, None),

@@ -167,7 +167,7 @@ def _raise(error: Exception) -> None:
 
 
 def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> None:
-    """At the end, say: nobody would hear of it any more."""
+    """At the end, say: no process would learn of it any more."""
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     consumer.resolve(claimed("a"), DONE, 0.1)

@@ -36,7 +36,7 @@ class _Fleet:
         monkeypatch.setattr(maintenance, "time", type("Clock", (), {"monotonic": staticmethod(lambda: self.now)}))
 
     def calls(self, seconds: float, heard: Callable[[float], str] = lambda at: "") -> list[str]:
-        """What it calls within so many seconds; what it hears at each hundredth of them."""
+        """Its calls within this many seconds; the messages that it gets at each hundredth of them."""
         self.broker.calls.clear()
         for _ in range(round(seconds * 100)):
             if text := heard(self.now):

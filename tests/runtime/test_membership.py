@@ -20,7 +20,7 @@ SETTINGS = Settings(lease=30.0)
 
 
 class Line(SupervisorLine):
-    """A supervisor that hears names."""
+    """A supervisor that receives names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def test_a_taken_name_gets_a_number(broker: ScriptedBroker, taken: list[str], na
     member.enter()
     assert member.name == name
     assert member.line.heard == [f"NAME {entered}" for entered, _ in broker.entries], (
-        "the supervisor hears each before it is entered"
+        "the supervisor receives each before it is entered"
     )
 
 

@@ -18,7 +18,7 @@ S, R, D, K, E = Phase.STARTING, Phase.RUNNING, Phase.DRAINING, Phase.KILLING, Ph
 
 
 class Kind(Process):
-    """Ends after `rounds`, or when it is told to, and notes what is asked of it."""
+    """Ends after `rounds`, or on request, and notes what is asked of it."""
 
     def __init__(self, rounds: int = 3, boot_error: Exception | None = None) -> None:
         super().__init__(Settings(redis_url="redis://localhost:1"), LOG, "all goes on")

@@ -30,7 +30,7 @@ def at(seconds: float) -> datetime:
 
 
 def window(conn: redis.Redis, ticks: int, lead: int = 1) -> dict[str, Any]:
-    """`start` and `end` of an entry of `every(1)` that has so many ticks, the first in `lead` seconds."""
+    """`start` and `end` of an entry of `every(1)` that has this many ticks, the first in `lead` seconds."""
     start = at(int(now(conn)) + lead)
     return {"start": start, "end": start + timedelta(seconds=ticks - 1)}
 
@@ -95,7 +95,7 @@ def ring(conn: redis.Redis) -> None:
 
 
 def due_since(cron: Scheduler, conn: redis.Redis, *entries: str, ticks: int = 3, **options: Any) -> list[int]:
-    """Entries of which each has so many ticks due, a minute apart, the newest half a minute old. Returns those."""
+    """Entries of which each has this many ticks due, a minute apart, the newest half a minute old. Returns those."""
     newest = int(now(conn)) - 30
     for entry in entries:
         cron.every(60, NOOP, id=entry, **{"queue": "q", "misfire": "all", "start": at(newest - 60 * 5000), **options})

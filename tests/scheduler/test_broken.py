@@ -1,4 +1,4 @@
-"""What is broken is told and put off; the rest is on time. What was mended runs again."""
+"""What is broken is reported and put off; the rest is on time. What was mended runs again."""
 
 from __future__ import annotations
 

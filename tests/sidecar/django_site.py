@@ -1,4 +1,4 @@
-"""A Django site in one file, `django_site.py runserver ADDRESS`: its reloader runs it twice, and both processes are told that they are ready."""
+"""A Django site in one file, `django_site.py runserver ADDRESS`: its reloader runs it twice, and both processes report that they are ready."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Site(ProcessUnderTest):
         return [(int(web), int(worker)) for web, worker in STARTED.findall(self.output)]
 
     def ready(self, times: int = 1) -> tuple[int, int]:
-        """The last pair of `started`, once so many workers became ready."""
+        """The last pair of `started`, once this many workers became ready."""
         self.says("ready for jobs", times)
         self.note()
         return self.started()[-1]

@@ -1,4 +1,4 @@
-"""What an application says to an EmbeddedWorker, and hears where it can't work."""
+"""Calls of an EmbeddedWorker, and the errors where it can't work."""
 
 from __future__ import annotations
 

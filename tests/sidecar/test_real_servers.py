@@ -30,7 +30,7 @@ def code(tmp_path: Path) -> Path:
 
 
 def one_worker(site: Site, conn: redis.Redis, starts: int) -> tuple[int, int]:
-    """Wait until there have been so many workers and one is left. Returns who keeps it, and that worker; it runs jobs."""
+    """Wait until there have been this many workers and one is left. Returns who keeps it, and that worker; it runs jobs."""
     site.until(lambda: len(site.started()) >= starts and len(site.workers()) == 1, 40, f"one worker after {starts} starts")
     job = Queue("s", conn).enqueue("tests.jobs.basic.noop")
     site.until(lambda: status_of(conn, job.id) == "finished", 40, "a job has run")

@@ -57,7 +57,7 @@ def test_a_worker_that_dies_is_replaced(sites: Sites, conn: redis.Redis, mode: l
     web, worker = site.ready()
     os.kill(worker, signal.SIGKILL)
     killed = "killed by SIGKILL; the OOM killer, or a person \\[FUS-153\\]; another starts in 0[.][5-9] s"
-    # with preload the server reaps all its children; if it is faster, nobody else hears how the worker ended
+    # with preload the server reaps all its children; if it is faster, no other process learns how the worker ended
     site.says(re.compile(f"ended; another starts|{killed}" if mode else killed))
     assert site.ready(2)[0] == web
     assert not alive(worker)

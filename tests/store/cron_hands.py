@@ -67,7 +67,7 @@ class Cron:
         self.broker = CronBroker(conn)
         assert self.put() == "new"
         self.now = now_s(conn)
-        #: As if its last tick had been decided so many seconds ago, and another were due.
+        #: As if its last tick had been decided this many seconds ago, and another were due.
         self.set_mark(self.now - since)
         rung(conn)
 

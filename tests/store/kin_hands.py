@@ -26,7 +26,7 @@ def give(broker: Broker, queue: str, *jobs: NewJob) -> None:
 
 
 def settle(broker: Broker) -> None:
-    """As any worker does when it is told that there is something."""
+    """As any worker does when an answer names some."""
     while broker.release()[1] == 0:
         pass
 

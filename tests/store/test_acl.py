@@ -162,7 +162,7 @@ def test_a_producer_with_the_rules_of_before_goes_on_and_is_not_bounded_by_what_
         Broker(admin).set_gate("q", {"max_length": 1})
         for job_id in ("a", "b"):
             put(Broker(conn), "q", job_id)
-        with pytest.raises(redis.ResponseError, match=REFUSED):  # who asks is not left in the belief that it holds
+        with pytest.raises(redis.ResponseError, match=REFUSED):  # the caller does not believe that it holds
             Broker(conn).enqueue("q", [new("c")], "n", room=Room(9))
         assert admin.zcard("rq:queue:q") == 2
     with user(server, producer_rules()) as conn, server.client() as admin:

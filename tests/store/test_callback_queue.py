@@ -23,7 +23,7 @@ GONE = Keys().callbacks_gone
 
 
 def _end(conn: redis.Redis, hand: Hand, kind: str = "finished", **more: Any) -> None:
-    """The job `j` ends so, and one URL is to be told."""
+    """The job `j` ends so, and one URL is to be called."""
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", callback_url=OK)
     assert hand.tell(hand.take(), kind, reason="r", **more) == "ok"
 

@@ -1,4 +1,4 @@
-"""A job's end and what is to be told of it are one step; deliveries are jobs of a queue that no worker serves."""
+"""A job's end and its deliveries are one step; deliveries are jobs of a queue that no worker serves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def start(conn: redis.Redis, hand: Hand) -> Callable[..., Any]:
     return claimed
 
 
-# -- who is told of what
+# -- which URLs are called
 
 
 def test_success_is_posted_to_its_handler_and_the_callback_url(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:

@@ -76,7 +76,7 @@ def test_several_ticks_at_once_and_those_that_were_missed(cron: Cron, conn: redi
     ticks = [cron.now - 180, cron.now - 120, cron.now - 60]
     assert cron.tick(*ticks, missed=7) == ("ok", 3, 0)
     assert history_of(conn) == [(ticks[-1], "missed", "7"), *((t, "enqueued", cron.id(t)) for t in ticks)]
-    assert cron.tick(upto=cron.now, missed=2) == ("ok", 0, 0), "and some of which none runs"
+    assert cron.tick(upto=cron.now, missed=2) == ("ok", 0, 0), "and some that are skipped"
     assert history_of(conn)[-1] == (cron.now, "missed", "2")
     found = fields_of_entry(conn)
     assert (found["enqueued"], found["missed"], found["last_job"]) == ("3", "9", cron.id(ticks[-1]))
@@ -298,7 +298,7 @@ def test_a_tick_whose_id_is_taken_is_reported_everywhere(cron: Cron, conn: redis
     before = fields_of(conn, stranger)
     answer = cron.tick(*ticks, nonce="n")
     assert answer == (f"taken {stranger}", 1, 0), "the other one runs"
-    assert cron.tick(*ticks, nonce="n") == answer, "a resend is told the same"
+    assert cron.tick(*ticks, nonce="n") == answer, "a resend gets the same answer"
     assert fields_of(conn, stranger) == before
     assert [(tick, outcome) for tick, outcome, _ in history_of(conn)] == [(ticks[0], "taken"), (ticks[1], "enqueued")]
     assert fields_of_entry(conn)["error"] == f"a tick did not run: the id {stranger} is taken by a job that is not of this entry"

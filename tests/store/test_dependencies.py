@@ -198,7 +198,7 @@ def test_a_child_that_was_put_back_waits_for_parents_that_have_not_ended(broker:
     hand.tell(hand.take(), "failed", reason="r")
     settle(broker)
     assert broker.requeue(["c"], "m") == ["ok"]
-    assert status_of(conn, "c") == "queued", "who asks for it now wants it to run"
+    assert status_of(conn, "c") == "queued", "the caller of requeue wants it to run now"
     drain(hand)
 
 

@@ -56,7 +56,7 @@ def test_promote_returns_when_the_next_job_is_due(broker: Broker, conn: redis.Re
     over(conn, "a")
     assert broker.promote() == (0, None, 0, None)
     conn.set(EXPIRING, "junk")
-    assert broker.promote() == (0, None, 0, None), "who asks for more is told that it is broken"
+    assert broker.promote() == (0, None, 0, None), "a call for more reports that it is broken"
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         broker.expire()
 
@@ -192,7 +192,7 @@ def test_claims_and_sweeps_at_once(conn: redis.Redis, redis_url: str) -> None:
 
 @pytest.mark.parametrize("known", [True, False], ids=["in the index", "an older producer's"])
 def test_a_fresh_job_behind_thousands_that_have_expired(broker: Broker, conn: redis.Redis, known: bool) -> None:
-    """They are passed by hundreds; each is told all the same."""
+    """They are passed by hundreds; each has its event all the same."""
     hand, names = Hand(broker, "q"), [f"j{i}" for i in range(3000)]
     for start in range(0, 3000, 500):
         put(broker, "q", *names[start : start + 500], priority=2, ttl=60)

@@ -234,7 +234,7 @@ def test_a_full_server_refuses_no_outcome(spawn: Callable[..., SpawnedServer], v
 
 
 def test_a_flushed_server_forgets_politely(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """Workers register again, new jobs run, what was under way is told to be gone."""
+    """Workers register again, new jobs run, what was under way is answered as gone."""
     put(broker, "good", "a")
     claimed = hand.take()
     conn.flushall()

@@ -48,7 +48,7 @@ def test_a_job_for_later_is_discarded_when_it_is_due(conn: redis.Redis, broker: 
     conn.zadd("rq:scheduler:scheduled_jobs", {"later": 1}, xx=True)
     broker.promote()
     assert status_of(conn, "later") == "canceled"
-    assert conn.zcard("rq:queue:_callbacks") == 1, "nobody else hears of it"
+    assert conn.zcard("rq:queue:_callbacks") == 1, "no other URL is called"
     assert faults(conn) == []
 
 

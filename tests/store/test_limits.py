@@ -1,4 +1,4 @@
-"""Concurrency keys: so many jobs of a key at once, the others wait in their order and hold up nobody else's."""
+"""Concurrency keys: this many jobs of a key at once, the others wait in their order and hold up nobody else's."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_every_writing_script_checks_that_it_may_write() -> None:
         ("settle('released'", "setle('released'", "deregister: setle is not defined in deregister"),
         ("back = back + 1", "bakc = back + 1", "deregister: bakc becomes a global in deregister"),
         ("K_worker", "K_wroker", "deregister: K_wroker is not defined in deregister"),
-        ("-- INCLUDE: ", "-- INCLUDE: life ", "deregister: includes include/life in vain"),
+        ("-- INCLUDE: ", "-- INCLUDE: life ", "deregister: includes include/life without a use"),
     ],
 )
 def test_a_slip_of_the_pen_is_noticed(old: str, new: str, said: str) -> None:

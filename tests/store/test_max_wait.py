@@ -29,7 +29,7 @@ def test_every_tenth_claim_looks_for_who_has_waited_too_long(broker: Broker, con
     order = ids(job for _ in range(10) for job in (one.take(), two.take()))
     assert [i for i, job_id in enumerate(order, 1) if not job_id.startswith("h")] == [10, 20]
     assert [job_id for job_id in order if not job_id.startswith("h")] == ["low1", "low2"]
-    assert all(job_id.startswith("h") for job_id in ids(_claimed(one, 20))), "the third has not waited so long"
+    assert all(job_id.startswith("h") for job_id in ids(_claimed(one, 20))), "the third has not waited long enough"
 
 
 def test_many_at_once_are_counted_one_by_one(broker: Broker, conn: redis.Redis) -> None:

@@ -1,4 +1,4 @@
-"""At most so many jobs wait in a queue, and for so long: settled by the script that enqueues, whoever calls it."""
+"""A queue bounds how many jobs wait in it, and for how long: the script that enqueues decides, whichever process calls it."""
 
 from __future__ import annotations
 

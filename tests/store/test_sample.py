@@ -17,7 +17,7 @@ from tests.kit.hands import new, put
 
 
 def age(conn: redis.Redis, job_id: str, seconds: float) -> None:
-    """The job came so long ago."""
+    """The job came this long ago."""
     at = Inspector(conn).now() - timedelta(seconds=seconds)
     text = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     conn.hset(f"rq:job:{job_id}", mapping={"enqueued_at": text, "created_at": text})

@@ -92,7 +92,7 @@ def test_a_delay_counts_by_the_servers_clock(broker: Broker, conn: redis.Redis, 
 
 
 def test_the_answer_tells_whether_it_waits(broker: Broker, conn: redis.Redis) -> None:
-    """What the producer is told agrees with what the script did, to the millisecond."""
+    """The producer's answer agrees with what the script did, to the millisecond."""
     for i in range(200):
         job = new(f"j{i}", due=_soon(conn, (i % 5 - 2) / 1000))
         accepted = broker.enqueue("q", [job], f"n{i}")

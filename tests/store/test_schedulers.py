@@ -27,7 +27,7 @@ def _beat(
 
 
 def _silence(conn: redis.Redis, name: str, seconds: float) -> None:
-    """As if it had said nothing for so long."""
+    """As if it had said nothing for this long."""
     at = now_ms(conn) - int(seconds * 1000)
     conn.hset(f"rq:scheduler:process:{name}", "beat_ms", at)
     conn.zadd("rq:schedulers", {name: at})

@@ -51,7 +51,7 @@ def enqueue(broker: Broker, *names: str, size: int = 0) -> None:
 
 
 def heard(line: ScriptLine[Turn], pieces: float = inf) -> None:
-    """Do as a loop does, until the answer is there, the connection ended or so many pieces of it came."""
+    """Do as a loop does, until the answer is there, the connection ended or this many pieces of it came."""
     poll, fd = select.poll(), line.fileno()
     assert fd is not None
     while line.next_at and line.fileno() is not None and pieces > 0:

@@ -374,7 +374,7 @@ def test_executed_and_timed_out(spawn: Callable[..., SpawnedServer]) -> None:
     assert [e["event"] for e in events_of(conn)] == ["queued"] * 3
 
     hand = Hand(Broker(conn, server_version=(7,)), "q")
-    hand.turn()  # the script is known: of copies that are told NOSCRIPT only the last is sent in full
+    hand.turn()  # the script is known: of copies that get NOSCRIPT only the last is sent in full
     hand.token += 1
     token = hand.token
 

@@ -21,7 +21,7 @@ Slow = Callable[[float], SearchInspector]
 
 @pytest.fixture
 def slow(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """Makes an inspector for which so many seconds pass from one look at the clock to the next."""
+    """Makes an inspector for which this many seconds pass from one look at the clock to the next."""
 
     def with_looks(seconds: float) -> SearchInspector:
         monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, seconds).__next__))

@@ -38,7 +38,7 @@ def sound(conn: redis.Redis) -> None:
 
 
 def gone_for(conn: redis.Redis, ms: int) -> None:
-    """As if they had been deleted so long ago."""
+    """As if they had been deleted this long ago."""
     for job_id in trash(conn):
         conn.zadd("rq:trash", {job_id: now_ms(conn) - ms})
 

@@ -24,7 +24,7 @@ SLACK = 2_000_000
 
 
 def _pass(conn: redis.Redis, hand: Hand, first: int, count: int, **more: Any) -> None:
-    """So many jobs come in and end, each way in its turn, and are forgotten."""
+    """This many jobs come in and end, each way in its turn, and are forgotten."""
     broker = hand.broker
     for at in range(first, first + count, CHUNK):
         names = [f"j{n}" for n in range(at, at + CHUNK)]

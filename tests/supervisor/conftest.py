@@ -32,7 +32,7 @@ class Gate:
         return self.queue.enqueue(GATED, str(self.file), str(self.seen), **options)
 
     def begun(self, job: Job, times: int = 1) -> list[int]:
-        """Pids of the job's runs, once there are so many."""
+        """Pids of the job's runs, once there are this many."""
         eventually(lambda: len(self.pids(job)) >= times, 20, why=f"run {times} of the job has begun")
         return self.pids(job)
 

@@ -55,7 +55,7 @@ class Service(ProcessUnderTest):
         return self
 
     def until_ready(self, times: int) -> None:
-        """So many workers have become ready since the start, dead ones included."""
+        """This many workers have become ready since the start, dead ones included."""
         eventually(lambda: len(self.ready_pids()) >= times, 15, why=f"{times} workers became ready")
 
     def note(self) -> None:

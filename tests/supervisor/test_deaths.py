@@ -1,4 +1,4 @@
-"""Workers that die or hang under a supervisor: replaced, what they ran is given back, and the reason is told by name."""
+"""Workers that die or hang under a supervisor: replaced, what they ran is given back, and the reason is logged by name."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def check(
     seconds: float = 0.01,
     claim_ahead: str = "4",
 ) -> list[str]:
-    """`kills` spread over the run, of jobs that take so many `seconds`. Returns their ids."""
+    """`kills` spread over the run, of jobs that take this many `seconds`. Returns their ids."""
     chance = random.Random(keys)
     ids = enqueue(directory, keys, jobs, limit, seconds)
     service = services.start(*args, env={"FUSION_TASKS": "tests.jobs.keyed", "FUSION_CLAIM_AHEAD": claim_ahead})

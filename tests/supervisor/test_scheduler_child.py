@@ -25,7 +25,7 @@ _READY = re.compile(r"scheduler 1 \(pid (\d+)\) is ready")
 
 
 def ready_schedulers(service: Service, times: int = 1) -> list[int]:
-    """Pids of all schedulers that ever became ready, once there are so many."""
+    """Pids of all schedulers that ever became ready, once there are this many."""
     eventually(lambda: len(_READY.findall(service.output)) >= times, 20, why=f"{times} schedulers became ready")
     return [int(pid) for pid in _READY.findall(service.output)]
 

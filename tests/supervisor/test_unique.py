@@ -28,7 +28,7 @@ _ENDS = ("completed", "failed", "canceled", "expired", "stopped")
 
 
 class Producers:
-    """Processes that enqueue so many jobs each, and are started again if they die before that."""
+    """Processes that enqueue this many jobs each, and are started again if they die before that."""
 
     def __init__(self, redis_url: str, directory: Path, count: int, calls: int, keys: int) -> None:
         self.places = [directory / f"producer-{n}" for n in range(count)]

@@ -1,4 +1,4 @@
-"""The kit: what it runs and in which order, its clock, its assertions, and that nothing of it works outside of tests."""
+"""The kit: what it runs and in which order, its clock, its assertions, and that it does not work outside of tests."""
 
 from __future__ import annotations
 

@@ -31,3 +31,11 @@ def test_a_wrong_phrase_comes_with_the_plain_word(project: Path) -> None:
     (project / "fusion" / "a.py").write_text("# who asks, and who asks again\n")
     (line,), _ = check_words.verdicts(check_words.counted(project))
     assert "say: the caller" in line
+
+
+def test_tests_and_tools_may_not_use_what_stands_nowhere(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_words, "PHRASES", {"who asks": (0, "the caller"), "amid": (0, "during")})
+    (project / "tests").mkdir()
+    (project / "tests" / "test_a.py").write_text("# who asks amid a turn\n")
+    (line,), _ = check_words.verdicts(check_words.counted(project))
+    assert "'who asks': 1 times, 0 at most (tests/test_a.py:1)" in line

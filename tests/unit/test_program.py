@@ -1,4 +1,4 @@
-"""The name by which people are told to call the command line."""
+"""The name of the command line in texts for people."""
 
 from __future__ import annotations
 

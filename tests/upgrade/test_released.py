@@ -70,7 +70,7 @@ def test_the_last_release_is_what_runs(last: Version) -> None:
 def test_what_one_version_leaves_behind_the_other_reads_and_runs(
     onwards: bool, last: Version, conn: redis.Redis, workers: Workers, schedulers: Schedulers, tmp_path: Path
 ) -> None:
-    """The writer's worker ran some and is killed amid one; its producer leaves jobs in all ways of waiting. Nothing of it runs any more then."""
+    """The writer's worker ran some and is killed amid one; its producer leaves jobs in all ways of waiting. None of them runs then."""
     writer, reader = (last, THIS) if onwards else (THIS, last)
     path, gate = tmp_path / "ran", tmp_path / "gate"
     gate.touch()

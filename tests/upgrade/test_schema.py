@@ -1,4 +1,4 @@
-"""The key that says which layout the data have: who writes it, who asks, who is turned away, and when it moves."""
+"""The key that says which layout the data have: which processes write it, read it and are refused, and when it moves."""
 
 from __future__ import annotations
 

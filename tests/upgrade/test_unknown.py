@@ -136,7 +136,7 @@ def test_fields_that_nobody_knows_survive_whatever_happens_to_a_job(
 
 @pytest.mark.parametrize("before", [[], ["claim"], ["failed"], ["retry"]], ids=["queued", "started", "failed", "scheduled"])
 def test_each_step_keeps_them(conn: redis.Redis, before: list[str]) -> None:
-    """So that none rests on what hypothesis happens to draw."""
+    """No case rests on what hypothesis happens to draw."""
     for step in STEPS:
         walk = Walk(conn, {"later_field": b"\x00\xff", "X": b""})
         for name in (*before, step):

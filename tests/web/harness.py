@@ -1,4 +1,4 @@
-"""A real server process for a test, and a client that says exactly what it is told."""
+"""A real server process for a test, and a client that sends exactly what it is given."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _methods(route: Route) -> list[str]:
     return [method for method in METHODS if not others & {method, "GET" if method == "HEAD" else method}]
 
 
-#: What a change is about, where that is not the id that it answers; and if it is asked in vain.
+#: What a change is about, where that is not the id that it answers; and if the request is refused.
 TARGETS = {
     "copy": ("failed-sms", "-"),
     **dict.fromkeys(("limit_set", "limit_pause", "limit_release"), ("smtp", "smtp")),
@@ -149,7 +149,7 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
 
 
 def unrecorded(conn: redis.Redis) -> dict[str, Any]:
-    """All but the audit, where who may ask in vain stands as well."""
+    """All but the audit, which has refused requests as well."""
     found = everything(conn)
     return {key: found[key] for key in found if key != "rq:audit" and not key.startswith("rq:events:said:")}
 

@@ -29,7 +29,7 @@ def rows(body: bytes) -> list[dict[str, str]]:
 
 
 def listing(count: int, asked: list[tuple[int, int]]) -> Route:
-    """A list of so many numbers; notes which pages were asked for."""
+    """A list of this many numbers; notes which pages were asked for."""
 
     def handler(request: Request) -> Response:
         args = request.args()

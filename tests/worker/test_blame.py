@@ -124,7 +124,7 @@ def test_a_worker_that_is_told_to_end_takes_no_more_jobs_on_probation(
     gate, seen, ids = suspects
     worker = workers.start("w", f"--{mode}", "2", env=ENV, ready=False)
     eventually(lambda: len(runs_of(seen, "started")) == 1, 60, why="the first of them runs")
-    assert sorted(one.probation for one in inspector_of(conn).workers()) == [False, True], "people are told which one it is"
+    assert sorted(one.probation for one in inspector_of(conn).workers()) == [False, True], "people see which one it is"
     worker.signal(signal.SIGTERM)
     eventually(lambda: "warm shutdown (the supervisor)" in worker.output, why="its worker for jobs on probation has heard of it")
     gate.unlink()

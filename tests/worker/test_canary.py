@@ -193,7 +193,7 @@ def test_no_end_of_a_job_shows_what_it_was_given(fleet: Fleet, conn: redis.Redis
     assert MARK in field(conn, jobs["finished"].id, "result")
     assert MARK in field(conn, jobs["finished"].id, "meta")
     assert MARK in field(conn, "corrupt", "reason")
-    # what is told instead
+    # what is shown instead
     assert f"job {jobs['failed'].id} failed: ValueError at tests.jobs.canary:fail:" in worker.output
     assert f"job {jobs['retried'].id} failed, retry in 0 s: ValueError at tests.jobs.canary:fail:" in worker.output
     assert f"job {jobs['late'].id} failed: fusion.exceptions.JobTimeoutException" in worker.output

@@ -22,7 +22,7 @@ MODES = [
 
 
 def within() -> float:
-    """Seconds after its time in which it is told, and what a busy machine may take."""
+    """Seconds after its time in which it ends, and what a busy machine may take."""
     return 1.0 + unhurried(1.0)
 
 
@@ -43,7 +43,7 @@ def _is(event: dict[bytes, bytes], job_id: str) -> bool:
 @claim("P14")
 @pytest.mark.parametrize("flags", MODES)
 def test_behind_a_long_job(workers: Workers, conn: redis.Redis, flags: tuple[str, ...]) -> None:
-    """The one slot is busy for longer: it is told in time, and so is the handler."""
+    """The one slot is busy for longer: it ends in time, and its handler is called."""
     long = Queue("sms").enqueue(basic.sleep, 20)
     workers.start("sms", *flags)
     eventually(lambda: Job.fetch(long.id).get_status() == "started")

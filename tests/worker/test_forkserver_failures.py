@@ -154,7 +154,7 @@ def test_strict_preload_makes_that_an_error(workers: Workers, conn: redis.Redis,
     assert status_of(conn, job.id) == "queued"
 
 
-@process_per_job("so many jobs need no fork")
+@process_per_job("this many jobs need no fork")
 @pytest.mark.parametrize("nth", [1, long_case(2), long_case(3), 4])
 def test_a_fork_that_fails_loses_no_job(nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"

@@ -26,7 +26,7 @@ ENV = {"FUSION_TASKS": "tests.jobs.gathering", "FUSION_TIMEOUT_GRACE": "0.5"}
 
 
 class Calls:
-    """Jobs of a call that begins with the fifth, or, where it has a `wait`, so many seconds after the first."""
+    """Jobs of a call that begins with the fifth, or, where it has a `wait`, this many seconds after the first."""
 
     def __init__(self, conn: redis.Redis, directory: Path) -> None:
         self.conn, self.seen, self.gate = conn, directory / "seen", directory / "gate"
@@ -64,7 +64,7 @@ class Calls:
         eventually(lambda: {status_of(self.conn, job.id) for job in jobs} == {status}, timeout, why=f"they are {status}")
 
     def unharmed(self, jobs: list[Job], size: int) -> None:
-        """All have run once, in a call of so many."""
+        """All have run once, in a call of this many."""
         assert [self.sizes(job) for job in jobs] == [[str(size)]] * len(jobs)
         assert {(field(self.conn, job.id, "attempts"), losses_of(self.conn, job.id)) for job in jobs} == {("", 0)}
         check_conservation(self.conn, [job.id for job in jobs])

@@ -72,7 +72,7 @@ def test_strict_preload_refuses_it(workers: Workers, conn: redis.Redis) -> None:
 def test_a_hook_that_patches_the_fork_server_itself(
     mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:
-    """Too late to be told apart; the loop that forks and kills goes on."""
+    """The exact time can't be seen; the loop that forks and kills goes on."""
     gate, seen = tmp_path / "gate", tmp_path / "seen"
     gate.touch()
     worker = workers.start("g", *mode, env=HOOK)

@@ -1,5 +1,5 @@
 """Hostile tasks through the whole stack, with a process for each job and with warm ones: each ends in the state it should, with a reason a
-person can read; the worker lives, and the job that comes next finds nothing of it."""
+person can read; the worker lives, and the job that comes next finds no trace of it."""
 
 from __future__ import annotations
 

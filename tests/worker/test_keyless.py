@@ -1,4 +1,4 @@
-"""Jobs that came without the concurrency key that their task declares: they run, and somebody is told."""
+"""Jobs that came without the concurrency key that their task declares: they run, and a warning is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short jobs wait in warm processes behind others: whatever happens to those, nothing of it is theirs."""
+"""Short jobs wait in warm processes behind others: whatever happens to those does not affect them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_jobs_behind_a_long_one_go_to_another_process(workers: Workers, conn: re
 
 
 def test_jobs_behind_a_long_one_go_back_when_no_process_is_free(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """Another worker has them long before it ends; and of it Redis is told that it runs."""
+    """Another worker has them long before it ends; and Redis knows that it runs."""
     gate, seen = tmp_path / "gate", tmp_path / "seen"
     worker = seasoned(workers, conn, "--horses", "1")
     before, long, *behind = at_once(conn, ("pid",), ("gate", str(gate), str(seen)), *[("pid",)] * 12)
@@ -279,7 +279,7 @@ def test_a_stopped_workers_jobs_are_run_by_another(workers: Workers, conn: redis
 
 
 def test_redis_may_die_while_jobs_wait(private_workers: Workers, private_redis: PrivateRedis, tmp_path: Path) -> None:
-    """Processes go on with what they have; each outcome is told once Redis is back, and no job runs twice."""
+    """Processes go on with what they have; each outcome is committed once Redis is back, and no job runs twice."""
     seen, conn = tmp_path / "seen", private_redis.conn
     worker = seasoned(private_workers, conn, "--horses", "2", env={"FUSION_SOCKET_TIMEOUT": "0.5"})
     jobs = at_once(conn, *[("nap", 0.002, str(seen))] * 200)

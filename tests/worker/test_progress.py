@@ -1,4 +1,4 @@
-"""`get_current_job().progress`: from a task to everybody who asks, without a cost for those who don't tell."""
+"""`get_current_job().progress`: from a task to its readers, without a cost for tasks that don't report it."""
 
 from __future__ import annotations
 

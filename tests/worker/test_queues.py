@@ -295,7 +295,7 @@ def test_suspending_a_busy_worker_lets_its_job_finish(workers: Workers, conn: re
     gate.open()
     assert gate.job.wait(10) == "finished"
     eventually(lambda: state_of(conn, worker) == "suspended")
-    later = Queue("sms").enqueue(basic.noop)  # rings, and the worker looks in vain
+    later = Queue("sms").enqueue(basic.noop)  # rings, and the worker finds nothing
     eventually(lambda: conn.exists("rq:wake:sms") == 0)
     eventually(lambda: waiting_at_doorbell(conn) == 1)
     for job in (*behind, later):

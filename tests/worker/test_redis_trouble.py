@@ -99,7 +99,7 @@ def test_an_outcome_from_the_time_of_a_pause_is_told_after_it(
     jobs.begun(jobs.gated())
     private_redis.pause()
     jobs.gate.unlink()
-    eventually(lambda: "Redis is away" in worker.output, why="the outcome can't be told")
+    eventually(lambda: "Redis is away" in worker.output, why="the outcome can't be committed")
     private_redis.resume()
     jobs.short(2)
     jobs.finished()
@@ -117,7 +117,7 @@ def test_a_killed_redis_comes_back_with_everything(private_redis: PrivateRedis, 
     private_redis.kill()
     jobs.gate.unlink()
     for worker in workers:
-        eventually(lambda worker=worker: "Redis is away" in worker.output, why="its outcomes can't be told")
+        eventually(lambda worker=worker: "Redis is away" in worker.output, why="its outcomes can't be committed")
     private_redis.revive()
     jobs.finished(20)
     for worker in workers:
@@ -204,7 +204,7 @@ def test_a_redis_that_refuses_is_waited_for(
     begin(jobs.conn)
     try:
         jobs.gate.unlink()
-        eventually(lambda: told in worker.output, why="the outcome can't be told")
+        eventually(lambda: told in worker.output, why="the outcome can't be committed")
         assert worker.output.count("Redis is away") == 1
     finally:
         end(jobs.conn)
@@ -225,7 +225,7 @@ def test_a_redis_busy_with_anothers_script_is_waited_for(
         with pytest.raises(redis.exceptions.TimeoutError):
             other.eval("while true do end", 0)
         jobs.gate.unlink()
-        eventually(lambda: "BUSY" in worker.output, why="the outcome can't be told")
+        eventually(lambda: "BUSY" in worker.output, why="the outcome can't be committed")
         jobs.conn.script_kill()
     jobs.short(2)
     jobs.finished()
@@ -289,7 +289,7 @@ def test_a_key_of_the_wrong_type_stops_its_queue_only(workers: Workers, conn: re
     last = conn.hget("rq:reap", "last")
     eventually(lambda: conn.hget("rq:reap", "last") != last, why="the worker goes on looking for the dead")
     assert worker.process.poll() is None, worker.output
-    assert "queue broken can't be served" in worker.output, "nobody is told"
+    assert "queue broken can't be served" in worker.output, "no line in the log"
     for key in ("rq:wip:broken", "rq:queue:broken", "rq:finished:broken"):
         conn.delete(key)
     check_conservation(conn, [job.id for job in jobs])

@@ -168,7 +168,7 @@ _POINTS = [
 @pytest.mark.long
 @pytest.mark.parametrize("point", _POINTS)
 def test_a_worker_killed_around_a_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, point: str) -> None:
-    """Before, inside or after the call that commits it: the next worker goes on, and each failed run is told once."""
+    """Before, inside or after the call that commits it: the next worker goes on, and each failed run has one event."""
     path, env = tmp_path / "runs", {**ENV, "FUSION_LEASE": "0.6", "FUSION_MAX_LOST": "1000"}
     job = Queue("r").enqueue(retrying.busy, str(path), retry=Retry(20))
     dying = workers.start("r", ready=False, env={**env, "FUSION_FAILPOINTS": point})

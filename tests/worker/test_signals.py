@@ -153,7 +153,7 @@ def test_an_idle_worker_ends_at_once(workers: Workers, conn: redis.Redis) -> Non
 @pytest.mark.long
 def test_a_worker_that_can_not_import_its_tasks_still_ends(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("s", ready=False, env={"FUSION_TASKS": "no.such.module"})
-    eventually(lambda: "no.such.module" in worker.output, why="the failure is told")
+    eventually(lambda: "no.such.module" in worker.output, why="the failure is logged")
     worker.signal(signal.SIGTERM)
     assert worker.wait(10) == 0
     assert conn.smembers("rq:workers") == set()
@@ -207,7 +207,7 @@ def test_a_warm_end_waits_for_redis_to_take_the_outcome(
     scene = Scene(private_workers, private_redis.conn, tmp_path, FUSION_SOCKET_TIMEOUT="0.3")
     private_redis.pause()
     scene.gate.unlink()
-    eventually(lambda: "Redis is away" in scene.worker.output, why="the outcome can't be told")
+    eventually(lambda: "Redis is away" in scene.worker.output, why="the outcome can't be committed")
     scene.worker.signal(signal.SIGTERM)
     eventually(lambda: "warm shutdown" in scene.worker.output)
     private_redis.resume()

@@ -323,7 +323,7 @@ def test_a_pickle_is_loaded_only_from_a_signed_job(
 
 
 def zlib_bomb(mib: int) -> bytes:
-    """So many MiB of zeros. Blocks that were flushed in full don't refer to one another: one can stand there many times."""
+    """This many MiB of zeros. Blocks that were flushed in full don't refer to one another: one can stand there many times."""
     packer = zlib.compressobj(9)
     head, block = packer.compress(b""), bytes(1 << 20)
     first, again = (packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))

@@ -86,9 +86,9 @@ def test_a_job_is_gone_in_time_though_redis_hangs(
     begun = time.monotonic()
     private_redis.pause()
     _gone_in_time(pids, begun)
-    eventually(lambda: "Redis is away" in worker.output, why="the failure could not be told yet")
+    eventually(lambda: "Redis is away" in worker.output, why="the failure could not be committed yet")
     private_redis.resume()
-    eventually(lambda: status_of(conn, job.id) == "failed", why="it is told as soon as Redis answers")
+    eventually(lambda: status_of(conn, job.id) == "failed", why="it is committed as soon as Redis answers")
     assert "JobTimeoutException" in field(conn, job.id, "exc_info")
     assert len(runs_of(seen, "here")) == 1
     check_conservation(conn, [job.id])

@@ -69,7 +69,7 @@ class Family:
     def look(self, supervisor: int, now: float) -> list[_Member]:
         """Read the process table. Returns those that died since, unless they followed the process above them.
 
-        Whoever died is told of one look later: only then it is sure what happened to the process above.
+        The process that died is reported one look later: only then it is sure what happened to the process above.
         """
         table = {pid: (parent, session) for pid, parent, session in processes()}
         told = [member for member in self._gone if member.parent not in self._dead]
@@ -98,7 +98,7 @@ class Family:
         return member.kind != "worker" or member.pid in self._begun
 
     def is_whole(self, workers: int) -> bool:
-        """Tell if there are so many workers, each with its fork server."""
+        """Tell if there are this many workers, each with its fork server."""
         served = {member.parent for member in self.members.values() if member.kind == "fork server"}
         there = {member.pid for member in self.members.values() if member.kind == "worker"}
         return len(there) == workers and there <= served
@@ -175,7 +175,7 @@ class Chaos(threading.Thread):
     # -- for the thread that works meanwhile
 
     def begin(self, jobs: int) -> None:
-        """Kill something now and then, while so many jobs run."""
+        """Kill something now and then, while this many jobs run."""
         self._jobs = jobs
         self._plan()
 

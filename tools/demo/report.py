@@ -64,7 +64,7 @@ class DemoReport:
 
     @property
     def adds_up(self) -> bool:
-        """Every job ended, every finished one was delivered once, and the event log says so too. Where runs were killed, one may have
+        """Every job ended, every finished one was delivered once, and the event log has the same. Where runs were killed, one may have
         delivered before that and another have done so again."""
         if self.toll is not None:
             return self.lost == 0 and self.distinct >= self.statuses["finished"] and self.logged

@@ -21,7 +21,7 @@ from fusion import Queue
 
 #: Jobs of a bulk call.
 BULK = 2000
-#: Seconds between a start and the next call: the worker is waiting again by then.
+#: Seconds between a start and the next call: the worker waits again after that.
 GAP = 0.01
 #: Seconds within which a job has to start.
 LIMIT = 30.0
@@ -55,7 +55,7 @@ def start() -> int:
 
 
 def repeat(call: Callable[[], int], seconds: float) -> dict[str, float]:
-    """Call again and again for so long."""
+    """Call again and again for this long."""
     jobs, cpu, began = 0, time.process_time(), time.perf_counter()
     while (took := time.perf_counter() - began) < seconds:
         jobs += call()

@@ -1,4 +1,4 @@
-"""What Sentry gets of a job: names, the group of its failure, its check-ins. Nothing here needs Sentry's library."""
+"""Facts of a job for Sentry: names, the group of its failure, its check-ins. Nothing here needs Sentry's library."""
 
 from __future__ import annotations
 

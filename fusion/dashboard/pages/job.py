@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fusion.dashboard.graphs import Bars, drawing, knots
-from fusion.dashboard.json_tree import Line, difference, pretty
+from fusion.dashboard.json_tree import DiffLine, difference, pretty
 from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.titles import failed_first, named
@@ -58,7 +58,7 @@ def job(view: PageRequest) -> dict[str, Any]:
     }
 
 
-def differs(view: PageRequest, job: Mapping[str, Any]) -> list[Line] | None:
+def differs(view: PageRequest, job: Mapping[str, Any]) -> list[DiffLine] | None:
     """Return the lines in which an edited copy differs from its original; None if it is no copy, or the original is gone. Both are masked."""
     if not job["copied_from"] or "arguments" not in job:
         return None
@@ -81,7 +81,7 @@ def _path(view: PageRequest) -> str:
 
 
 class Next(NamedTuple):
-    """What happens next to a job, and when if that is known."""
+    """The next step of a job, and when it comes, if that is known."""
 
     text: str
     at: str | None = None

@@ -1,4 +1,4 @@
-"""What a Python file uses of RQ: imports, attributes and calls of objects made from RQ's classes, and the tasks that it enqueues."""
+"""The uses of RQ in a Python file: imports, attributes and calls of objects made from RQ's classes, and the tasks that it enqueues."""
 
 from __future__ import annotations
 

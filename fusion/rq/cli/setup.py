@@ -1,4 +1,4 @@
-"""What all commands share: their flags, Redis and prefix, classes by path, and the flags that are not needed or refused."""
+"""Parts that all commands share: their flags, Redis and prefix, classes by path, and the flags that are not needed or refused."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _url_of(given: Mapping[str, Any]) -> str | None:
 
 
 class Setup:
-    """What the shared flags choose: classes, serializer, RQ's configuration module."""
+    """The choices of the shared flags: classes, serializer, RQ's configuration module."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a failover of this Redis would lose, read before there is one."""
+"""The risks of a failover of this Redis, read before there is one."""
 
 from __future__ import annotations
 

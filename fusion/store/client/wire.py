@@ -25,8 +25,8 @@ from fusion.store.client.sockets import CleanPool
 _CHUNK = 65536
 
 
-class Line:
-    """A connection taken from a client's pool. Connecting, sending and reading raise what redis-py raises; `release` or `drop` ends it."""
+class BorrowedConnection:
+    """A connection borrowed from a client's pool. Connecting, sending and reading raise what redis-py raises; `release` or `drop` ends it."""
 
     def __init__(self, client: Redis) -> None:
         self._pool: Any = client.connection_pool
@@ -189,7 +189,7 @@ def answers(connection: Redis, packed: bytes, count: int) -> list[Any] | None:
     if not is_ours(client):
         return None
     with deferred():
-        line = Line(client)
+        line = BorrowedConnection(client)
         try:
             found = line.exchange_many(packed, count)
         except BaseException:

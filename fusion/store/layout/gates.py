@@ -1,4 +1,4 @@
-"""What is set for single queues, as the hash `rq:gates` holds it by queue: `name=value` texts with a space between, times in ms. The other
+"""Limits and other values of single queues, as the hash `rq:gates` holds it by queue: `name=value` texts with a space between, times in ms. The other
 half is `lua/include/lib/gate.lua`."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Keys(OperationKeys, FailureKeys, OutboxKeys):
         return f"{self.prefix}job:{job_id}:dependents"
 
     def log(self, job_id: str) -> str:
-        """What a job's last run printed and logged last."""
+        """The last lines that a job's last run printed and logged."""
         return f"{self.prefix}log:{job_id}"
 
     @property

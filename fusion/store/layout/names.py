@@ -1,4 +1,4 @@
-"""What jobs, queues and cron entries may be called."""
+"""Names that jobs, queues and cron entries may have."""
 
 from __future__ import annotations
 

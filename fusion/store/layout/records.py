@@ -195,7 +195,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """What a run printed and logged last. `lines`: each with its ms since 1970 before it; empty: its job's log goes. `left_out`: earlier lines."""
+    """The end of a run's log. `lines`: each with its ms since 1970 before it; empty: its job's log goes. `left_out`: earlier lines."""
 
     job_id: str
     execution_id: str

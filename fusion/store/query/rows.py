@@ -1,4 +1,4 @@
-"""What the stored fields of a job tell about it: its state, since when, and its queue."""
+"""Facts from the stored fields of a job: its state, since when, and its queue."""
 
 from __future__ import annotations
 

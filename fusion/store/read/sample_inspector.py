@@ -43,7 +43,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True)
 class FleetSample:
-    """What metrics show of a fleet. `age`: seconds since its queues were sampled; `due_late`, `cron_late`: how late the first scheduled job,
+    """The figures of a fleet for metrics. `age`: seconds since its queues were sampled; `due_late`, `cron_late`: how late the first scheduled job,
     and the first cron entry, is. `info`: INFO of the server. `seconds`: how long the read took."""
 
     age: float

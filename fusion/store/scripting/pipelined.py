@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.timeouts import deferred
 from fusion.store.client import maybe_executed
-from fusion.store.client.wire import Line
+from fusion.store.client.wire import BorrowedConnection
 from fusion.store.scripting.host import Steps, run, run_awaited
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class PipelinedCall(Generic[T]):
         """`understood`: the reply's meaning, if there is a command."""
         self._ordinary, self._understood, self._client, self._command = ordinary, understood, client, command
         self.meanwhile: Callable[[], None] = _nothing
-        self._line: Line | None = None
+        self._line: BorrowedConnection | None = None
 
     def __call__(self) -> T:
         """Make the call. Raises what the ordinary call does."""
@@ -59,7 +59,7 @@ class PipelinedCall(Generic[T]):
     def _send(self, command: bytes) -> Exception | None:
         try:
             with deferred():
-                self._line = Line(self._client)
+                self._line = BorrowedConnection(self._client)
                 failpoint("enqueue.before")
                 self._line.send(command)
         except (RedisError, OSError) as error:
@@ -79,7 +79,7 @@ class PipelinedCall(Generic[T]):
                 maybe_executed.note(later, True)
             raise
 
-    def _read(self, line: Line, error: Exception | None) -> tuple[Any, Exception | None]:
+    def _read(self, line: BorrowedConnection, error: Exception | None) -> tuple[Any, Exception | None]:
         reply = None
         try:
             if error is None:

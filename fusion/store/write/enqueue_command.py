@@ -25,7 +25,7 @@ NO_ARGUMENTS = b"[[],{}]"
 
 
 class Own:
-    """What one call has of its own besides its arguments: fields as texts, the same as they are stored, and maybe the id that it gives."""
+    """The parts of one call besides its arguments: fields as texts, the same as they are stored, and maybe the id that it gives."""
 
     __slots__ = ("job_id", "texts", "words")
 

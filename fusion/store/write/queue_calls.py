@@ -1,4 +1,4 @@
-"""What queues of both kinds ask of Redis, and the bytes of an enqueue: calls that are encoded here and made by others.
+"""Calls to Redis of queues of both kinds, and the bytes of an enqueue: calls that are encoded here and made by others.
 
 The functions encode the arguments of an enqueue and read its reply. `QueueCalls` makes calls of them, and of the other scripts that a Queue
 and an AsyncQueue need: a `..._call` is one call, `..._steps` are several.

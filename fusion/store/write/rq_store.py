@@ -1,4 +1,4 @@
-"""What RQ's programs show of themselves: running CronSchedulers, jobs by cron name, and groups. No state of a job is among it."""
+"""Records that RQ's programs show of themselves: running CronSchedulers, jobs by cron name, and groups. No state of a job is among it."""
 
 from __future__ import annotations
 

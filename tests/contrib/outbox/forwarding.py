@@ -24,7 +24,7 @@ def run(
     kill_after: float = 0.0,
     lease: float = 0.2,
 ) -> Ended:
-    """`outbox run` until it ends, or is killed after so many seconds. It takes the place of one that is silent for its `lease`, and asks three
+    """`outbox run` until it ends, or is killed after this many seconds. It takes the place of one that is silent for its `lease`, and asks three
     times in that whether the other's is over."""
     words = ["outbox", "run", "--database", base.url, "--keep", "86400", "--poll", "0.02", *(["--burst"] if burst else [])]
     more = {"FUSION_REDIS_URL": redis_url, "FUSION_LEASE": str(lease)}

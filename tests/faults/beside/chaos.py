@@ -190,7 +190,7 @@ class Beside:
 
     def _check_theirs(self, names: list[str], tried: dict[str, tuple[str, bool]], runs: Counter[str]) -> dict[str, list[str]]:
         """What RQ lost or left, by id. Each process of its that was struck may have lost one job: RQ loses the one that a worker has taken and
-        not begun, also when it is told to end; and leaves the child of such a job. A complaint for more."""
+        not begun, also when it has to end; and leaves the child of such a job. A complaint for more."""
         conn, lost, caused = self.fleet.conn, dict[str, list[str]](), 0
         ended = {
             word: {one for queue in (THEIRS, SHARED, ADOPTED) for one in conn.zrange(f"rq:{word}:{queue}", 0, -1)}

@@ -32,7 +32,7 @@ ENV = {
     "FUSION_IDLE_WAIT": "0.3",
     "FUSION_MAINTENANCE_INTERVAL": "0.2",
     "FUSION_TASKS": "tests.faults.crash.jobs",
-    "FUSION_CLAIM_AHEAD": "100",  # so many jobs count as short on a busy machine, too
+    "FUSION_CLAIM_AHEAD": "100",  # thus many jobs count as short on a busy machine, too
 }
 _JOBS = "tests.faults.crash.jobs"
 _HORSES = 2
@@ -93,7 +93,7 @@ class UnderWay:
         self._enqueue("speaks", self._gate_of("last"))
 
     def _enqueue_many(self) -> None:
-        """So many short ones that more are claimed ahead, and in their midst what makes those behind it come back."""
+        """Enough short ones that more are claimed ahead, and in their midst what makes those behind it come back."""
         prepared = [Queue.prepare_data(f"{_JOBS}.{task}", (str(self.seen),)) for task in _MANY]
         self.jobs += [job.id for job in Queue(self.queue, self._conn).enqueue_many(prepared)]
 

@@ -49,7 +49,7 @@ def test_the_process_group_is_killed_where_orphans_can_not_be_listed(
 def test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand(
     workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:
-    """Nothing of it was ever renewed or started: what the claim wrote is all there is."""
+    """Neither the claim nor the run got any further: what the claim wrote is all there is."""
     env = {"FUSION_LEASE": "1"}
     seen = tmp_path / "seen"
     job = Queue("k", conn).enqueue(basic.witness, str(seen))
@@ -92,7 +92,7 @@ def test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry(workers: Wor
     (entry,) = conn.smembers("rq:workers")
     conn.delete("rq:workers", entry)
     gate.unlink()
-    eventually(lambda: status_of(conn, job.id) == "finished", why="the outcome is told")
+    eventually(lambda: status_of(conn, job.id) == "finished", why="the outcome is committed")
     assert "registering again" in worker.output
     assert len(runs_of(seen, "started")) == 1
     check_ended(conn, [job.id])

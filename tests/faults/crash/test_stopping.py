@@ -120,6 +120,6 @@ def test_children_are_released_whoever_dies(workers: Workers, conn: redis.Redis,
     workers.start("s", env=ENV)
     eventually(lambda: {status_of(conn, job.id) for job in jobs} == {"finished"}, 20, why="all have run")
     assert [endings(conn, job.id) for job in jobs] == [["completed"]] * len(jobs)
-    eventually(lambda: of_kin(conn) == set(), why="nothing waits to be told")
+    eventually(lambda: of_kin(conn) == set(), why="no child waits for its release")
     check_ended(conn, memberships(conn))
     assert leftovers(conn) == []

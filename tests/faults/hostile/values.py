@@ -80,7 +80,7 @@ def bombs(path: Path) -> dict[str, bytes]:
 
 
 def zlib_bomb(mib: int) -> bytes:
-    """So many MiB of zeros, in a thousandth of that."""
+    """This many MiB of zeros, in a thousandth of that."""
     packer = zlib.compressobj(9)
     head, block = packer.compress(b""), bytes(1 << 20)
     first, again = (packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))

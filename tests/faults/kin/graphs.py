@@ -13,7 +13,7 @@ _ENDED = ("finished", "failed", "canceled", "stopped", "deleted")
 
 @dataclass(frozen=True)
 class Node:
-    """`parents`: ids, each with `fail`, `ignore` or `wait`. `wish`: what a person does to it, so many seconds after it was enqueued."""
+    """`parents`: ids, each with `fail`, `ignore` or `wait`. `wish`: what a person does to it, this many seconds after it was enqueued."""
 
     id: str
     kind: str

@@ -10,7 +10,7 @@ from math import inf
 from tests.faults.model.state import TERMINAL, Job, State
 
 _FORGET_MS = _LONGEST_MS = 86_400_000
-#: For so long a job keeps its slot for a worker that has its task.
+#: For this long a job keeps its slot for a worker that has its task.
 _KEPT_MS = 30_000
 
 
@@ -45,7 +45,7 @@ class Key:
 
 
 class Keyed(State):
-    """Of a key's jobs so many hold a slot as its limit says: the best, but for those that run. `due`: ms at which a key is to be looked at, or
+    """As many of a key's jobs hold a slot as its limit says: the best, but for those that run. `due`: ms at which a key is to be looked at, or
     a job that keeps its slot for its task; `settling`: keys that are to be settled at the end of this claim; `unrung`: queues of which others
     hear at the end of this turn."""
 

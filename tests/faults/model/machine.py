@@ -142,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
             hand.held |= {job_id: execution for _, job_id, execution in jobs}
 
     def _fit(self, kind: str, job_id: str) -> str:
-        """What jobs without a key are told of is the queue's time, and not a matter of this walk."""
+        """The time of jobs without a key is the queue's, and not a matter of this walk."""
         job = self._model.jobs.get(job_id)
         return "later" if kind == "limited" and (job is None or job.key is None) else kind
 
@@ -195,7 +195,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._call("pause" if stop else "unpause", queue)
 
     def gate(self, queue: str, limit: int | None = None, rate: tuple[int, int] | None = None) -> None:
-        """At most so many at once; one start in so many ms, and so many after a rest."""
+        """At most this many at once; one start in this many ms, and this many after a rest."""
         self._call("gate", queue, limit, rate)
 
     def pin(self, key: str, most: int | None = None) -> None:
@@ -255,6 +255,6 @@ class StoreMachine(RuleBasedStateMachine):
         self._do("hear", queue)
 
     def resend(self, back: int) -> None:
-        """A call from before comes once more: the first was carried out, its answer lost; or it was late. Nobody hears this answer."""
+        """A call from before comes once more: the first was carried out, its answer lost; or it was late. Nobody reads this answer."""
         name, args = self._calls[-1 - back % len(self._calls)]
         self._do(name, *args)

@@ -7,7 +7,7 @@ from tests.faults.model.state import INBOX, TERMINAL, Job, Order, State
 
 
 def weight_of(job: Job | None) -> int:
-    """As much as it counts in a call that takes so many jobs."""
+    """As much as it counts in a call that takes this many jobs."""
     return 4 if job is not None and job.key is not None else 1
 
 
@@ -111,7 +111,7 @@ class People(Keyed):
         return length + len(self.inbox) - max(0, len(self.struck) - 1) if queue == INBOX else length
 
     def passed(self, count: int) -> None:
-        """So many ids have left the inbox."""
+        """This many ids have left the inbox."""
         if self.struck:
             left = self.struck[""] + count
             self.struck = {job_id: upto for job_id, upto in self.struck.items() if upto > left}

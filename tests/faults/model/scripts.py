@@ -148,7 +148,7 @@ class Line(redis.Redis):
         return answer
 
     def look(self) -> Snapshot:
-        """After the last command. Events are told once."""
+        """After the last command. Each event is read once."""
         keys: dict[str, Any] = {}
         events: list[dict[str, str]] = []
         for raw_key, raw_kind, value in self._raw:

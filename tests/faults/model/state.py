@@ -49,7 +49,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Told:
-    """An outcome of an execution; `limited` is told of jobs with a key only. `back`: a retry that lines up anew; `keep`: one that keeps its slot
+    """An outcome of an execution; `limited` is for jobs with a key only. `back`: a retry that lines up anew; `keep`: one that keeps its slot
     meanwhile."""
 
     kind: str

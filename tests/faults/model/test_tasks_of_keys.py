@@ -1,4 +1,4 @@
-"""Walks among jobs with keys whose task some workers lack, or is told to stay away: more of both than the great walk has."""
+"""Walks among jobs with keys whose task some workers lack, or does not allow: more of both than the great walk has."""
 
 from __future__ import annotations
 

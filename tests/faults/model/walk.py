@@ -35,7 +35,7 @@ def walk(
     phases: Collection[Phase] = _ALL,
     **settled: Any,
 ) -> None:
-    """So many walks of so many steps; AssertionError with a short one that fails."""
+    """This many walks of this many steps; AssertionError with a short one that fails."""
     kind = seed(start)(type(machine.__name__, (machine,), {"conn": conn, **settled}))
     chosen = settings(
         deadline=None,

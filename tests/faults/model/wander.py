@@ -64,7 +64,7 @@ _DRAWN: dict[str, tuple[int, Callable[[random.Random, int], dict[str, Any]]]] = 
 
 
 def draw(seed: int, steps: int, jobs: int) -> list[Step]:
-    """The calls of a walk among so many jobs."""
+    """The calls of a walk among this many jobs."""
     chance = random.Random(seed)
     names = chance.choices(list(_DRAWN), [weight for weight, _ in _DRAWN.values()], k=steps)
     return [(name, _DRAWN[name][1](chance, jobs)) for name in names]

@@ -30,7 +30,7 @@ return 1
 
 @dataclass(frozen=True)
 class Sent:
-    """A turn that was sent: what it told, how many slots it had, and its outcome when it was carried out first."""
+    """A turn that was sent: its outcomes, how many slots it had, and its outcome when it was carried out first."""
 
     name: str
     token: int
@@ -145,7 +145,7 @@ class Explorer:
                 yield self._turn(world, client, sent, answered=answered)
 
     def _turn(self, world: World, client: Client, sent: Sent, *, answered: bool) -> World:
-        """`sent` again if it has not been answered. A worker that is told to register does, and says it again."""
+        """`sent` again if it has not been answered. A worker whose answer is to register does so, and sends it again."""
         where = f"{'' if answered else 'unheard '}turn {sent.name}{sent.token} {[t.kind for t in sent.told]} {sent.slots}"
         self._go_to(world)
         first = sent if sent in world.sent else None
@@ -173,7 +173,7 @@ class Explorer:
         return after
 
     def _resend(self, world: World, sent: Sent) -> World:
-        """A turn from before comes late: nobody hears the answer."""
+        """A turn from before comes late: nobody reads the answer."""
         self._go_to(world)
         status, answers, jobs = self._send(sent)
         after = self._world(world.now, world.clients, world.sent, (*world.path, f"again {sent.name}{sent.token}"))

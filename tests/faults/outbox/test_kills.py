@@ -33,7 +33,7 @@ from tests.kit.waiting import eventually
 QUEUES = ("mail", "sms", "push")
 ROWS, KILLS, RESTARTS, PAUSES = soaked(600, 5000), soaked(8, 50), soaked(1, 4), soaked(1, 3)
 WRITERS = 4
-#: Takes what waits in a queue, in its order, and leaves nothing of it: the jobs have run, and their result_ttl is over.
+#: Takes what waits in a queue, in its order, and leaves none of it: the jobs have run, and their result_ttl is over.
 _TAKE = """
 local ids = redis.call('ZREVRANGE', KEYS[1], 0, -1)
 for _, id in ipairs(ids) do

@@ -98,7 +98,7 @@ class Soak:
         self.times[name] = time.monotonic() - begun
 
     def _strike(self) -> None:
-        """So many jobs are let in for each strike, so that there is work from the first to the last. One that finds nobody to strike at
+        """As many jobs are let in for each strike that there is work from the first to the last. One that finds nobody to strike at
         is put off, twice at most."""
         chance, order, tries = random.Random(f"{self.seed}:pauses"), list(self.strikes), Counter[str]()
         for done in itertools.count(1):
@@ -248,7 +248,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=KILLS, help="SIGKILLs; other strikes in proportion")
-    parser.add_argument("--rush", type=int, default=0, help="short jobs besides, so many at a time that pool mode claims ahead")
+    parser.add_argument("--rush", type=int, default=0, help="short jobs besides, enough at a time that pool mode claims ahead")
     parser.add_argument("--worker-args", default="", help='flags for every worker, like "--horses 2"')
     parser.add_argument("--keep", action="store_true", help="keep the directory of a run that passed, too")
     asked = parser.parse_args()

@@ -141,7 +141,7 @@ class Fleet:
             self.producer.stdin.write(b"%d\n" % jobs)
             self.producer.stdin.flush()
         except BrokenPipeError:
-            pass  # it has done all of it, or was killed: the next one is told again
+            pass  # it has done all of it, or was killed: the next one gets it again
 
     def tend(self) -> None:
         """Start again what is dead, and collect the orphans that were handed to us."""
@@ -198,7 +198,7 @@ class Fleet:
         return codes
 
     def close(self) -> None:
-        """Whatever happened before: nothing of it stays."""
+        """No process of it stays, whatever happened before."""
         for process in psutil.Process().children(recursive=True):
             if process.pid != self.redis.process.pid:
                 _end(process)

@@ -10,7 +10,7 @@ from typing import Any
 from fusion.retry import Retry
 from tests.faults.soak.plan import QUEUES, TASKS, TIMEOUT, Job
 
-#: Of so many ordinary jobs there is one group.
+#: Ordinary jobs for each group.
 EVERY = 4
 
 #: Unique keys, and what all jobs that want one say of it. Seconds.
@@ -44,7 +44,7 @@ def group(seed: int, n: int) -> Group:
 
 
 def groups(seed: int, jobs: int) -> list[Group]:
-    """All of a run with so many ordinary jobs."""
+    """All of a run with this many ordinary jobs."""
     return [group(seed, n) for n in range(jobs // EVERY)]
 
 

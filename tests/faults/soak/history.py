@@ -31,7 +31,7 @@ _SETS = re.compile(
     rb"rq:(?:(wip|finished|canceled|stopped|deferred|blocked):.+|(scheduler:scheduled_jobs)|queue:(failed)|(queue):.+)\Z"
 )
 _STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
-#: What Redis is told of an execution that another job in its process has ended.
+#: The outcome of an execution that another job in its process has ended.
 _BESIDE = ("which of its jobs did that nobody knows", "killed for another job in it", "the call that it shared ")
 #: Losses of a job after which the next is to be its own doing.
 _ANSWERS_ALONE = 2
@@ -180,7 +180,7 @@ class History:
     def _compare_counters(self) -> None:
         if self._counted_live is not None and self._counted_live != self._live:
             self.wrong.append(f"counters: after transaction {self.transactions} {self._counted_live} are there, not {self._live}")
-            self._counted_live = self._live  # each mistake is told once
+            self._counted_live = self._live  # each mistake is reported once
 
     def _take(self, command: list[bytes]) -> Iterable[str]:
         """Follow one command; the jobs it was about."""
@@ -297,7 +297,7 @@ class History:
 
     def _check_claim(self, job_id: str, execution: str) -> None:
         """A worker that never got the answer to a claim and was given up meanwhile asks again under the same token: what it gets then has
-        the execution of what it lost. That no execution is run twice is told by the witnesses."""
+        the execution of what it lost. That no execution is run twice is shown by the witnesses."""
         before = self._claimed.get(execution)
         if before is not None:
             self.reclaims += 1

@@ -55,7 +55,7 @@ RUSH, BETWEEN = "rush", 50
 @dataclass(frozen=True)
 class Job:
     """`ends`: the status it must reach, or `may_end`; `failures`: attempts that fail on the way; `reason`: what a failed one's reason
-    holds. `wish`: `stop`, `cancel` or `cancel batch`, which a person says so many seconds after it was enqueued, or `wish_running` after it began.
+    holds. `wish`: `stop`, `cancel` or `cancel batch`, which a person says this many seconds after it was enqueued, or `wish_running` after it began.
     `batch`: of which it is a member, or which calls it back `batch_as` it has an end, `complete` or `success`.
     `parents`: ids, each with what happens to this one should that not finish; `takes`: it is given what the parent returned."""
 
@@ -156,7 +156,7 @@ _JOBS: dict[str, Any] = {
 
 
 def strikes(seed: int, kills: int) -> list[str]:
-    """So many SIGKILLs, and the other strikes in proportion: at least one of each."""
+    """This many SIGKILLs, and the other strikes in proportion: at least one of each."""
     wanted = Counter({name: max(1, round(count * kills / KILLS)) for name, count in STRIKES.items()})
     order = list(wanted.elements())
     random.Random(f"{seed}:strikes").shuffle(order)

@@ -94,7 +94,7 @@ def wrong_steps(steps: Sequence[Step], plan: Mapping[str, Job], states: Mapping[
 
 
 def wrong_kin(kin: Iterable[Job], states: Mapping[str, str], reasons: Mapping[str, str], ran: Container[str]) -> Iterator[str]:
-    """Who failed for a parent's sake names one that it needed and that did not finish; who needed such a one did not run."""
+    """Who failed for a parent's sake names one that it needed and that did not finish; a child of it did not run."""
     for spec in kin:
         state, reason = states.get(spec.id, "missing"), reasons.get(spec.id, "")
         broken = {

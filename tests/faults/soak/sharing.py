@@ -73,7 +73,7 @@ def wrong_gifts(gifts: Sequence[Gift], plan: Mapping[str, Job], lives: Mapping[s
 def wrong_hearings(
     hearings: Sequence[tuple[str, str]], plan: Mapping[str, Job], lives: Mapping[str, Life], ran: Container[str]
 ) -> Iterator[str]:
-    """Who hears of a stop, hears of it once, of a job that a person wanted stopped and that is; and a job that ended by it itself is heard of."""
+    """`on_stopped` is called once, for a job that a person wanted stopped and that is; and for each job that ended by itself at its stop."""
     heard: dict[str, str] = {}
     for job_id, execution in hearings:
         spec, life = plan[job_id], lives.get(job_id)

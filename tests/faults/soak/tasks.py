@@ -99,7 +99,7 @@ def steps(count: int, seconds: float) -> str:
 
 
 def deaf(seconds: float) -> str:
-    """Takes what it is told for a mistake, for a while."""
+    """Takes its stop for a mistake, for a while."""
     note("begin")
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -31,7 +31,7 @@ NOOP = "tests.jobs.basic.noop"
 
 
 class Clients:
-    """Three clients that believe what they are told: two enqueue as fast as they can, one looks what has finished."""
+    """Three clients that believe their answers: two enqueue as fast as they can, one looks what has finished."""
 
     def __init__(self, url: str, name: str) -> None:
         self.acknowledged: list[str] = []
@@ -82,7 +82,7 @@ def _powered(binary: ServerBinary, appendfsync: str) -> Iterator[PowerRedis]:
 
 
 def _until_cut(redis: PowerRedis, directory: Path, name: str, jobs: int) -> tuple[Clients, int]:
-    """Enqueue and commit until there are so many jobs, then cut the power of the machine that Redis and a worker are on."""
+    """Enqueue and commit until there are this many jobs, then cut the power of the machine that Redis and a worker are on."""
     directory.mkdir()
     workers = Workers(redis.url, directory)
     try:

@@ -44,7 +44,7 @@ def fleet(trio: Trio, tmp_path: Path) -> Iterator[Workers]:
 
 
 class Producer(threading.Thread):
-    """Enqueues a job every few milliseconds until it is told to stop. A call that raises is repeated until it does not."""
+    """Enqueues a job every few milliseconds until `stop`. A call that raises is repeated until it does not."""
 
     def __init__(self, url: str, witness: Path, **options: object) -> None:
         super().__init__(daemon=True)
@@ -84,7 +84,7 @@ class Producer(threading.Thread):
                 again = error
 
     def more(self, count: int = 20) -> None:
-        """So many more are accepted."""
+        """This many more are accepted."""
         wanted = len(self.accepted) + count
         eventually(
             lambda: len(self.accepted) >= wanted or self.trouble,
@@ -127,7 +127,7 @@ def test_a_primary_killed_and_another_demoted_under_load(trio: Trio, fleet: Work
     trio.wait_for_primary(pair.ports[1])
     plain.more()
     assert any("StoreUnavailable" in kinds for kinds in plain.warned.values()), "the outage was felt"
-    # there is no replica any more, and the one who wants one is told so
+    # there is no replica any more, and a call that wants one raises that
     eventually(lambda: any("NotReplicated" in kinds for kinds in sure.warned.values()), timeout=40, why="not replicated")
 
     # it comes back, as a replica

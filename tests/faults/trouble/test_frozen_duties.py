@@ -37,7 +37,7 @@ POINTS = [
 
 @contextmanager
 def frozen_at(workers: Workers, conn: redis.Redis, point: str, others: int) -> Iterator[list[WorkerProcess]]:
-    """So many workers that live, beside one that was frozen there. Yields the living.
+    """This many workers that live, beside one that was frozen there. Yields the living.
 
     They stand still until then: so the other one does all duties, and comes to that point; and what they heard meanwhile is old.
     """
@@ -97,7 +97,7 @@ def test_jobs_of_the_dead_are_claimable_in_time(workers: Workers, conn: redis.Re
 def test_a_job_whose_token_a_frozen_worker_has_read_is_taken_by_the_next_look(
     workers: Workers, conn: redis.Redis, count: int
 ) -> None:
-    """It read the token and acted on nothing. Nobody else is told of the job; `idle_wait` bounds that."""
+    """It read the token and acted on nothing. No other process learns of the job; `idle_wait` bounds that."""
     crew = [workers.start("sms", env={**QUICK, "FUSION_FAILPOINTS": "doorbell.token=stop"})]
     process = psutil.Process(crew[0].pid)
     eventually(lambda: any(client["cmd"] == "blpop" for client in conn.client_list()), why="it waits")

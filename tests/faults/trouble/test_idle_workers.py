@@ -44,7 +44,7 @@ def looked_again(jobs: Jobs, before: int) -> bool:
 def test_a_bell_that_rings_for_nothing_costs_no_process(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]
 ) -> None:
-    """The process that would have got a job was woken in vain, again and again; it is there for the next one."""
+    """The process that would have got a job was woken without a job, again and again; it is there for the next one."""
     worker = idle(fleet, jobs, *flags)
     for _ in range(5):
         before = token(jobs)

@@ -84,13 +84,13 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
     admin = connect(proxy.url)
     line = commands.Commands(lambda: connect(proxy.url, "blocking"), lambda: "rq:pubsub:w", "rq:pubsub:all")
 
-    def hears(word: str) -> bool:
+    def received(word: str) -> bool:
         line.tick(time.monotonic())
         admin.publish("rq:pubsub:w", json.dumps({"command": word}))
         return word in [told.name for told in line.receive()]
 
     try:
-        eventually(lambda: hears("first"), 20)
+        eventually(lambda: received("first"), 20)
         held = line.fileno()
         until = time.monotonic() + 1.5  # of asking and being answered: there is no condition for being left alone
         while time.monotonic() < until:
@@ -99,7 +99,7 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
             time.sleep(0.01)
         assert line.fileno() == held, "a subscription that lives is left alone"
         proxy.silence("SUBSCRIBE")
-        eventually(lambda: hears("second"), 20)
+        eventually(lambda: received("second"), 20)
     finally:
         line.close()
         admin.close()

@@ -54,7 +54,7 @@ def test_a_worker_whose_name_server_fails(proxy: FaultProxy, fleet: Workers, job
     names.say(trouble)
     proxy.reset()
     jobs.gate.unlink()
-    eventually(lambda: "Redis is away" in worker.output, 20, why="its outcome can't be told")
+    eventually(lambda: "Redis is away" in worker.output, 20, why="its outcome can't be committed")
     eventually(
         lambda: get(f"{url}/readyz").text.startswith("Redis is away for 2"), 30, why="it is not ready, and says so all the time"
     )
@@ -68,7 +68,7 @@ def test_a_worker_whose_name_server_fails(proxy: FaultProxy, fleet: Workers, job
 
 @needs_shim
 def test_a_producer_gets_an_error_in_time_when_the_name_server_is_silent(proxy: FaultProxy, names: Names) -> None:
-    """Its four attempts ask once; the answer, when it comes, serves who asks next."""
+    """Its four attempts ask once; the answer, when it comes, serves the next caller."""
     names.say("silent")
     code = (
         "import sys, threading\n"

@@ -1,4 +1,4 @@
-"""What a producer is told when Redis fails it, and that whatever it was told, making the same call again makes no second job."""
+"""What a producer gets when Redis fails it, and that after any of these making the same call again makes no second job."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ids(conn: redis.Redis, queue: str = "r") -> set[str]:
     return {raw.decode() for raw in conn.zrange(f"rq:queue:{queue}", 0, -1)}
 
 
-# -- what is told
+# -- errors
 
 
 def test_a_redis_that_can_not_be_reached() -> None:

@@ -1,4 +1,4 @@
-"""A Redis that answers and refuses: whoever works waits, tells a person once what to do, and goes on; whoever enqueues hears of it at once."""
+"""A Redis that answers and refuses: a worker waits, logs once what to do, and goes on; a producer gets the error at once."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_disk_that_is_full_and_then_is_not(disk: redis.Redis, tmp_path: Path) 
         eventually(lambda: _misconf(disk), 20, why="the server can't write")
         assert waits(refused(jobs.queue))
         jobs.gate.unlink()
-        eventually(lambda: "MISCONF" in worker.output, 20, why="its outcome can't be told")
+        eventually(lambda: "MISCONF" in worker.output, 20, why="its outcome can't be committed")
         assert read_server(disk).unsaved
         assert "Redis can't save" in run_worker("health", FUSION_REDIS_URL=url).stderr
         limit(psutil.RLIM_INFINITY)
@@ -249,7 +249,7 @@ def test_a_password_that_was_changed_and_is_put_right_in_the_file(server: Server
     jobs.conn.config_set("requirepass", "new")
     jobs.conn.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     jobs.gate.unlink()
-    eventually(lambda: "refused the login" in worker.output, 20, why="a person is told")
+    eventually(lambda: "refused the login" in worker.output, 20, why="a person can read it")
     told = lines_about_redis(worker.output)
     assert "correct user and password in FUSION_REDIS_URL (or --url), or the password's file" in told[0]
     assert "old" not in told[0]
@@ -274,7 +274,7 @@ def test_a_right_that_is_taken_away_and_given_back(server: Server, on_server: Wo
     jobs.begun(jobs.gated())
     rules("-evalsha", "-eval", "resetchannels")
     jobs.gate.unlink()
-    eventually(lambda: "refused a command" in worker.output, 20, why="a person is told")
+    eventually(lambda: "refused a command" in worker.output, 20, why="a person can read it")
     assert "grant the ACL user what docs/operations.md lists" in lines_about_redis(worker.output)[0]
     eventually(lambda: not admin.pubsub_numsub(channel)[0][1], 20, why="the subscription is cut")
     assert isinstance(refused(Queue("r", connect(url))), ConfigurationError)

@@ -142,7 +142,7 @@ def test_a_repetition_waits_on_a_connection_that_wrote_nothing_before(pair: Pair
 
 
 def test_a_patience_beyond_the_clients_own(pair: Pair) -> None:
-    """It hears in time how many acknowledged, instead of giving up on the connection."""
+    """It learns in time how many acknowledged, instead of giving up on the connection."""
     client = redis.Redis.from_url(pair.url(0), protocol=2, socket_timeout=1.0)
     pair.halt_replica()
     error = missed(lambda: Queue("q", client).enqueue(basic.noop, durability="replicated", replicas_timeout=1.5))

@@ -76,7 +76,7 @@ def _one_of_two_rolled_back(number: str) -> None:
 
 
 def _killed(number: str) -> None:
-    """The process dies when the transaction is committed, and before anybody else hears of it."""
+    """The process dies when the transaction is committed, and before any other process learns of it."""
     with transaction.atomic():
         transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
         _order(number)
