@@ -32,6 +32,12 @@ MOST_SLOTS = 32
 _MOMENT = 0.002
 
 
+class Answered(Protocol):
+    """Takes a job whose outcome was committed or refused. `failed`: the job has failed by it, and does not run again."""
+
+    def __call__(self, claimed: Claimed, *, failed: bool) -> None: ...
+
+
 class TurnOwner(Protocol):
     """The worker or courier that a consumer takes turns for."""
 
@@ -98,6 +104,8 @@ class Consumer:
         self.moved = 0
         #: The connection that the loop watches for replies.
         self._watched: object | None = None
+        #: Called with each job whose outcome has its final answer.
+        self.answered: Answered | None = None
         self._requested = self._has_room = False
         self._poll_at, self._opens_at = 0.0, inf
         #: Of the turn under way: when it began, and what it asked for.
@@ -267,13 +275,15 @@ class Consumer:
 
     def _note_answers(self, turn: Turn, outcomes: list[PendingOutcome]) -> None:
         for outcome, answer in zip(outcomes, turn.answers, strict=False):
-            if answer == "over":
-                outcome.give_up()
+            if answer == "failed":
+                outcome.fail()
                 answer = "ok"
             again = answer.startswith("error:") and self.outbox.postpone(outcome)
             self.job_log.committed(outcome.claimed, outcome.decision, answer, again=again)
             if answer == "ok":
                 self.history.note(outcome)
+            if self.answered is not None and not again:
+                self.answered(outcome.claimed, failed=answer == "ok" and outcome.decision.kind == "failed")
         for queue, error in turn.bad:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:

@@ -42,8 +42,8 @@ class PendingOutcome:
     instead: Decision | None = None
     signaled: float = 0.0
 
-    def give_up(self) -> None:
-        """Turn a retry into a failure: Redis answered that the retry would come too late."""
+    def fail(self) -> None:
+        """Turn a retry or a loss into a failure: Redis answered that the job has failed."""
         self.decision = replace(self.decision, kind="failed")
 
     def commit(self, now: float) -> Commit:

@@ -216,7 +216,7 @@ class Drain:
     def _note(self, ended: Ended, turn: Turn) -> None:
         claimed, decision, _ = ended
         answer = turn.answers[0] if turn.answers else "ok"
-        outcome = decision.kind if answer in ("ok", "over") else answer
+        outcome = decision.kind if answer == "ok" else answer
         task = claimed.fields.get(b"description", b"").decode("utf-8", "replace")
         at = datetime.fromtimestamp(self._began, timezone.utc)
         self.runs.append(Run(task, claimed.id, outcome, at, decision.reason))

@@ -133,7 +133,7 @@ class Dispatcher:
         """A run is over, and its process sent no outcome."""
         if self._telemetry is not None:
             for one in self._members(run) or [run]:
-                self._telemetry.died(one, death)
+                self._telemetry.died(one, death, run.killed)
         if self._batched_calls.ended(run, death):
             return
         if run.log is not None:

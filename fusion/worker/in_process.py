@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -138,7 +139,10 @@ class InProcess:
                 break
             self.enter()
         if ended is not None and turn.answers:
-            self._job_log.committed(ended[0], ended[1], "ok" if turn.answers[0] == "over" else turn.answers[0])
+            answer, decision = turn.answers[0], ended[1]
+            if answer == "failed":
+                answer, decision = "ok", replace(decision, kind="failed")
+            self._job_log.committed(ended[0], decision, answer)
         return turn
 
     def _more(self, turn: Turn) -> bool:

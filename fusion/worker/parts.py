@@ -110,6 +110,7 @@ def build(process: ProcessContext, plan: WorkerPlan, line: SupervisorLine, owner
         from fusion.worker.telemetry import Telemetry
 
         telemetry = Telemetry.of(settings, log)
+        consumer.answered = telemetry.answered if telemetry is not None else None
     missing_keys = MissingKeyWarnings(consumer.history, log)
     outcomes = Outcomes(consumer.outbox, blocked_work, slots, missing_keys, settings.timeout_grace)
     batched_calls = BatchedCalls(executors, slots, broker, link, membership, settings)

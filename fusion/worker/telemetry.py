@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from fusion.kernel import defaults
 from fusion.runtime.job_log import one_line
 from fusion.settings import Settings
 from fusion.store.layout.calls import function_of
-from fusion.worker.outcomes import of_death, of_frame
+from fusion.store.layout.records import Claimed
 
 if TYPE_CHECKING:
     from fusion.metrics.figures import Figures
@@ -41,8 +41,6 @@ _END = 2.0
 _REPEAT = 60.0
 #: Ends of a run that never began.
 _NEVER_BEGAN = (KillCause.STOPPED, KillCause.NO_PROCESS, KillCause.STOLEN)
-#: Outcomes of a run that lost its process, perhaps by another run in it.
-_OF_OTHERS = ("struck", "displaced", "suspect")
 _TERMINATED = "fusion.exceptions.WorkHorseTerminated"
 
 
@@ -67,7 +65,7 @@ class DeadRun:
     seconds: float
     kind: str
     why: str
-    #: Where its task failed, `module:function:line`, if that is known; and whether the job fails by it, or is lost.
+    #: Where its task failed, `module:function:line`, if that is known; and whether the job has failed by it, and runs no more.
     frame: str = ""
     failed: bool = False
 
@@ -189,6 +187,8 @@ class Telemetry:
         #: Bytes that a run has sent; and the runs that have sent all.
         self._taken: dict[Run, int] = {}
         self._whole: set[Run] = set()
+        #: Dead runs whose outcome is not committed yet, by execution.
+        self._dead: dict[str, DeadRun] = {}
 
     @classmethod
     def of(cls, settings: Settings, log: logging.Logger) -> Telemetry | None:
@@ -222,20 +222,30 @@ class Telemetry:
         self._taken.pop(run, None)
         self._whole.discard(run)
 
-    def died(self, run: Run, death: Death) -> None:
-        """Record a run whose process sent no outcome."""
+    def died(self, run: Run, death: Death, killed: KillCause | None = None) -> None:
+        """Record a run whose process sent no outcome. `killed`: why this worker killed the process, if it did. It is sent once Redis has
+        answered whether the job has failed by it."""
         whole = run in self._whole
         self.end(run)
-        if whole or run.killed in _NEVER_BEGAN:
+        if whole or killed in _NEVER_BEGAN:
             return
         claimed, fields = run.claimed, run.claimed.fields
-        kind, why = _end_of(run, death)
+        kind, why = _end_of(run, death, killed)
         task = function_of({name: fields.get(name.encode()) for name in ("func", "data", "serializer")})
         seconds = time.monotonic() - run.began
         frame = (run.stands or {}).get(b"error_frame", b"").decode("utf-8", "replace")
-        dead = DeadRun(
-            fields, claimed.id, claimed.execution_id, claimed.queue, task, seconds, kind, why, frame, _is_failure(run, death)
-        )
+        dead = DeadRun(fields, claimed.id, claimed.execution_id, claimed.queue, task, seconds, kind, why, frame)
+        if killed is KillCause.LOST or (killed is KillCause.COLD and run.stands is None):
+            self._put(dead)  # this worker commits no outcome of it
+        else:
+            self._dead[claimed.execution_id] = dead
+
+    def answered(self, claimed: Claimed, *, failed: bool) -> None:
+        """Record a dead run whose outcome is committed, or refused. `failed`: the job has failed by it."""
+        if self._dead and (dead := self._dead.pop(claimed.execution_id, None)) is not None:
+            self._put(replace(dead, failed=failed))
+
+    def _put(self, dead: DeadRun) -> None:
         for outlet in self._outlets.values():
             outlet.put([dead])
 
@@ -249,34 +259,27 @@ class Telemetry:
             figures.put(catalogue.TELEMETRY_WAITING, outlet.waiting, to)
 
     def close(self) -> None:
-        """Send what waits, for two seconds at most."""
+        """Send what waits, for two seconds at most. A dead run whose outcome is not committed counts as lost: its job runs again."""
+        for dead in self._dead.values():
+            self._put(dead)
         until = time.monotonic() + _END
         for outlet in self._outlets.values():
             outlet.close(until)
 
 
-def _end_of(run: Run, death: Death) -> tuple[str, str]:
+def _end_of(run: Run, death: Death, killed: KillCause | None) -> tuple[str, str]:
     if run.stands is not None:  # it died in its hooks
         classes = run.stands.get(b"exc_classes", b"").decode("utf-8", "replace")
         return classes.partition("\n")[0].removeprefix("builtins."), ""
     if run.stopping:
         return "fusion.exceptions.JobStopped", "it was stopped, and killed after its grace"
-    if death.timed_out or run.killed is KillCause.TIMEOUT:
+    if death.timed_out or killed is KillCause.TIMEOUT:
         return "fusion.exceptions.JobTimeoutException", "its time was over, and it was killed"
-    if run.killed is KillCause.MEMORY:
+    if killed is KillCause.MEMORY:
         return "fusion.exceptions.JobMemoryExceeded", "it held more memory than a job may, and was killed"
-    if run.killed is not None:
-        return _TERMINATED, f"killed: {run.killed.value}"
+    if killed is not None:
+        return _TERMINATED, f"killed: {killed.value}"
     return _TERMINATED, "its fork server died" if death.status is None else describe_death(death.status)
-
-
-def _is_failure(run: Run, death: Death) -> bool:
-    if run.killed in (KillCause.COLD, KillCause.LOST):
-        return False
-    fields = run.claimed.fields
-    decision = of_frame(fields, run.stands) if run.stands else of_death(run, death, stopping=False, grace=0.0)
-    # With on_lost="fail" a job fails also if its process died of another one.
-    return decision.kind in ("failed", "lost") or (decision.kind in _OF_OTHERS and fields.get(b"on_lost") == b"fail")
 
 
 def _count(raw: bytes | None) -> int:

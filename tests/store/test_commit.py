@@ -192,7 +192,7 @@ def test_lost_counts_up_to_the_cap(broker: Broker, conn: redis.Redis, hand: Hand
         assert hand.tell(hand.take(), "lost", reason="SIGKILL") == "ok"
         assert (status_of(conn, "pill"), fields_of(conn, "pill")["lost"]) == ("queued" if n == 1 else "scheduled", str(n))
         promote_all(broker, conn)
-    hand.tell(hand.take(), "lost", reason="SIGKILL")
+    assert hand.tell(hand.take(), "lost", reason="SIGKILL") == "failed"
     found = fields_of(conn, "pill")
     assert found["status"] == "failed"
     assert "poison pill" in found["reason"]
@@ -215,7 +215,10 @@ def test_an_outcome_sets_lost_back(broker: Broker, conn: redis.Redis, hand: Hand
 
 def test_on_lost_fail(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", on_lost="fail")
-    hand.tell(hand.take(), "lost", reason="SIGKILL")
+    claimed = hand.take()
+    assert hand.tell(claimed, "lost", reason="SIGKILL") == "failed"
+    assert hand.tell(claimed, "lost", reason="SIGKILL") == "failed", "sent again in another turn"
+    assert conn.hget("rq:worker:host.1", "failed_job_count") == b"1"
     assert status_of(conn, "a") == "failed"
     assert fields_of(conn, "a")["reason"] == 'SIGKILL (on_lost="fail") [FUS-152]'
 
@@ -422,6 +425,15 @@ def test_a_begun_job_is_returned_uncharged_five_times_in_a_row(broker: Broker, c
     assert {"spared", "lost", "reason"}.isdisjoint(fields_of(conn, "a"))
 
 
+def test_the_answer_says_that_a_job_was_put_back_too_often(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", on_lost="fail")
+    begun = {"spared": "1"}
+    for _ in range(SPARED):
+        assert hand.tell(hand.take(), "release", reason="r", fields=begun) == "ok"
+    assert hand.tell(hand.take(), "release", reason="r", fields=begun) == "failed"
+    assert status_of(conn, "a") == "failed"
+
+
 @pytest.mark.parametrize("how", ["displaced", "suspect", "release", "worker ended"])
 def test_a_finished_job_forgets_its_uncharged_returns(broker: Broker, conn: redis.Redis, hand: Hand, how: str) -> None:
     put(broker, "q", "a")
@@ -448,6 +460,6 @@ def test_a_suspect_that_finishes_is_none_any_more(broker: Broker, conn: redis.Re
 @pytest.mark.parametrize("kind", ["displaced", "suspect"])
 def test_one_run_at_most_is_meant_whoever_was_to_blame(broker: Broker, conn: redis.Redis, hand: Hand, kind: str) -> None:
     put(broker, "q", "a", on_lost="fail")
-    hand.tell(hand.take(), kind, reason="its process died")
+    assert hand.tell(hand.take(), kind, reason="its process died") == "failed"
     assert status_of(conn, "a") == "failed"
     assert "suspect" not in fields_of(conn, "a")

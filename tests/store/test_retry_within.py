@@ -43,7 +43,7 @@ def test_the_last_retry_comes_when_the_window_is_over_and_then_none(broker: Brok
     conn.hset("rq:job:a", "retry_since", began - 60_001)
     last = hand.take()
     fields = {**WINDOW, "seq": "", "keep_slot": "1", "error_class": "E", "exc_info": "trace", "retryCount": 99}
-    assert hand.tell(last, "retry", reason="E: r", delay=1.0, fields=fields) == "over"
+    assert hand.tell(last, "retry", reason="E: r", delay=1.0, fields=fields) == "failed"
     record = fields_of(conn, "a")
     assert (record["status"], record["attempts"], record["error_class"], record["reason"]) == ("failed", "3", "E", "E: r")
     assert record["retryCount"] == "8", "there was none"
@@ -57,7 +57,7 @@ def test_the_last_retry_comes_when_the_window_is_over_and_then_none(broker: Brok
 def test_a_requeue_begins_a_new_window(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     hand.tell(hand.take(), "retry", reason="r", delay=0.0, fields=WINDOW)
     conn.hset("rq:job:a", "retry_since", 1)
-    assert hand.tell(hand.take(), "retry", reason="r", fields=WINDOW) == "over"
+    assert hand.tell(hand.take(), "retry", reason="r", fields=WINDOW) == "failed"
     broker.requeue(["a"], "n")
     assert hand.tell(hand.take(), "retry", reason="r", delay=1.0, fields=WINDOW) == "ok"
     assert fields_of(conn, "a")["status"] == "scheduled"
@@ -67,9 +67,9 @@ def test_a_resend_answers_the_same(broker: Broker, conn: redis.Redis, hand: Hand
     hand.tell(hand.take(), "retry", reason="r", delay=0.0, fields=WINDOW)
     conn.hset("rq:job:a", "retry_since", 1)
     claimed = hand.take()
-    assert hand.tell(claimed, "retry", reason="r", fields=WINDOW) == "over"
+    assert hand.tell(claimed, "retry", reason="r", fields=WINDOW) == "failed"
     hand.token -= 1
-    assert hand.tell(claimed, "retry", reason="r", fields=WINDOW) == "over"
+    assert hand.tell(claimed, "retry", reason="r", fields=WINDOW) == "failed"
     assert fields_of(conn, "a")["attempts"] == "2"
 
 

@@ -162,6 +162,20 @@ def test_jobs_that_lose_their_process_together_are_events_if_they_fail_by_it(
     assert {event["contexts"]["fusion"]["job_id"] for event in items(collector, "event")} == {beside.id, dead.id}
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_job_that_is_lost_is_an_event_once_it_fails_by_it(
+    most: int, workers: Workers, conn: redis.Redis, queue: Queue, collector: Collector
+) -> None:
+    """Redis decides which loss is the last: the worker reads it in the answer."""
+    dead = put(queue, "dies")
+    worker = workers.start("q", env={**sentry_env("process", collector), "FUSION_MAX_LOST": str(most)})
+    eventually(lambda: status_of(conn, dead.id) == "failed", unhurried(30))
+    assert conn.hget(f"rq:job:{dead.id}", "lost") == str(most).encode()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert [event["contexts"]["fusion"]["job_id"] for event in items(collector, "event")] == [dead.id]
+
+
 @pytest.mark.parametrize("executor", EACH)
 def test_the_run_is_in_the_trace_of_its_enqueue(
     executor: str, workers: Workers, queue: Queue, collector: Collector, application: list[dict[str, Any]]

@@ -123,8 +123,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The answer to a turn. `next_in`: seconds to the next due job, None if none is scheduled. `opens_in`: seconds until a closed queue opens
-    of which this worker is to take care; None if there is none."""
+    """The answer to a turn. `answers`: of each outcome, `ok`, `failed` (the job has failed, where the outcome alone does not say so), `stale`
+    (another execution has the job), `gone` or `error: TEXT`. `next_in`: seconds to the next due job, None if none is scheduled. `opens_in`:
+    seconds until a closed queue opens of which this worker is to take care; None if there is none."""
 
     status: str
     answers: list[str]

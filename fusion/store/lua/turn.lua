@@ -86,7 +86,7 @@ local function commit_half()
       worked = (tonumber(worked) or 0) + elapsed
       if kind == 'finished' or kind == 'repeat' then
         finished = (tonumber(finished) or 0) + 1
-      elseif kind == 'failed' or kind == 'retry' then
+      elseif kind == 'failed' or kind == 'retry' or answer == 'failed' then
         failed = failed + 1
       end
     end

@@ -382,7 +382,7 @@ end
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
 --@include/job/settle.lua:27
 local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= 5 end
---@include/job/settle.lua:38
+--@include/job/settle.lua:39
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
 local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
 local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -393,24 +393,26 @@ more[#more + 1] = 'lost'
 more[#more + 1] = lost
 end
 if job.cancel then
-return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
+call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
 unpack(more))
+return
 elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
 local why = string.gsub(reason, ' %[FUS%-%d%d%d%]', '') .. (job.on_lost == 'fail' and ' (on_lost="fail")'
 or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)') .. ' [FUS-152]'
 redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect')
-return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
+fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
 worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
 'error_class', 'fusion.exceptions.JobLost', unpack(more))
+return true
 end
---@include/job/settle.lua:59
+--@include/job/settle.lua:62
 if lost then
 more[#more + 1] = 'reason'
 more[#more + 1] = reason
 if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
 end
 local pause = 0
---@include/job/settle.lua:66
+--@include/job/settle.lua:69
 if lost and lost > 1 and not job.unbegun then
 local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
 pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))

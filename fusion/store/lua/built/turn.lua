@@ -425,7 +425,7 @@ local key = (P .. 'job:' .. id)
 local job = kind == 'finished' and read_held(key) or read_job(key)
 if not job.status then return 'gone', false end
 if job.execution_id ~= exec then return 'stale', false end
-if job.status ~= 'started' then return 'ok', false end
+if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
 local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age + 0)
 freed[queue] = true
 if kind == 'limited' and tied[key] then
@@ -467,7 +467,8 @@ end
 job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-rare(36, kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+local outcome = kind == 'release' and 'released' or 'lost'
+if rare(36, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
 local status = kind == 'stopped' and kind or rare(34, job)
 rare(32, more, 'within')
@@ -475,7 +476,7 @@ rare(33, key, job.worker_name, status, reason, more, started, ended)
 rare(29, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
 elseif not rare(41, kind, id, key, queue, job, wip, delay, reason, more) and rare(44, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
-return 'over', true
+return 'failed', true
 end
 return 'ok', true
 end
@@ -698,7 +699,7 @@ end
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
 --@include/job/settle.lua:27
 local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= 5 end
---@include/job/settle.lua:38
+--@include/job/settle.lua:39
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
 local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
 local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -709,24 +710,26 @@ more[#more + 1] = 'lost'
 more[#more + 1] = lost
 end
 if job.cancel then
-return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
+call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
 unpack(more))
+return
 elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
 local why = string.gsub(reason, ' %[FUS%-%d%d%d%]', '') .. (job.on_lost == 'fail' and ' (on_lost="fail")'
 or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)') .. ' [FUS-152]'
 redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect')
-return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
+fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
 worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
 'error_class', 'fusion.exceptions.JobLost', unpack(more))
+return true
 end
---@include/job/settle.lua:59
+--@include/job/settle.lua:62
 if lost then
 more[#more + 1] = 'reason'
 more[#more + 1] = reason
 if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
 end
 local pause = 0
---@include/job/settle.lua:66
+--@include/job/settle.lua:69
 if lost and lost > 1 and not job.unbegun then
 local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
 pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))
@@ -745,7 +748,7 @@ if job.displaced then
 rare(4, 'displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 elseif lost then
 rare(4, 'abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause, 'blame', (job.shared or job.unbegun) and 'shared' or 'job')
---@include/job/settle.lua:85
+--@include/job/settle.lua:88
 else
 rare(4, 'released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
@@ -2197,7 +2200,7 @@ any_changed = true
 worked = (tonumber(worked) or 0) + elapsed
 if kind == 'finished' or kind == 'repeat' then
 finished = (tonumber(finished) or 0) + 1
-elseif kind == 'failed' or kind == 'retry' then
+elseif kind == 'failed' or kind == 'retry' or answer == 'failed' then
 failed = failed + 1
 end
 end

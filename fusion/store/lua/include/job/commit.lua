@@ -210,16 +210,16 @@ end
 local left = { set = nil } -- by set: finished jobs that are to leave it, all together
 local freed = { queue = nil } -- queues of which an execution has ended in this call
 
--- Compare-and-set on (status, execution_id). Answers: ok | over (failed: too late for the retry) | stale (another
--- execution holds or held the job since) | gone (no such job); and whether it changed anything: an outcome that
--- stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of
+-- Compare-and-set on (status, execution_id). Answers: ok | failed (the job has failed, where its outcome alone does
+-- not say so: its retry came too late, or its loss was the last) | stale (another execution holds or held the job
+-- since) | gone (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of
 -- `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
   local job = kind == 'finished' and read_held(key) or read_job(key)
   if not job.status then return 'gone', false end
   if job.execution_id ~= exec then return 'stale', false end
-  if job.status ~= 'started' then return 'ok', false end
+  if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
   local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age + 0)
   freed[queue] = true
   if kind == 'limited' and tied[key] then
@@ -261,7 +261,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
     job.unbegun = job.displaced or job.suspect
     job.shared = job.unbegun or kind == 'struck' and mark_of(exec) ~= ALONE
-    settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
+    local outcome = kind == 'release' and 'released' or 'lost'
+    if settle(outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
   elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
     local status = kind == 'stopped' and kind or wish_of(job)
     cut(more, 'within')
@@ -269,7 +270,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     call_off(status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
   elseif not put_off(kind, id, key, queue, job, wip, delay, reason, more) and fail_or_retry(kind, id, key, queue, job,
         wip, started, ended, elapsed, delay, reason, more, raised) then
-    return 'over', true
+    return 'failed', true
   end
   return 'ok', true
 end

@@ -35,6 +35,7 @@ local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= SP
 -- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost. `job.displaced`: its process was
 -- killed for another job that ran in it. `job.suspect`: it ran in a process with others, which died of one of them; it
 -- runs in one of its own until it has an outcome.
+-- Returns true if the job has failed by it.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
   local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -45,15 +46,17 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
     more[#more + 1] = lost
   end
   if job.cancel then
-    return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
-        unpack(more))
+    call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
+      unpack(more))
+    return
   elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = string.gsub(reason, ' %[FUS%-%d%d%d%]', '') .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)') .. ' [FUS-152]'
     redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect') -- of an earlier run
-    return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
+    fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
       worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
       'error_class', 'fusion.exceptions.JobLost', unpack(more))
+    return true
   end
 
   if lost then
