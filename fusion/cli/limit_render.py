@@ -48,7 +48,10 @@ def _state(one: KeyView) -> str:
 def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
     """Return all lines about one key."""
     limit = info.limit
-    lines = [f"{limit.key}: {bounds(limit)}; {info.active} active, {info.held} slots held, {info.blocked} blocked"]
+    locking = (
+        f", {info.lock_waiting} {'runs wait' if info.lock_waiting > 1 else 'run waits'} for the lock" if info.lock_waiting else ""
+    )
+    lines = [f"{limit.key}: {bounds(limit)}; {info.active} active, {info.held} slots held, {info.blocked} blocked{locking}"]
     if info.paused:
         left = "" if limit.paused_until == inf else f" for {seconds(limit.paused_until - at.timestamp())} more"
         since = from_iso(limit.paused_since.encode())

@@ -35,6 +35,7 @@ class KeyView(View):
     active_count: int = public("Jobs that run.", column="ACTIVE")
     held_count: int = public("Slots that jobs hold, whether they run or wait in their queues.", column="HELD")
     blocked_count: int = public("Jobs that wait for a slot.", column="BLOCKED")
+    lock_waiting_count: int = public("Runs of jobs that wait for the lock of this name.")
     oldest_enqueued_at: datetime | None = public("When the job was enqueued that has waited longest.")
     max_concurrent: int | None = public("How many of its jobs may run at once; null for any number.", column="LIMIT")
     pinned: bool = public("Whether a person set it; if not, the last enqueue did.")
@@ -57,6 +58,7 @@ class KeyView(View):
             active_count=info.active,
             held_count=info.held,
             blocked_count=info.blocked,
+            lock_waiting_count=info.lock_waiting,
             oldest_enqueued_at=info.oldest,
             max_concurrent=limit.max_concurrent,
             pinned=limit.pinned,

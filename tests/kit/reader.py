@@ -26,6 +26,8 @@ _RUNNING = re.compile(
 )
 #: Commands that may be typed again until they print what the page shows.
 _AGAIN = re.compile(r"(curl -s http|fusion cron run)")
+#: How a program's own lines begin.
+_TIMED = re.compile(r"\d\d:\d\d:\d\d ")
 #: What differs between two runs of one command -> what stands for it. The order matters.
 _MASKS = (
     (r"^\d\d:\d\d:\d\d ", ""),
@@ -65,6 +67,17 @@ def masked(text: str) -> list[str]:
     for pattern, mark in _MASKS:
         lines = [re.sub(pattern, mark, line) for line in lines]
     return [line for line in lines if line]
+
+
+def _own(text: str) -> list[str]:
+    """The lines that begin with a time: a program logs them itself."""
+    return masked("\n".join(line for line in text.strip().splitlines() if _TIMED.match(line)))
+
+
+def _has(log: str, wanted: list[str], own: list[str]) -> bool:
+    """Whether a log has these lines, and its program's own ones in this order. What jobs print comes into the same file at any place."""
+    rest = iter(_own(log))
+    return Counter(wanted) <= Counter(masked(log)) and all(line in rest for line in own)
 
 
 class Reader:
@@ -188,12 +201,12 @@ class Reader:
 
     def _compare(self, shown: str) -> None:
         """Of a command that has ended: all its output. Of one that goes on: lines of its log."""
-        wanted = masked(shown)
+        wanted, own = masked(shown), _own(shown)
         ends = time.monotonic() + self._patience
         while True:
             if self._printed is not None and masked(self._printed) == wanted:
                 return
-            if self._in_a_log(wanted):
+            if any(_has(log.read_text(), wanted, own) for _, log in self._running):
                 return
             printed = self._printed if self._printed is not None else ""
             logs = "\n".join(log.read_text() for _, log in self._running)
@@ -203,7 +216,3 @@ class Reader:
                 self._printed = self._printed and "\n".join(
                     [*self._printed.splitlines()[:-1], self._type(self._again, check=False)]
                 )
-
-    def _in_a_log(self, wanted: list[str]) -> bool:
-        # In any order: a job prints into the file that its worker logs to.
-        return any(Counter(wanted) <= Counter(masked(log.read_text())) for _, log in self._running)

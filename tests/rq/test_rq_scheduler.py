@@ -22,7 +22,7 @@ from fusion.rq_scheduler import Scheduler
 from fusion.rq_scheduler.recurring import local_zone
 from fusion.store.access import cron_inspector_of
 from tests.kit.process import ROOT
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.rq import tasks_of_rq as tasks
 
 Burst = Callable[..., bool]
@@ -139,15 +139,18 @@ def test_this_machines_zone(monkeypatch: pytest.MonkeyPatch, scheduler: Schedule
     assert Entry.of(info.id, info.plan, info.spec).plan.timezone == "Europe/Berlin"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(100)
 def test_it_runs(scheduler: Scheduler, queue: Queue, client: redis.Redis, burst: Burst, redis_url: str) -> None:
     code = f"import redis; from fusion.rq_scheduler import Scheduler; Scheduler(connection=redis.Redis.from_url({redis_url!r})).run()"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env={**os.environ}) as process:
         try:
-            eventually(cron_inspector_of(client).schedulers, timeout=60)
+            eventually(cron_inspector_of(client).schedulers, timeout=unhurried(25))
             job = scheduler.schedule(in_(2), tasks.progress, interval=1, repeat=2, id="ticking", queue_name="work")
             assert "ticking" in scheduler
-            eventually(lambda: Entries(client).get("ticking").enqueued + Entries(client).get("ticking").missed == 2, timeout=60)
+            eventually(
+                lambda: Entries(client).get("ticking").enqueued + Entries(client).get("ticking").missed == 2,
+                timeout=unhurried(25),
+            )
             assert "ticking" not in scheduler and list(scheduler.get_jobs()) == []
         finally:
             process.send_signal(signal.SIGTERM)

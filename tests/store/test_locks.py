@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from fusion.store.access import limit_inspector_of
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
@@ -53,7 +54,33 @@ def test_one_run_has_a_lock_and_the_next_in_line_gets_it(conn: redis.Redis, brok
     assert all(conn.hmget(f"rq:job:{one}", "ties", "locks") == [None, None] for one in "abc")
 
 
-def test_who_asks_again_is_told_the_same(conn: redis.Redis, broker: Broker) -> None:
+def test_the_view_of_a_key_counts_the_runs_that_wait_for_its_lock(conn: redis.Redis, broker: Broker) -> None:
+    inspector = limit_inspector_of(conn)
+
+    def seen() -> tuple[int, int]:
+        (info,) = inspector.limits(["k"])
+        return (info.held, info.lock_waiting) if info else (0, 0)
+
+    _, (a, b, c) = running(broker, "a", "b", "c")
+    for one, expected in ((a, (1, 0)), (b, (1, 1)), (c, (1, 2))):
+        want(broker, one)
+        assert seen() == expected
+    for one, expected in ((b, (1, 1)), (a, (1, 0)), (c, (0, 0))):
+        assert give_back(broker, one)
+        assert seen() == expected
+
+
+def test_the_first_in_line_waits_too_while_a_job_of_the_key_has_the_slot(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "keyed", "job")
+    assert ids(Hand(broker, "keyed", name="host.2").claim(1)) == ["job"]
+    _, (run,) = running(broker, "run")
+    assert want(broker, run) == "waits"
+    (info,) = limit_inspector_of(conn).limits(["k"])
+    assert info is not None
+    assert (info.active, info.blocked, info.lock_waiting) == (1, 1, 1)
+
+
+def test_a_run_that_asks_again_gets_the_same_answer(conn: redis.Redis, broker: Broker) -> None:
     _, (a, b) = running(broker, "a", "b")
     number = want(broker, a)
     assert want(broker, a) == number

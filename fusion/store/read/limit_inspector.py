@@ -21,8 +21,10 @@ from fusion.store.read.totals import Counters, LifetimeTotals, read_counters
 STUCK, LONGEST_HOLD = 600.0, 86400.0
 #: Keys read together: to find those with waiting jobs, and then to read the rest of those.
 _PAGE, _ROWS = 2000, 200
-#: Replies of a key in `limits`: what is set, holders, four counts, when it was used; the head of each class of those with a slot and without.
-_REPLIES = 6 + 2 * len(CLASS_RANGES)
+#: Replies of a key in `limits`: what is set, holders, three counts, when it was used, runs that want its lock and the first of them; the head of
+#: each class of those with a slot and without.
+_FIRST_HEAD = 8
+_REPLIES = _FIRST_HEAD + 2 * len(CLASS_RANGES)
 _TIMES = ("origin", "status", "started_at", "enqueued_at", "created_at")
 
 
@@ -43,7 +45,8 @@ class LimitInfo:
     """A concurrency key. `active`: slots of jobs that started; `held`: all slots in use; `blocked`: jobs that wait for one. `holders`: the
     first hundred jobs that have one. `held_back`: the time until which a task holds the key back, None if none does. `stuck`: jobs wait, none
     of the key has started for ten minutes, and it is neither paused nor held back. `queued`: jobs that have a slot and wait in their queues.
-    `oldest`: when the longest waiting job was enqueued, by the first job of each priority."""
+    `oldest`: when the longest waiting job was enqueued, by the first job of each priority. `lock_waiting`: runs that wait for the lock of this
+    name."""
 
     limit: Limit
     active: int
@@ -56,6 +59,7 @@ class LimitInfo:
     held_back: datetime | None = None
     queued: int = 0
     oldest: datetime | None = None
+    lock_waiting: int = 0
 
     @property
     def queue_length(self) -> int:
@@ -132,10 +136,21 @@ class LimitInspector(InspectorBase):
         (seconds, micros), *found = self._batch(ask)
         rows = [found[at : at + _REPLIES] for at in range(0, len(found), _REPLIES)]
         ids = list({codec.text(one): None for row in rows for one in (*(held for held, _ in row[1]), *_heads(row))})
-        fields = self._batch(lambda pipe: [pipe.hmget(self.keys.job(one), _TIMES) for one in ids]) if ids else []
-        jobs = {job_id: [codec.text(one) if one else "" for one in row] for job_id, row in zip(ids, fields, strict=True)}
+        firsts = {key: row[7][0] for key, row in zip(keys, rows, strict=True) if row[7]}
+
+        def ask_more(pipe: Any) -> None:
+            for one in ids:
+                pipe.hmget(self.keys.job(one), _TIMES)
+            for key, first in firsts.items():
+                pipe.zscore(self.keys.limit_held(key), first)
+
+        more = self._batch(ask_more) if ids or firsts else []
+        jobs = {
+            job_id: [codec.text(one) if one else "" for one in row] for job_id, row in zip(ids, more[: len(ids)], strict=True)
+        }
+        locked = {key for key, score in zip(firsts, more[len(ids) :], strict=True) if score is not None}
         at = seconds + micros / 1e6
-        infos = [_info(key, row, jobs, at) for key, row in zip(keys, rows, strict=True)]
+        infos = [_info(key, row, jobs, at, locked=key in locked) for key, row in zip(keys, rows, strict=True)]
         return [
             KeyStats(info, read_counters(row[0]), moment(at)) if info else None for info, row in zip(infos, rows, strict=True)
         ]
@@ -176,6 +191,8 @@ def _ask(pipe: Any, keys: Keys, key: str) -> None:
     pipe.zcount(keys.limit_held(key), "+inf", "+inf")
     pipe.zcard(keys.limit_waiting(key))
     pipe.zscore(keys.limits, key)
+    pipe.zcard(keys.limit_locks(key))
+    pipe.zrange(keys.limit_locks(key), 0, 0)
     for name in (keys.limit_held(key), keys.limit_waiting(key)):
         for low, high in CLASS_RANGES:
             pipe.zrange(name, "(+inf" if high == "+inf" else high, low, byscore=True, desc=True, offset=0, num=1)
@@ -183,15 +200,16 @@ def _ask(pipe: Any, keys: Keys, key: str) -> None:
 
 def _heads(row: Sequence[Any]) -> list[bytes]:
     """Return the waiting jobs that are first in their class."""
-    return [ids[0] for ids in row[6:] if ids]
+    return [ids[0] for ids in row[_FIRST_HEAD:] if ids]
 
 
 def _arrived(job: Sequence[str]) -> datetime | None:
     return from_iso(next(filter(None, job[3:]), ""))
 
 
-def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[str]], now: float) -> LimitInfo | None:
-    fields, held, count, active, blocked, used = row[:6]
+def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[str]], now: float, *, locked: bool) -> LimitInfo | None:
+    """`locked`: a run has the lock of this name."""
+    fields, held, count, active, blocked, used, locking = row[:7]
     if used is None and not count and not fields:
         return None
     limit = read_limit(key, texts(fields))
@@ -208,6 +226,7 @@ def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[str]], now: 
     stuck = blocked > 0 and not paused and not held_back and last is not None and now - last.timestamp() > STUCK
     oldest = min(filter(None, (_arrived(jobs[codec.text(one)]) for one in _heads(row))), default=None)
     used_at = moment((used or 0) / 1000)
+    queued = max(0, count - active)
     return LimitInfo(
-        limit, active, count, blocked, used_at, paused, tuple(holders), stuck, held_back, max(0, count - active), oldest
+        limit, active, count, blocked, used_at, paused, tuple(holders), stuck, held_back, queued, oldest, locking - locked
     )
