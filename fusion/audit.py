@@ -1,4 +1,4 @@
-"""The audit log: records each change that a person makes by the command line or over HTTP, once before it is made and once after."""
+"""The audit log: records each change that a person makes, and each look at masked values, once before it is made and once after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from fusion.exceptions import FusionError, SchemaMismatch
+from fusion.exceptions import FusionError, NotAudited, SchemaMismatch
+from fusion.kernel.actions import ACTIONS
 from fusion.kernel.nonces import new_nonce
 from fusion.kernel.redaction import cut, masked_text, printable
 from fusion.store.access import audit_broker_of
@@ -55,18 +56,28 @@ class AuditedChange:
             log.warning("audit: the result of %s could not be written: %s", self.action, error)
 
     def asked(self) -> None:
-        """Write the entry that the change was requested. If Redis refuses the entry, log that and go on. Raises StoreUnavailable and
-        ConfigurationError where the change itself would."""
+        """Write the entry that the change was requested. If Redis refuses the entry, log that and go on; raise NotAudited for a `strict`
+        action. Raises StoreUnavailable and ConfigurationError where the change itself would."""
         told = {"nonce": self._nonce, "who": cut(printable(self.who), _WHO), "action": cut(printable(self.action), _ACTION)}
         try:
             self._write(self._nonce, told | self._about() | _told(self._details))
         except SchemaMismatch:
+            if self._is_strict:
+                raise
             return  # the change itself will fail for the same reason, and report it
         except (FusionError, ResponseError) as error:
             cause = error.__cause__ if isinstance(error.__cause__, RedisError) else error
             if isinstance(error, FusionError) and reply_code(cause) not in _REFUSED:
                 raise
+            if self._is_strict:
+                raise NotAudited(
+                    f"{self.action} is refused, because the audit can't be written: {error}; mend the audit, then try again"
+                ) from error
             log.warning("audit: %s is not written down: %s", self.action, error)
+
+    @property
+    def _is_strict(self) -> bool:
+        return self.action in ACTIONS and ACTIONS[self.action].strict
 
     def _about(self) -> dict[str, str]:
         found = {"target": cut(printable(self.target), _TARGET)} if self.target else {}

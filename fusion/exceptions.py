@@ -402,6 +402,12 @@ class LockError(FusionError, RuntimeError):
     code = "FUS-136"
 
 
+class NotAudited(FusionError):
+    """Masked values of a job are not shown, because the entry in the audit could not be written."""
+
+    code = "FUS-137"
+
+
 class WorkHorseTerminated(FusionError):
     """A job's process ended without reporting an outcome."""
 

@@ -17,6 +17,7 @@ from fusion.cli.hints import Command, Group
 from fusion.cli.jobs import requeue
 from fusion.cli.operations import delete
 from fusion.cli.output import echo, echo_json
+from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 
@@ -38,17 +39,24 @@ def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
 @_command("show", "run_worker.py job show otp-4711\n  run_worker.py job show otp-4711 --json | jq '.waits[0].text'")
 @click.argument("job_id")
 @click.option("--trace", is_flag=True, help="The whole traceback, not only its last lines.")
+@click.option("--reveal", is_flag=True, help="Masked values too, without masks. The audit gets an entry with your name first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @utc_option
 @shared_options
+@recorded("reveal", jobs="job_id", only="reveal")
 @watchable
-def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
+def show(cli: Cli, job_id: str, trace: bool, reveal: bool, as_json: bool) -> None:
     """Show all details of a job.
 
     Its state, why it waits and at which place; its timeline, each run that did not finish, arguments, callbacks, and related jobs. Arguments,
     results, error messages and log lines are masked; pickles are not opened.
+
+    --reveal adds the masked values as they are stored, if the audit takes its entry. What is a `fusion.Secret` stays masked, and so do log lines,
+    which were masked when they were written.
     """
-    from fusion.cli.job_render import lines
+    if reveal and as_json:
+        raise click.UsageError("--reveal and --json exclude each other: masked values are shown to a person, one job at a time")
+    from fusion.cli.job_render import lines, revealed_lines
     from fusion.exceptions import InvalidName, NoSuchJobError
     from fusion.store.access import sheet_inspector_of
     from fusion.store.layout.names import check_job_id
@@ -63,7 +71,7 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
     if as_json:
         echo_json(JobView.of(found, about=True, trace=trace, log=True))
         return
-    for line in lines(found, trace=trace):
+    for line in [*lines(found, trace=trace), *(revealed_lines(found) if reveal else ())]:
         echo(line)
 
 

@@ -16,12 +16,27 @@ from fusion.kernel.states import LIGHTS
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.score import CLASSES
 from fusion.views.base import EVERYONE, to_json
+from fusion.views.job_parts import CutView
 from fusion.views.job_sheet import JobView
+from fusion.views.revealed import RevealedView
 
 #: Columns of the labels; columns of a text without a terminal.
 _LABEL = 12
 _COLOURS = {name: {"good": "green", "bad": "red", "warn": "yellow"}[light] for name, light in LIGHTS.items()}
 _MARKED = frozenset(("no_worker", "lost_place", "unknown_state", "no_promoter", "throttled", "unloaded"))
+#: What `--reveal` adds, with its labels.
+_REVEALED = {
+    "description": "Said to be",
+    "arguments": "Arguments",
+    "meta": "Meta",
+    "cursor": "Goes on at",
+    "returned": "Returned",
+    "reason": "Reason",
+    "callback_error": "Callback",
+    "result_error": "No result",
+    "quarantined_for": "Set aside",
+    "trace": "Trace",
+}
 _NAMES = {number: name for name, number in CLASSES.items()}
 
 
@@ -34,6 +49,24 @@ def lines(sheet: Sheet, *, trace: bool = False) -> list[str]:
         part = list(section(sheet, known))
         found += ["", *part] if found and part else part
     return found
+
+
+def revealed_lines(sheet: Sheet) -> Iterator[str]:
+    """Yield the data of a job without masks."""
+    known = RevealedView.of(sheet)
+    yield ""
+    yield "Without masks (the audit has an entry that you saw this):"
+    for name, label in _REVEALED.items():
+        yield from _block(label, getattr(known, name))
+    for run in known.runs:
+        yield from _block(f"Earlier run, {run.outcome}", run.error)
+
+
+def _block(label: str, value: CutView | None) -> Iterator[str]:
+    if value is None:
+        return
+    yield f"{label}, the first {len(value.text):,} characters of {value.bytes:,} bytes:" if value.cut else f"{label}:"
+    yield from (f"  {line}" for line in value.text.splitlines())
 
 
 def _at(iso: str | None) -> str:

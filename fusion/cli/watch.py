@@ -23,6 +23,8 @@ def watchable(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(cli, **given)
         if given.get("as_json"):
             raise click.UsageError("--json and --watch exclude each other")
+        if given.get("reveal"):
+            raise click.UsageError("--reveal and --watch exclude each other: each look has its own entry in the audit")
 
         def frame() -> str:
             with kept() as said:

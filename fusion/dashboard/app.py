@@ -138,7 +138,8 @@ class DashboardApp(App):
                 told = Said(str(error), wrong=True)
             if isinstance(told, Again):
                 body = self._frame.render(view, told.page, told.context, told.said)
-                return Response(told.status, body, {"Content-Type": _HTML})
+                kept = {"Cache-Control": "private, no-store"} if told.secret else {}
+                return Response(told.status, body, {"Content-Type": _HTML, **kept})
             said = Said(told) if isinstance(told, str) else told
             to = said.to or _local(view.field("back"))
             return Response(

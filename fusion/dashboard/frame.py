@@ -42,7 +42,12 @@ def environment() -> Environment:
     )
     made.filters.update(filters.FILTERS)
     made.globals.update(
-        filters.GLOBALS, program=program.name(), drawn=charts.drawn, sparkline=charts.sparkline, tree=json_tree.tree
+        filters.GLOBALS,
+        program=program.name(),
+        drawn=charts.drawn,
+        sparkline=charts.sparkline,
+        tree=json_tree.tree,
+        pretty=json_tree.pretty,
     )
     return made
 

@@ -102,12 +102,14 @@ def undoing(said: Said, view: PageRequest) -> Undoing | None:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Show a page's form again with the entered values. `said`: the error message, or another with a `status` that is none of an error."""
+    """Show a page as the answer to its form, mostly again with the entered values. `said`: the error message, or another with a `status` that
+    is none of an error. `secret`: no cache may keep it."""
 
     page: Page
     context: Mapping[str, Any]
     said: Said
     status: int = 422
+    secret: bool = False
 
 
 class PageRequest:
@@ -151,6 +153,12 @@ class PageRequest:
     def knows(self) -> bool:
         """True if the viewer may see the data of jobs; a read-only dashboard shows them too."""
         return self.request.actor is not None and "operate" in self.request.actor.scopes
+
+    @property
+    def may_reveal(self) -> bool:
+        """True if the viewer may see the masked values of jobs."""
+        actor = self.request.actor
+        return self.may("admin") and actor is not None and (actor.local or not actor.anonymous)
 
     @property
     def sees_all(self) -> bool:

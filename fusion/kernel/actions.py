@@ -8,13 +8,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Action:
     """`command`: the command that does it, empty if only the API does. `scope`: the scope that a caller of the API needs, empty if only the
-    command line does it. `recorded`: it is written to the audit; the others appear in the events of jobs. `was`: its former names, in the
-    audit and over HTTP."""
+    command line does it. `recorded`: it is written to the audit; the others appear in the events of jobs. `strict`: it is refused if its
+    entry can't be written. `was`: its former names, in the audit and over HTTP."""
 
     name: str
     command: str = ""
     scope: str = ""
     recorded: bool = True
+    strict: bool = False
     was: tuple[str, ...] = ()
 
 
@@ -31,6 +32,7 @@ ACTIONS = {
         Action("reprioritise", "reprioritise", "operate"),
         Action("reschedule", "reschedule", "operate"),
         Action("copy", "job copy", "operate"),
+        Action("reveal", "job show --reveal", "admin", strict=True),
         Action("operation", "", "operate"),
         Action("operations_cancel", "operations cancel", "operate", was=("operation_cancel",)),
         Action("operations_run", "operations run"),

@@ -506,16 +506,16 @@ class LogView(View):
 class CutView(View):
     """A text as it is stored."""
 
-    text: str = public("The text, at most 4 KiB of it.")
+    text: str = public("The text; of a long one the beginning.")
     bytes: int = public("How long all of it is.", unit="bytes")
     cut: bool = public("Whether that is more than is shown.")
 
 
-def cut_of(raw: bytes | None) -> CutView | None:
+def cut_of(raw: bytes | None, limit: int = CUT) -> CutView | None:
     """Return the text, cut, as it is stored; it may be a pickle. None without a text."""
     if raw is None:
         return None
-    return CutView(text=raw[:CUT].decode("utf-8", "replace"), bytes=len(raw), cut=len(raw) > CUT)
+    return CutView(text=raw[:limit].decode("utf-8", "replace"), bytes=len(raw), cut=len(raw) > limit)
 
 
 @part
@@ -529,7 +529,7 @@ class RunView(View):
     error: CutView | None = public("What the error said.")
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Self:
+    def of(cls, attempt: Attempt, error: str) -> Self:
         """Make the view of an attempt."""
-        error = cut_of(attempt.error.encode()) if attempt.error else None
-        return cls(outcome=attempt.outcome, started_at=attempt.start, ended_at=attempt.end, worker=attempt.worker, error=error)
+        shown = cut_of(error.encode("utf-8", "backslashreplace")) if error else None
+        return cls(outcome=attempt.outcome, started_at=attempt.start, ended_at=attempt.end, worker=attempt.worker, error=shown)

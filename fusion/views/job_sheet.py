@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fusion.exceptions import DeserializationError
 from fusion.jobs import sheet_texts
+from fusion.jobs.revealed import without_secrets
 from fusion.jobs.sheet import sheet as read_sheet
 from fusion.kernel.compression import plain
 from fusion.kernel.redaction import masked_text
@@ -204,16 +205,17 @@ def _raw(sheet: Sheet) -> dict[str, Any]:
     row = sheet.facts.row
     return {
         "reason": cut_of(row.get("reason")),
-        "result": cut_of(_uncompressed(row.get("result"))),
+        "result": cut_of(_result(sheet)),
         "callback_error": cut_of(row.get("callback_error")),
-        "runs": [RunView.of(attempt) for attempt in reversed(sheet.attempt_history)],
+        "runs": [RunView.of(attempt, attempt.error) for attempt in reversed(sheet.attempt_history)],
     }
 
 
-def _uncompressed(result: bytes | None) -> bytes | None:
+def _result(sheet: Sheet) -> bytes | None:
     """Return the result uncompressed. A damaged result is returned as it is stored."""
+    result = sheet.facts.row.get("result")
     try:
-        return result and plain(result)
+        return result and without_secrets(sheet, "result", plain(result))
     except DeserializationError:
         return result
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from redis.exceptions import RedisError
 
-from fusion.exceptions import ConfigurationError, NoRedisError, SchemaMismatch, StoreUnavailable
+from fusion.exceptions import ConfigurationError, NoRedisError, NotAudited, SchemaMismatch, StoreUnavailable
 from fusion.kernel.timeutil import now, to_iso
 from fusion.store.client.classify import classify, one_line
 from fusion.web import wsgi
@@ -157,6 +157,11 @@ class App:
         if isinstance(error, SchemaMismatch):
             self._tell(error)
             return HttpError(503, "outdated", str(error))
+        if isinstance(error, NotAudited):
+            log.warning("answering 503: %s", one_line(error))
+            return HttpError(
+                503, "not_audited", "nothing is shown, because the audit can't be written; the server's log says why"
+            )
         cause = error.__cause__ if isinstance(error, ConfigurationError) else error  # for example a refused login
         if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(cause, RedisError) and classify(cause) != "bug"):
             self._tell(error)

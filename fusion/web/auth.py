@@ -14,7 +14,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.timeutil import now, parse_moment
 from fusion.store.layout.names import check_queue_name, is_pattern
 from fusion.web.exchange import Actor, HttpError, Request
+from fusion.web.hosts import is_local
 from fusion.web.limiter import FailureLimiter
 from fusion.web.routing import SCOPES
 
@@ -238,5 +239,5 @@ def _unauthorized(message: str, error: str) -> HttpError:
 
 
 def no_auth(request: Request) -> Actor:
-    """Let every caller in: for a service that only this machine can reach."""
-    return ANONYMOUS
+    """Let every caller in: for a service that only this machine can reach. One that a proxy let through is not `local`."""
+    return replace(ANONYMOUS, local=is_local(request))

@@ -69,6 +69,8 @@ class Actor:
     scope: Scope = EVERYTHING
     #: True without a token: the service was started without authentication.
     anonymous: bool = False
+    #: True for an anonymous caller whose connection and Host are this machine's: without a token, only this caller sees masked values.
+    local: bool = False
     #: The name in the audit, if not `token:NAME`: that of a user of the application in which the dashboard is mounted.
     called: str = ""
 

@@ -1,14 +1,17 @@
-"""Check the Host header of requests. This stops DNS rebinding: a site whose name resolves to this machine sends its own name as Host."""
+"""Check where requests come from. The check of Host stops DNS rebinding: a site whose name resolves to this machine sends its own name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 
-from fusion.web.exchange import HttpError
+from fusion.web.exchange import HttpError, Request
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 #: Characters that no host name has.
 _FORBIDDEN = frozenset("/@ ,\\")
+#: Headers that proxies add, beside all that begin with `x-forwarded-`.
+_OF_PROXIES = ("forwarded", "via", "x-real-ip")
 
 
 class Hosts:
@@ -39,3 +42,14 @@ def host_of(header: str) -> str:
     if (port and not (port.isascii() and port.isdigit())) or not _FORBIDDEN.isdisjoint(name):
         return ""
     return name.removesuffix(".")
+
+
+def is_local(request: Request) -> bool:
+    """Return True if the connection comes from this machine, Host names it, and no proxy says that it passes the request on."""
+    try:
+        peer = ip_address(request.client)
+    except ValueError:
+        return False
+    peer = getattr(peer, "ipv4_mapped", None) or peer
+    passed_on = any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers)
+    return peer.is_loopback and host_of(request.header("host")) in LOOPBACK and not passed_on

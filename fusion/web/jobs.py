@@ -43,6 +43,7 @@ from fusion.views.job import (
     TreeView,
 )
 from fusion.views.job_sheet import JobView, read_job
+from fusion.views.revealed import RevealedView
 from fusion.web.calls import PURGE, check_task, read_edit
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
@@ -160,6 +161,7 @@ class OneJob:
                 keyed=True,
                 by_queue=True,
             ),
+            change(f"{one}/reveal", self.reveal, "reveal", answer=RevealedView, by_queue=True),
             change(f"{one}/requeue", self.requeue, "requeue", answer=RequeuedView, keyed=True, by_queue=True),
         ]
 
@@ -260,6 +262,19 @@ class OneJob:
             raise HttpError(422, "invalid_value", str(error), field=re.split(r"[.\[]", error.name)[0]) from None
         except QueueFull as error:
             raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
+
+    def reveal(self, request: Request) -> Response:
+        """Show the data of one job without masks. The audit has an entry of it first: if that can't be written, nothing is shown."""
+        if request.actor is None or (request.actor.anonymous and not request.actor.local):
+            raise HttpError(403, "not_local", "without tokens, masked values are shown only to this machine itself; use a token")
+        looking, broken = forgiving(self._connection)
+        try:
+            request.target = check_job_id(request.params["id"])
+            found = read_job(sheet_inspector_of(looking), request.target, request.scope, stream=False)
+        except (InvalidName, NoSuchJobError) as error:
+            check_sound(request, broken)
+            raise HttpError(404, "no_such_job", str(error)) from None
+        return Response.view(RevealedView.of(found), scopes=request.scopes)
 
     def delete(self, request: Request) -> Response:
         """Delete a job that is not running. The trash keeps it for an hour, unless `purge`."""

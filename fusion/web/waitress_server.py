@@ -130,6 +130,7 @@ class WebServer:
             cleanup_interval=5,
             max_request_header_size=MAX_HEADERS + 1,  # waitress also refuses a body of exactly this size
             max_request_body_size=app.max_body + _MARGIN,
+            clear_untrusted_proxy_headers=False,  # nothing trusts them: they show that a request was passed on
             asyncore_use_poll=True,
         )
         self._server.channel_class = _Channel

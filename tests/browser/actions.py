@@ -228,6 +228,11 @@ ROWS: tuple[Row, ...] = (
         lambda conn: conn.zcard("rq:queue:sms") == 1, filled(**{"Keyword arguments, a JSON object": '{"to": "otto"}'}), goes="/jobs/",
     ),
     Row(
+        "/jobs/{id}/reveal", queued("a", kwargs={"to": "Rosalind Franklin"}), "/jobs/a", "Show masked values",
+        "Show the masked values of job a of queue sms? The audit gets an entry with your name.", "an entry that you saw these values",
+        lambda conn: b"reveal" in [fields.get(b"action") for _, fields in conn.xrange("rq:audit")], goes="/jobs/a/reveal",
+    ),
+    Row(
         "/operations", queued("a", "b"), _NEW.format("queued", "cancel"), "Cancel 2 queued jobs of queue sms",
         "Cancel 2 queued jobs of queue sms?", "Canceling 2 jobs", lambda conn: wanted(conn).get("action") == "cancel", goes=_OVER,
     ),

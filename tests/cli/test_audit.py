@@ -63,12 +63,13 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
     "job cancel": ("i1", ("cancel", "i1", "sms")),
     "job stop": ("i2", ("stop", "i2", "sms")),
     "job requeue": ("i2", ("requeue", "i2", "sms")),
+    "job show": ("n1 --reveal", ("reveal", "n1", "pn")),
     "job delete": ("i2 --yes", ("delete", "i2", "sms")),
 }
 #: They show something, run a process, enqueue a job (whose event tells), or touch nothing in Redis that is anybody's.
 OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
-    "completion", "batches", "audit", "job show", "job graph", "job copy",
+    "completion", "batches", "audit", "job graph", "job copy",
     "server", "dashboard", "server token", "queue show", "batch show", "limit list", "limit show",
     "config show", "debug script", "trash list", "trash show", "jobs", "operations list", "operations show",
     "metrics", "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
@@ -116,6 +117,7 @@ def test_each_of_them_leaves_an_entry(conn: redis.Redis, fail: Fail, monkeypatch
     fail("sms", 2)
     put(broker, "sms", "j1", "j2", "j3", "i1", "i2")
     put(broker, "email", "k1", "k2")
+    put(broker, "pn", "n1")
     broker.enqueue("sms", [new("later", delay=600.0)], "n")
     begin(broker, "b")
     LimitBroker(conn).pin_limit("smtp", 2)

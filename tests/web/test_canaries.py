@@ -31,6 +31,7 @@ from fusion.views.base import Shown, View, definition
 from fusion.views.delivery import CallbacksView
 from fusion.views.job import JobsView, RunningView, ScheduledView
 from fusion.views.job_sheet import JobView
+from fusion.views.revealed import RevealedView
 from fusion.views.trash import TrashView
 from fusion.web.api import Api
 from fusion.web.auth import new_actor
@@ -109,6 +110,8 @@ DOCUMENTS = {
     "jobs": (JobsView,),
     "top": (RunningView,),
 }
+#: Asked by POST, as it is written to the audit; no other answer has its fields.
+REVEAL = "/api/v1/jobs/{id}/reveal"
 #: Only a request over HTTP can ask for these.
 RAW = ("JobView.callback_error", "JobView.reason", "JobView.result", "JobView.runs")
 #: Pages besides the one of each route: other states of a job, and lists that are narrowed.
@@ -193,6 +196,11 @@ def over_http(conn: redis.Redis, scope: str) -> tuple[dict[str, str], dict[str, 
             seen[name] = found
         if answer.status == 200:
             note(by_field, next(route.answer for route in ROUTES if route.path == name.split()[0]), answer.json)
+    revealed = caller.ask("POST", REVEAL.format(id=f"{MARKER}-failed"))
+    assert revealed.status == (200 if scope == "admin" else 403)
+    if revealed.status == 200:
+        seen[REVEAL] = marks(revealed.body.decode())
+        note(by_field, RevealedView, revealed.json)
     return seen, {name: " ".join(sorted(found)) for name, found in by_field.items()}
 
 
@@ -290,7 +298,7 @@ def test_each_field_that_is_not_public_has_its_class_and_shows_what_that_allows(
             assert (row[scope] == "-") == (one.holds == "stored" or (one.holds == "details" and not entitled)), (name, scope)
             if one.how is not None and not (one.holds == "masked" and entitled):
                 assert "zqs" not in row[scope], f"{name}: a secret is masked"
-        assert (row["--json"] == "-") == (one.holds == "stored" or name in RAW), name
+        assert (row["--json"] == "-") == (one.holds == "stored" or name in RAW or kind is RevealedView), name
 
 
 def test_no_page_shows_what_no_route_gives() -> None:

@@ -59,6 +59,7 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "cancel": ([], [("/api/v1/jobs/zebra-queued/cancel", None)]),
     "copy": ([], [("/api/v1/jobs/zebra-failed/copy", {}), ("/api/v1/jobs/ours-failed/copy", {"queue": "zebra"})]),
     "requeue": ([], [("/api/v1/jobs/zebra-failed/requeue", None)]),
+    "reveal": ([], [("/api/v1/jobs/zebra-failed/reveal", None)]),
     "reschedule": ([], [("/api/v1/jobs/zebra-scheduled/reschedule", {"when": "5m"})]),
     "delete": ([], [("/api/v1/jobs/zebra-failed", None)]),
     "openapi": (["/api/v1/openapi.json"], []),

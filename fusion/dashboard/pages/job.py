@@ -162,6 +162,13 @@ def restore(view: PageRequest) -> Said:
     return Said(f"Job {view.params['id']} is back.", to=_path(view))
 
 
+def reveal(view: PageRequest) -> Again:
+    """Show the masked values as the answer to the form, and nowhere else. The audit has an entry of it before."""
+    found = view.post(f"{_path(view)}/reveal")
+    said = Said("The audit has an entry that you saw these values.")
+    return Again(REVEALED, {"revealed": found, "still": True}, said, status=200, secret=True)
+
+
 def copying(view: PageRequest) -> dict[str, Any]:
     """Load the form for an edited copy."""
     found = view.get(_path(view), include="arguments")
@@ -222,11 +229,14 @@ def _edit(view: PageRequest, shown: Mapping[str, str]) -> dict[str, Any]:
     return edit
 
 
+#: No page of a route: it is only shown as the answer to a form.
+REVEALED = Page("/jobs/{id}/reveal", "job_revealed.html", "Masked values", job, scope="admin")
 COPY = Page("/jobs/{id}/copy", "job_copy.html", "Edited copy", copying, scope="operate")
 PAGES: tuple[Page | PageAction, ...] = (
     Page("/jobs/{id}", "job.html", "Job", job, shows=JobView, noun="job"),
     COPY,
     *(PageAction(f"/jobs/{{id}}/{name}", _doing(name), VERBS[name].scope) for name in ("requeue", "cancel", "stop", "delete")),
     PageAction("/jobs/{id}/restore", restore),
+    PageAction("/jobs/{id}/reveal", reveal, "admin"),
     PageAction("/jobs/{id}/copy", copy),
 )

@@ -83,6 +83,7 @@
     document.addEventListener("input", ({ target }) => { // completes the last word
       for (const one of target.list?.options || []) one.value = target.value.replace(/\S*$/, "") + (one.dataset.term ||= one.value);
     });
+    window.addEventListener("pagehide", () => all("[data-revealed]").forEach((part) => part.remove())); // a browser may keep the page
     document.addEventListener("submit", (event) => {
       const form = event.target, button = event.submitter, text = button?.dataset.confirm || form.dataset.confirm;
       const dialog = find("#confirm"), chosen = form.elements.id ? all("main input[name=id]:checked").length : "{n}";
