@@ -343,7 +343,7 @@ def test_every_line_leads_to_its_source() -> None:
             source = (lua_build.LUA / file).read_text().splitlines()[int(at) - 1].strip()
             same += source.startswith(line)
             # what a function in the place of its call takes, or is assigned to
-            taken = line.startswith("local ") and re.fullmatch(r"(?:(?:local )?\w+(?:, \w+)* = )?\w+\(.*\)?", source)
+            taken = line.startswith("local ") and re.fullmatch(r"(?:(?:local )?\w+(?:, \w+)* = |return )?\w+\(.*\)?", source)
             given = source.startswith("return ") and re.match(r"\w+(, \w+)* = ", line)  # what such a function returns
             changed = (
                 taken

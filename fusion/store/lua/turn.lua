@@ -5,10 +5,10 @@
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue callback_error next_due
--- ONCE: write_tallies emit are_wildcards ring on_claim take_out
--- OFTEN: iso_before tally reserve emit read_held read_job commit on_end end_job
+-- ONCE: write_tallies emit are_wildcards ring on_claim take_out starving claim_in_chain each_of iso iso_before tally
+-- ONCE: reserve queue_of_plain on_end end_job
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return write_tallies are_wildcards ring on_arrive
--- RARE: on_claim take_out
+-- RARE: on_claim take_out each_of iso iso_before tally reserve emit read_job on_end end_job
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
@@ -57,8 +57,8 @@ local lacking_from = sets_from + A_n_sets
 local outcomes_from = lacking_from + 2 * A_n_lacking
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
-local function each_of(command, key, list, first)
-  for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
+local function each_of(verb, key, list, first)
+  for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
 -- What the worker's hash remembers of this turn, and what else goes into it.
@@ -98,8 +98,10 @@ local function commit_half()
       redis.call('HSET', K_worker, 'failed_job_count', failed)
     end
   end
-  for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
-  each_of('HDEL', held_key, done)
+  for wip, ids in pairs(left) do
+    each_of('ZREM', wip, ids, 1)
+  end
+  each_of('HDEL', held_key, done, 1)
   if done[1] then
     write_tallies()
   end
@@ -201,7 +203,7 @@ end
 
 local function take_out(i)
   if not out[i][1] then return end
-  each_of('ZREM', set_at[i] and waits_key(set_at[i]) or ready_key(names[i]), out[i])
+  each_of('ZREM', set_at[i] and waits_key(set_at[i]) or ready_key(names[i]), out[i], 1)
   out[i] = {}
 end
 
@@ -249,11 +251,13 @@ end
 
 -- An entry of a lower class that has waited longer than it may in its queue, and the queue's index.
 local function starving(class)
+  local found, at
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local head = gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
-    if head then return head, i end
+    local head = not found and gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
+    if head then found, at = head, i end
   end
+  return found, at
 end
 
 -- Of one call: how much work on entries that give no job it does; what it is to clear one (stale, expired, corrupt),
@@ -272,7 +276,9 @@ local function claim(floor, mark)
     local from, of = best_queue(floor, mark == AHEAD)
     if not from then break end
     local head, late, late_of = queued[from][queued[from].at], nil, nil
-    if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then late, late_of = starving(head.class) end
+    if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then
+      late, late_of = starving(head.class)
+    end
     if late then head, from, of = late, late_of, late_of end
     local queue, line = names[of], queued[from]
     local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
@@ -311,51 +317,51 @@ local function claim(floor, mark)
   return job
 end
 
--- The best job that waits for a slot of a key goes behind the chain's last job. Not if a better job waits in this
--- worker's queues, nor if anything is special about it, its queue or its key: then it waits for a slot of its own.
-local function claim_behind(chain, floor)
-  local id, score = unpack(redis.call('ZRANGE', queue_up_key(chain.name), 0, 0, 'REV', 'WITHSCORES'))
-  score = tonumber(score)
-  local limit, interval = bounds_of(chain.name)
-  if not score or class_of(score) < floor or interval or redis.call('ZCARD', holders_key(chain.name)) > limit then
-    return nil
-  end
-  local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', job_key(id), 'status', 'origin',
-    'waits_in', 'deliveries', 'isolate', 'ties'))
-  local of
-  for i = 0, count - 1 do
-    local head = head_of(i)
-    if head and (head.class > class_of(score) or names[i] == queue and head.score > score) then return nil end
-    if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
-  end
-  if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
-      or string.find(ties or '', '[dmt]') then
-    return nil
-  end
-  local exec = execution .. (#jobs + 1) .. AHEAD
-  admit(chain.name, id, score, true)
-  local job = take(queue, { id = id, class = class_of(score), score = score }, exec, nil, chain)
-  out[of][#out[of] + 1] = id
-  if not job then return nil end
-  redis.call('HSET', job_key(chain.id), 'followed_by', id .. ' ' .. exec)
-  chain.id, chain.exec = id, exec
-  return job
-end
-
 -- A job for a slot ahead, behind one of the keyed jobs that this call gave, in turns. A chain is in one process: it
 -- gets no more than its share of the slots ahead, nor than may wait in a process (`prefetch.MOST`).
 local MOST_BEHIND = 15
 local function claim_in_chain(floor)
-  local share = math.min(MOST_BEHIND, math.ceil(A_n_ahead / math.max(1, n_slots - A_n_ahead)))
-  while chains[1] do
+  -- The best job that waits for a slot of a key goes behind the chain's last job. Not if a better job waits in this
+  -- worker's queues, nor if anything is special about it, its queue or its key: then it waits for a slot of its own.
+  local function claim_behind(chain)
+    local id, score = unpack(redis.call('ZRANGE', queue_up_key(chain.name), 0, 0, 'REV', 'WITHSCORES'))
+    score = tonumber(score)
+    local limit, interval = bounds_of(chain.name)
+    if not score or class_of(score) < floor or interval or redis.call('ZCARD', holders_key(chain.name)) > limit then
+      return nil
+    end
+    local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', job_key(id), 'status', 'origin',
+      'waits_in', 'deliveries', 'isolate', 'ties'))
+    local of
+    for i = 0, count - 1 do
+      local head = head_of(i)
+      if head and (head.class > class_of(score) or names[i] == queue and head.score > score) then return nil end
+      if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
+    end
+    if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
+        or string.find(ties or '', '[dmt]') then
+      return nil
+    end
+    local exec = execution .. (#jobs + 1) .. AHEAD
+    admit(chain.name, id, score, true)
+    local job = take(queue, { id = id, class = class_of(score), score = score }, exec, nil, chain)
+    out[of][#out[of] + 1] = id
+    if not job then return nil end
+    redis.call('HSET', job_key(chain.id), 'followed_by', id .. ' ' .. exec)
+    chain.id, chain.exec = id, exec
+    return job
+  end
+  local share, found = math.min(MOST_BEHIND, math.ceil(A_n_ahead / math.max(1, n_slots - A_n_ahead))), nil
+  while chains[1] and not found do
     local chain = table.remove(chains, 1)
     chain.behind = (chain.behind or 0) + 1
-    local ok, job = pcall(claim_behind, chain, floor)
+    local ok, job = pcall(claim_behind, chain)
     if ok and job then
       if chain.behind < share then chains[#chains + 1] = chain end
-      return job
+      found = job
     end
   end
+  return found
 end
 
 local spare -- the lowest priority of the slots that stay free
@@ -366,7 +372,9 @@ local function fill_slots()
   for i = slots_from, begun_from - 1 do
     local floor, mark = tonumber(ARGV[i]), i >= ahead_from and AHEAD or A_alone == '1' and ALONE or ''
     local given = claim(floor, mark)
-    if not given and mark == AHEAD and chains[1] then given = claim_in_chain(floor) end
+    if not given and mark == AHEAD and chains[1] then
+      given = claim_in_chain(floor)
+    end
     if not given and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
     if given then
       jobs[#jobs + 1] = given
@@ -380,11 +388,11 @@ end
 local function write_down_claims()
   local leases = { 'NX', nil, nil }
   for queue, entries in pairs(leased) do
-    each_of('ZADD', wip_key(queue), entries)
+    each_of('ZADD', wip_key(queue), entries, 1)
     leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
   end
   each_of('HSET', held_key, held, 3)
-  each_of('ZREM', EXPIRING, unexpected)
+  each_of('ZREM', EXPIRING, unexpected, 1)
   if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
   for i = 0, n_sources - 1 do
     take_out(i)

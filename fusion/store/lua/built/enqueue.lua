@@ -194,7 +194,9 @@ end
 --@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
-if reserved == 0 then reserve(expected) end
+if reserved == 0 then
+reserve(expected)
+end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -208,7 +210,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
@@ -1895,7 +1897,25 @@ repeat
 local event, id, queue, log_tag = 'deferred', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
-if reserved == 0 then rare(11, expected) end
+if reserved == 0 then
+--@include/lib/emit.lua:12
+do
+--@include/lib/emit.lua:42
+local count = expected
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = try_command('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+try_command('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = try_command('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:43
+end
 if reserved == 0 then break end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -1909,7 +1929,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority)
 else
@@ -1925,7 +1945,25 @@ repeat
 local event, id, queue, log_tag = 'scheduled', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
-if reserved == 0 then rare(11, expected) end
+if reserved == 0 then
+--@include/lib/emit.lua:12
+do
+--@include/lib/emit.lua:42
+local count = expected
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = try_command('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+try_command('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = try_command('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:43
+end
 if reserved == 0 then break end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -1939,7 +1977,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
 else
@@ -1955,7 +1993,25 @@ repeat
 local event, id, queue, log_tag = 'queued', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
-if reserved == 0 then rare(11, expected) end
+if reserved == 0 then
+--@include/lib/emit.lua:12
+do
+--@include/lib/emit.lua:42
+local count = expected
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = try_command('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+try_command('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = try_command('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:43
+end
 if reserved == 0 then break end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -1969,7 +2025,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 try_command('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'priority', priority)
 else

@@ -120,7 +120,9 @@ end
 --@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
-if reserved == 0 then reserve(expected) end
+if reserved == 0 then
+reserve(expected)
+end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -134,7 +136,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
@@ -276,7 +278,7 @@ local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:151
 local lacking = argv[9] ~= '0' and {}
---@include/job/claim.lua:196
+--@include/job/claim.lua:207
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
@@ -288,7 +290,7 @@ return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:208
+--@include/job/claim.lua:219
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -320,17 +322,11 @@ rare(77, id, queue, nil, 'the queue names a job that has no data', head.score % 
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-if job.hooks then hooked[key] = true end
-local class = redis.call('HGET', key, 'priority')
-end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
-'expired', 'seq', seq or '')
-rare(4, seq, origin, class, queue, class)
-if set then rare(84, id, key, queue) end
-emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
+rare(94, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:250
+--@include/job/claim.lua:255
 local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
@@ -383,13 +379,13 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:303
+--@include/job/claim.lua:308
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(85, key) end
---@include/job/claim.lua:309
+--@include/job/claim.lua:314
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 local n = 7 + (ahead and 2 or 0)
@@ -523,7 +519,7 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_
 end
 return made_0[nth](...)
 end
-if nth <= 103 then
+if nth <= 104 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1370,6 +1366,16 @@ local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "or
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
+--@include/job/claim.lua:190
+local function end_expired(id, key, queue, set, job)
+if job.hooks then hooked[key] = true end
+local class = redis.call('HGET', key, 'priority')
+end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+'expired', 'seq', job.seq or '')
+rare(4, job.seq, job.origin, class, queue, class)
+if set then unpark(id, key, queue) end
+emit('expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
+end
 --@include/gates/queue_gate.lua:14
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
 --@include/gates/queue_gate.lua:18
@@ -1464,7 +1470,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, end_expired, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 14](...)
 end
@@ -1499,7 +1505,7 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
-or rare(100, { [0] = argv[5] }, 1)[1] then
+or rare(101, { [0] = argv[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
@@ -1507,7 +1513,7 @@ local n, out, lines, more, at = tonumber(argv[8]), {}, {}, 1, 1
 local line = look(argv[5], n, nil)
 while #jobs < n and line[at] do
 local head = line[at]
-if not is_alike(head) or gates[0] and not rare(101, 0, false) then
+if not is_alike(head) or gates[0] and not rare(102, 0, false) then
 more = 0
 break
 end
@@ -1519,7 +1525,7 @@ end
 out[#out + 1] = head.id
 at = at + 1
 if job then
-if gates[0] then rare(102, 0) end
+if gates[0] then rare(103, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1531,7 +1537,7 @@ if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
 local head = line[at]
-if rare(103, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
+if rare(104, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

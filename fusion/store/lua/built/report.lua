@@ -60,7 +60,9 @@ end
 --@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
-if reserved == 0 then reserve(expected) end
+if reserved == 0 then
+reserve(expected)
+end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -74,7 +76,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else

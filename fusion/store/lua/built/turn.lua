@@ -3,7 +3,7 @@
 -- FLAGS: allow-oom
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
-local rare, made_0, made_1, made_2
+local rare, made_0, made_1
 --@include/lib/keys.lua:93
 local fifos = { scheduler = true }
 --@include/lib/time.lua:2
@@ -14,8 +14,13 @@ local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 local minute, prefix
 --@include/lib/time.lua:8
 if argv[17] then minute, prefix = argv[17] + 0, argv[18] end
+--@include/lib/time.lua:32
+local now_iso
 --@include/lib/time.lua:11
-local function iso(seconds, micros)
+do
+--@include/lib/time.lua:32
+local seconds, micros = now_s, now_us
+--@include/lib/time.lua:12
 local second = seconds % 60
 if (seconds - second) / 60 ~= minute then
 minute = (seconds - second) / 60
@@ -33,10 +38,8 @@ local before = 153 * mp + 2
 prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
 doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
 end
-return string.format('%s%02d.%06dZ', prefix, second, micros)
+now_iso = string.format('%s%02d.%06dZ', prefix, second, micros)
 end
---@include/lib/time.lua:32
-local now_iso = iso(now_s, now_us)
 --@include/job/count.lua:10
 local first_what, first_queue, first_class, first_count
 local counts
@@ -60,29 +63,285 @@ local parked = false
 local hooked = {}
 --@include/job/end_job.lua:7
 local ended_before = 0
+local net_of, net
 --@include/job/commit.lua:21
 local nothing = {}
---@include/job/commit.lua:210
+--@include/job/commit.lua:208
 local left = { set = nil }
 local freed = { queue = nil }
+--@include/job/commit.lua:215
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
+local key = (P .. 'job:' .. id)
+local queue, job
+if kind == 'finished' then
+queue = nil
+--@include/job/commit.lua:202
+repeat
+--@include/job/commit.lua:219
+local key, exec = key, exec
+--@include/job/commit.lua:203
+if redis.call('HLEN', key) ~= 10 then queue = nil break end
+local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
+queue = status == 'started' and execution == exec and func and origin
+until true
+--@include/job/commit.lua:220
+end
+if not queue then
+job = rare(32, key)
+if not job.status then return 'gone', false end
+if job.execution_id ~= exec then return 'stale', false end
+if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
+queue = job.origin
+end
+local wip = (P .. 'wip:' .. queue)
+local started
+--@include/lib/time.lua:35
+do
+--@include/job/commit.lua:229
+local back = age + elapsed
+--@include/lib/time.lua:36
+local micros = (now_us - back) % 1000000
+--@include/lib/time.lua:11
+do
+--@include/lib/time.lua:37
+local seconds, micros = now_s + (now_us - back - micros) / 1000000, micros
+--@include/lib/time.lua:12
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+started = string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:38
+end
+--@include/job/commit.lua:230
+local ended
+--@include/lib/time.lua:35
+do
+--@include/job/commit.lua:230
+local back = age + 0
+--@include/lib/time.lua:36
+local micros = (now_us - back) % 1000000
+--@include/lib/time.lua:11
+do
+--@include/lib/time.lua:37
+local seconds, micros = now_s + (now_us - back - micros) / 1000000, micros
+--@include/lib/time.lua:12
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+ended = string.format('%s%02d.%06dZ', prefix, second, micros)
+end
+--@include/lib/time.lua:38
+end
+--@include/job/commit.lua:231
+freed[queue] = true
+if kind == 'limited' and tied[key] then
+pcall(rare, 71, key, now_ms + delay)
+elseif kind == 'limited' then
+pcall(rare, 123, queue, now_ms + delay)
+end
+--@include/job/commit.lua:238
+if kind == 'repeat' and job.cancel then kind = 'finished' end
+if kind == 'finished' then
+local dropped = job and tonumber(job.result_ttl) == 0 and not rare(102, id, key)
+local ttl = not job and 500 or tonumber(job.result_ttl) or RESULT_TTL
+if dropped then rare(38, more) end
+--@include/job/end_job.lua:11
+do
+--@include/job/commit.lua:243
+local id, key, queue, class, status, ttl, leave = id, key, queue, job and job.priority, 'finished', ttl, nil
+--@include/job/end_job.lua:12
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(101, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, 'started_at', started, 'ended_at', ended, unpack(more))
+--@include/job/count.lua:40
+do
+--@include/job/end_job.lua:28
+local what, queue, class, other = what, queue, class, tied[key] and rare(51, key)
+--@include/job/count.lua:41
+if not first_count then
+first_what, first_queue, first_class, first_count = what, queue, class, 1
+elseif what == first_what and queue == first_queue and class == first_class then
+first_count = first_count + 1
+else
+rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
+end
+if other then rare(52, other, what, class, 1) end
+end
+--@include/job/end_job.lua:29
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:37
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+--@include/job/on_end.lua:7
+do
+--@include/job/end_job.lua:40
+local id, key, queue, status = id, key, queue, status
+--@include/job/on_end.lua:8
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 87, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 112, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 103, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 86, id, key) end
+end
+end
+--@include/job/end_job.lua:41
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(97, id, key, queue, status) end
+end
+--@include/job/commit.lua:245
+if dropped then redis.call('HDEL', key, 'result') end
+if job and (job.attempts or job.lost or job.reason or job.cancel or job.spared) then
+redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
+'held_since', 'begun', 'spared', 'wanted', 'suspect')
+end
+local ids = left[wip]
+if ids then ids[#ids + 1] = id else left[wip] = { id } end
+--@include/lib/emit.lua:39
+repeat
+--@include/job/commit.lua:252
+local event, id, queue, log_tag = 'completed', id, queue, job and job.log_tag
+--@include/lib/emit.lua:40
+if queue == '_callbacks' then break end
+if reserved == 0 then
+--@include/lib/emit.lua:12
+do
+--@include/lib/emit.lua:42
+local count = expected
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:43
+end
+if reserved == 0 then break end
+number, reserved = number + 1, reserved - 1
+local n = string.format('%d', number)
+if number % 16 == 0 then
+local most
+--@include/lib/emit.lua:31
+do
+if not cap then
+local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
+cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
+end
+most = cap
+end
+--@include/lib/emit.lua:49
+redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
+'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'worker', job and job.worker_name or ARGV[1], 'elapsed_us', elapsed, unpack(raised))
+else
+redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
+epoch, 'n', n, 'worker', job and job.worker_name or ARGV[1], 'elapsed_us', elapsed, unpack(raised))
+end
+until true
+--@include/job/commit.lua:254
+elseif kind == 'repeat' then
+rare(129, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
+if rare(39, more) then
+if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
+job.lost = false
+redis.call('HDEL', key, 'spared')
+end
+local begun = kind == 'displaced' or kind == 'suspect' or rare(30, more, 'spared')
+if begun and not rare(34, key) then
+if rare(30, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+kind, reason = 'lost', reason .. ' (put back too often)'
+elseif begun and kind == 'release' then
+more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
+end
+job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
+job.unbegun = job.displaced or job.suspect
+job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
+local outcome = kind == 'release' and 'released' or 'lost'
+if rare(35, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
+elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
+local status = kind == 'stopped' and kind or rare(33, job)
+rare(30, more, 'within')
+rare(31, key, job.worker_name, status, reason, more, started, ended)
+rare(27, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+elseif not rare(40, kind, id, key, queue, job, wip, delay, reason, more) and rare(43, kind, id, key, queue, job,
+wip, started, ended, elapsed, delay, reason, more, raised) then
+return 'failed', true
+end
+return 'ok', true
+end
 --@include/job/claim.lua:99
 local function look(queue, count, set)
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(139, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(138, queue)
 local last = count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(49, queue) then error(found) end
-more = rare(139, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+if not rare(48, queue) then error(found) end
+more = rare(138, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(138, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+more = rare(137, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
 for i = 1, #found, 2 do
@@ -99,19 +358,19 @@ local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:151
 local lacking = argv[15] ~= '0' and {}
---@include/job/claim.lua:196
+--@include/job/claim.lua:207
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if type(size) ~= 'number' then
-rare(120, id, queue, nil, 'the queue names what is no job')
+rare(119, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:208
+--@include/job/claim.lua:219
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -123,84 +382,50 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(143, key)
+job = rare(142, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(120, id, queue, nil, 'the queue names a job of stock RQ')
+rare(119, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(46, status) then
+elseif status ~= 'queued' and rare(45, status) then
 return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(120, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(119, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-if job.hooks then hooked[key] = true end
-local class = redis.call('HGET', key, 'priority')
-rare(6, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
-'expired', 'seq', seq or '')
-rare(15, seq, origin, class, queue, class)
-if set then rare(93, id, key, queue) end
---@include/lib/emit.lua:39
-repeat
---@include/job/claim.lua:245
-local event, id, queue, log_tag = 'expired', id, queue, log_tag
---@include/lib/emit.lua:40
-if queue == '_callbacks' then break end
-if reserved == 0 then rare(3, expected) end
-if reserved == 0 then break end
-number, reserved = number + 1, reserved - 1
-local n = string.format('%d', number)
-if number % 16 == 0 then
-local most
---@include/lib/emit.lua:31
-do
-if not cap then
-local asked, upto = unpack(redis.pcall('HMGET', P .. 'events:meta', 'cap', 'cap_until'))
-cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or CAP
-end
-most = cap
-end
---@include/lib/emit.lua:47
-redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
-'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'reason', 'waited longer than its ttl')
-else
-redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
-epoch, 'n', n, 'reason', 'waited longer than its ttl')
-end
-until true
---@include/job/claim.lua:246
+rare(143, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:250
+--@include/job/claim.lua:255
 local placed = head.score % 1 ~= 0 and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(141, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(140, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 79, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(142, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 78, id, key, queue, head.score, log_tag, ahead)
+if not ok then return rare(141, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
 redis.call('ZREM', (P .. 'waits:' .. set), id)
 if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
-rare(24, id, key, queue)
+rare(20, id, key, queue)
 end
 return nil
 end
@@ -218,35 +443,53 @@ redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name'
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
 if not own then
 local was = redis.call('HGET', key, 'priority')
-redis.call('HSET', key, 'seq', rare(11), 'priority', head.class, 'origin', queue)
-rare(15, seq, origin, was, queue, head.class)
+redis.call('HSET', key, 'seq', rare(4), 'priority', head.class, 'origin', queue)
+rare(9, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(95, key)
-if seq and origin then rare(136, key, origin, queue) end
-if not seq and rare(135, key, data) then job.serializer = 'pickle' end
+rare(94, key)
+if seq and origin then rare(135, key, origin, queue) end
+if not seq and rare(134, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(93, id, key, queue) end
-if set or not placed then rare(24, id, key, queue) end
+if set then rare(92, id, key, queue) end
+if set or not placed then rare(20, id, key, queue) end
 --@include/job/claim.lua:22
 do
---@include/job/claim.lua:297
+--@include/job/claim.lua:302
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 105, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, 'started') end
 end
 end
---@include/job/claim.lua:298
+--@include/job/claim.lua:303
 if expires then unexpected[#unexpected + 1] = id end
 --@include/lib/emit.lua:39
 repeat
---@include/job/claim.lua:299
+--@include/job/claim.lua:304
 local event, id, queue, log_tag = 'processing', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
-if reserved == 0 then rare(3, expected) end
+if reserved == 0 then
+--@include/lib/emit.lua:12
+do
+--@include/lib/emit.lua:42
+local count = expected
+--@include/lib/emit.lua:13
+if not epoch then
+epoch = redis.pcall('HGET', P .. 'events:meta', 'epoch')
+if type(epoch) ~= 'string' then
+epoch = string.format('%d%06d', now_s, now_us)
+redis.pcall('HSET', P .. 'events:meta', 'epoch', epoch)
+end
+end
+--@include/lib/emit.lua:21
+local last = redis.pcall('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
+if type(last) == 'number' then number, reserved = last - count, count end
+end
+--@include/lib/emit.lua:43
+end
 if reserved == 0 then break end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -260,7 +503,7 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, 'worker', ARGV[1])
 else
@@ -268,16 +511,16 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', ARGV[1])
 end
 until true
---@include/job/claim.lua:300
+--@include/job/claim.lua:305
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:303
+--@include/job/claim.lua:308
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(134, key) end
---@include/job/claim.lua:309
+if string.find(ties, 'g', 1, true) then rare(133, key) end
+--@include/job/claim.lua:314
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 local n = 7 + (ahead and 2 or 0)
@@ -296,14 +539,58 @@ local gates = {}
 local opens
 --@
 rare = function(nth, ...)
-if nth <= 9 then
+if nth <= 43 then
 if not made_0 then
---@include/job/end_job.lua:8
-local net_of, net
+--@include/lib/ring.lua:11
+local woken
+--@include/job/schedule.lua:17
+local instants = {}
+--@include/lib/time.lua:11
+local function iso(seconds, micros)
+local second = seconds % 60
+if (seconds - second) / 60 ~= minute then
+minute = (seconds - second) / 60
+local of_day = minute % 1440
+local z = (minute - of_day) / 1440 + 719468
+local doe = z % 146097
+local era = (z - doe) / 146097
+local yoe = doe - (doe - doe % 1460) / 1460 + (doe - doe % 36524) / 36524 - (doe - doe % 146096) / 146096
+yoe = (yoe - yoe % 365) / 365
+local doy = doe - (365 * yoe + (yoe - yoe % 4) / 4 - (yoe - yoe % 100) / 100)
+local mp = 5 * doy + 2
+mp = (mp - mp % 153) / 153
+local month = mp < 10 and mp + 3 or mp - 9
+local before = 153 * mp + 2
+prefix = string.format('%04d-%02d-%02dT%02d:%02d:', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+doy - (before - before % 5) / 5 + 1, of_day / 60, of_day % 60)
+end
+return string.format('%s%02d.%06dZ', prefix, second, micros)
+end
 --@include/lib/time.lua:35
 local function iso_before(back)
 local micros = (now_us - back) % 1000000
 return iso(now_s + (now_us - back - micros) / 1000000, micros)
+end
+--@include/lib/score.lua:11
+local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - n * (2 ^ -44) end
+--@include/lib/score.lua:13
+local function next_seq() return redis.call('INCR', P .. 'seq') end
+--@include/lib/score.lua:16
+local function enter_line(queue, score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if type(added) == 'number' then return end
+if fifos[queue] ~= false then error(added) end
+fifos[queue] = nil
+if not rare(48, queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+end
+--@include/lib/score.lua:35
+local function line_up_again(queue, id, key, priority, seq)
+if not tonumber(seq) then
+seq = next_seq()
+redis.call('HSET', key, 'seq', seq)
+end
+enter_line(queue, score_of(queue, priority, seq), id)
 end
 --@include/job/count.lua:40
 local function tally(what, queue, class, other)
@@ -312,9 +599,32 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(53, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(53, other, what, class, 1) end
+if other then rare(52, other, what, class, 1) end
+end
+--@include/job/count.lua:51
+local function write_tallies()
+if not first_count then return end
+if counts then
+rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(53)
+else
+local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
+redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
+first_count == 1 and '1' or first_count)
+end
+first_count = nil
+end
+--@include/job/count.lua:67
+local function meet(seq, from, was, queue, class)
+if not seq then
+tally('enqueued', queue, class)
+elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
+and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
+tally('deleted', from, was)
+tally('requeued', queue, class)
+end
 end
 --@include/lib/emit.lua:12
 local function reserve(count)
@@ -332,7 +642,9 @@ end
 --@include/lib/emit.lua:39
 local function emit(event, id, queue, log_tag, ...)
 if queue == '_callbacks' then return end
-if reserved == 0 then reserve(expected) end
+if reserved == 0 then
+reserve(expected)
+end
 if reserved == 0 then return end
 number, reserved = number + 1, reserved - 1
 local n = string.format('%d', number)
@@ -346,193 +658,12 @@ cap = (tonumber(asked) or 0) >= 1 and now_s < (tonumber(upto) or 0) and asked or
 end
 most = cap
 end
---@include/lib/emit.lua:47
+--@include/lib/emit.lua:49
 redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', most, '*', 'event', event, 'job_id', id, 'queue', queue,
 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
 else
 redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch',
 epoch, 'n', n, ...)
-end
-end
---@include/job/on_end.lua:7
-local function on_end(id, key, queue, status)
-if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 88, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 105, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 113, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 104, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 87, id, key) end
-end
-end
---@include/job/end_job.lua:11
-local function end_job(id, key, queue, class, status, ttl, leave, ...)
-local what = status == 'finished' and 'completed' or status
-if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
-if seconds >= 0 then
-if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
-seconds = seconds - seconds % 1
---@include/job/end_job.lua:19
-if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
-local micros = now_us + ended_before
-expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
-ended_before = ended_before + 1
-end
-local pinned = tied[key] and rare(102, id, key, expiry)
-if pinned then seconds, expiry = -1, '+inf' end
-redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
-redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(52, key))
-if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
-if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
-redis.call('PEXPIRE', key, net)
-else
-redis.call('PERSIST', key)
-end
-if leave then
---@include/job/end_job.lua:37
-if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
-redis.call('ZREM', leave, id)
-end
-on_end(id, key, queue, status)
-if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(98, id, key, queue, status) end
-end
---@include/job/settle.lua:8
-local function read_job(key)
-local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
-'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
-'func', 'ties', 'spared')
-if found[15] then hooked[key] = true end
-if found[18] then tied[key] = found[18] end
-return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
-result_ttl = found[6] or found[17] and 500,
-failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
-attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
-spared = found[19] }
-end
---@include/job/commit.lua:202
-local function read_held(key)
-if redis.call('HLEN', key) ~= 10 then return read_job(key) end
-local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
-if not (status == 'started' and func) then return read_job(key) end
-return { status = status, execution_id = execution, origin = origin, worker_name = ARGV[1],
-result_ttl = 500 }
-end
---@include/job/commit.lua:217
-local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
-local key = (P .. 'job:' .. id)
-local job = kind == 'finished' and read_held(key) or read_job(key)
-if not job.status then return 'gone', false end
-if job.execution_id ~= exec then return 'stale', false end
-if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
-local queue, wip, started, ended = job.origin, (P .. 'wip:' .. job.origin), iso_before(age + elapsed), iso_before(age + 0)
-freed[queue] = true
-if kind == 'limited' and tied[key] then
-pcall(rare, 72, key, now_ms + delay)
-elseif kind == 'limited' then
-pcall(rare, 124, queue, now_ms + delay)
-end
---@include/job/commit.lua:231
-if kind == 'finished' then
-local dropped = tonumber(job.result_ttl) == 0 and not rare(103, id, key)
-if dropped then rare(39, more) end
-end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
-started, 'ended_at', ended, unpack(more))
-if dropped then redis.call('HDEL', key, 'result') end
-if job.attempts or job.lost or job.reason or job.cancel or job.spared then
-redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
-'held_since', 'begun', 'spared', 'wanted', 'suspect')
-end
-local ids = left[wip]
-if ids then ids[#ids + 1] = id else left[wip] = { id } end
-emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
-elseif kind == 'repeat' and job.cancel then
-return commit('finished', id, exec, elapsed, age, delay, reason, more, raised)
-elseif kind == 'repeat' then
-rare(130, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
-elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(40, more) then
-if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
-job.lost = false
-redis.call('HDEL', key, 'spared')
-end
-local begun = kind == 'displaced' or kind == 'suspect' or rare(32, more, 'spared')
-if begun and not rare(35, key) then
-if rare(32, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
-kind, reason = 'lost', reason .. ' (put back too often)'
-elseif begun and kind == 'release' then
-more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
-end
-job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
-job.unbegun = job.displaced or job.suspect
-job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
-local outcome = kind == 'release' and 'released' or 'lost'
-if rare(36, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
-elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(34, job)
-rare(32, more, 'within')
-rare(33, key, job.worker_name, status, reason, more, started, ended)
-rare(29, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(41, kind, id, key, queue, job, wip, delay, reason, more) and rare(44, kind, id, key, queue, job,
-wip, started, ended, elapsed, delay, reason, more, raised) then
-return 'failed', true
-end
-return 'ok', true
-end
---@
-made_0 = { iso_before, tally, reserve, emit, on_end, end_job, read_job, read_held, commit }
-end
-return made_0[nth](...)
-end
-if nth <= 44 then
-if not made_1 then
---@include/lib/ring.lua:11
-local woken
---@include/job/schedule.lua:17
-local instants = {}
---@include/lib/score.lua:11
-local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(class) or 1))))) + 0.5 - n * (2 ^ -44) end
---@include/lib/score.lua:13
-local function next_seq() return redis.call('INCR', P .. 'seq') end
---@include/lib/score.lua:16
-local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
-if type(added) == 'number' then return end
-if fifos[queue] ~= false then error(added) end
-fifos[queue] = nil
-if not rare(49, queue) then error(added) end
-redis.call('ZADD', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
-end
---@include/lib/score.lua:35
-local function line_up_again(queue, id, key, priority, seq)
-if not tonumber(seq) then
-seq = next_seq()
-redis.call('HSET', key, 'seq', seq)
-end
-enter_line(queue, score_of(queue, priority, seq), id)
-end
---@include/job/count.lua:51
-local function write_tallies()
-if not first_count then return end
-if counts then
-rare(53, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(54)
-else
-local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
-redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
-first_count == 1 and '1' or first_count)
-end
-first_count = nil
-end
---@include/job/count.lua:67
-local function meet(seq, from, was, queue, class)
-if not seq then
-rare(2, 'enqueued', queue, class)
-elseif from and (from ~= queue or (math.max(0, math.min(255, math.floor(tonumber(was) or 1)))) ~= (math.max(0, math.min(255, math.floor(tonumber(class) or 1)))))
-and redis.call('SISMEMBER', P .. 'queues', (P .. 'queue:' .. from)) == 1 then
-rare(2, 'deleted', from, was)
-rare(2, 'requeued', queue, class)
 end
 end
 --@include/lib/ring.lua:14
@@ -576,7 +707,7 @@ if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -586,7 +717,7 @@ end
 if class and class < 2 then return end
 local high = (P .. 'wake:' .. queue .. ':high')
 if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:7
@@ -625,20 +756,30 @@ if before == 0 then ring_scheduler(ms) end
 end
 --@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(77, id, key, queue, named) end
+if tied[key] then return rare(76, id, key, queue, named) end
 end
 --@include/limit/limit.lua:455
 local function on_leave(id, key, queue, how)
 if tied[key] then
-pcall(rare, 88, id, key, how)
-pcall(rare, 87, id, key)
+pcall(rare, 87, id, key, how)
+pcall(rare, 86, id, key)
 end
 end
 --@include/limit/limit.lua:464
 local function on_return(id, key, queue)
 if tied[key] then
-pcall(rare, 87, id, key)
-if tied[key] then rare(89, id, key, queue) end
+pcall(rare, 86, id, key)
+if tied[key] then rare(88, id, key, queue) end
+end
+end
+--@include/job/on_end.lua:7
+local function on_end(id, key, queue, status)
+if tied[key] then
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 87, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 112, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 103, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 86, id, key) end
 end
 end
 --@include/job/expiry.lua:6
@@ -649,29 +790,63 @@ end
 local function forget_expiry(id, expires_at)
 if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
+--@include/job/end_job.lua:11
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+local what = status == 'finished' and 'completed' or status
+if what == 'expired' or what == 'discarded' then status = 'canceled' end
+local seconds, expiry = tonumber(ttl) or -1, '+inf'
+if seconds >= 0 then
+if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
+seconds = seconds - seconds % 1
+--@include/job/end_job.lua:19
+if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end
+local micros = now_us + ended_before
+expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
+ended_before = ended_before + 1
+end
+local pinned = tied[key] and rare(101, id, key, expiry)
+if pinned then seconds, expiry = -1, '+inf' end
+redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
+redis.call('HSET', key, 'status', status, ...)
+tally(what, queue, class, tied[key] and rare(51, key))
+if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
+redis.call('PEXPIRE', key, net)
+else
+redis.call('PERSIST', key)
+end
+if leave then
+--@include/job/end_job.lua:37
+if leave == P .. 'scheduler:scheduled_jobs' and status ~= 'failed' then redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue)) end
+redis.call('ZREM', leave, id)
+end
+on_end(id, key, queue, status)
+if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
+if hooked[key] then rare(97, id, key, queue, status) end
+end
 --@include/job/end_job.lua:46
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
-rare(6, id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
+end_job(id, key, queue, class, status, 86400, leave, 'ended_at', now_iso, 'reason', status, ...)
 if status == 'stopped' then
-rare(4, 'stopped', id, queue, log_tag, 'reason', status .. why)
+emit('stopped', id, queue, log_tag, 'reason', status .. why)
 else
-rare(4, 'canceled', id, queue, log_tag, 'reason', status .. why)
+emit('canceled', id, queue, log_tag, 'reason', status .. why)
 end
 end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
-rare(6, id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 119, id, key)
-rare(4, 'failed', id, queue, log_tag, unpack(told))
+end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+pcall(rare, 118, id, key)
+emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-rare(6, id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso,
-'reason', 'discarded')
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso, 'reason', 'discarded')
+--@include/job/end_job.lua:86
 forget_expiry(id, true)
-rare(4, 'canceled', id, queue, log_tag, 'reason', 'discarded')
+emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@include/job/history.lua:3
 local function cut(fields, name)
@@ -694,6 +869,19 @@ for line in string.gmatch(found[1] or '', '[^\n]+') do lines[#lines + 1] = line 
 lines[#lines + 1] = cjson.encode(entry)
 more[#more + 1] = 'history'
 more[#more + 1] = table.concat(lines, '\n', math.max(1, #lines - 9))
+end
+--@include/job/settle.lua:8
+local function read_job(key)
+local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
+'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
+'func', 'ties', 'spared')
+if found[15] then hooked[key] = true end
+if found[18] then tied[key] = found[18] end
+return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+result_ttl = found[6] or found[17] and 500,
+failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
+attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
+spared = found[19] }
 end
 --@include/job/settle.lua:22
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
@@ -745,12 +933,12 @@ expect_expiry(id, job.expires_at)
 redis.call('ZREM', leave, id)
 if pause == 0 then ring(queue) end
 if job.displaced then
-rare(4, 'displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+emit('displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 elseif lost then
-rare(4, 'abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause, 'blame', (job.shared or job.unbegun) and 'shared' or 'job')
+emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause, 'blame', (job.shared or job.unbegun) and 'shared' or 'job')
 --@include/job/settle.lua:88
 else
-rare(4, 'released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
@@ -793,8 +981,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(90, set) then
-rare(92, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(89, set) then
+rare(91, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -804,12 +992,12 @@ on_leave(id, key, queue)
 end
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
-rare(4, 'held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
+emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
 return true
 end
 --@include/job/commit.lua:81
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(62, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(61, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
@@ -864,25 +1052,25 @@ redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts
 'started_at', started, 'ended_at', ended, 'reason', reason, unpack(more))
 expect_expiry(id, job.expires_at)
 redis.call('ZREM', wip, id)
-rare(4, 'retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
 --@include/job/commit.lua:142
 if not at_once and keeps_slot then
 on_return(id, key, queue)
 elseif not at_once then
 on_leave(id, key, queue)
 else
-rare(4, 'queued', id, queue, job.log_tag, 'reason', 'due')
+emit('queued', id, queue, job.log_tag, 'reason', 'due')
 ring(queue)
 on_return(id, key, queue)
 end
 end
 --@
-made_1 = { score_of, next_seq, enter_line, line_up_again, write_tallies, meet, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, expect_expiry, forget_expiry, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally, write_tallies, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, on_end, expect_expiry, forget_expiry, end_job, call_off, fail_job, discard, cut, note_attempt, read_job, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
-return made_1[nth - 9](...)
+return made_0[nth](...)
 end
 if nth <= 150 then
-if not made_2 then
+if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
 --@include/job/turns.lua:16
@@ -923,7 +1111,7 @@ if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+return (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/keys.lua:126
 local function error_text(err)
@@ -983,10 +1171,10 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-turns.clock = tonumber(best) or rare(10, queue, class, seq)
+turns.clock = tonumber(best) or rare(3, queue, class, seq)
 if not known and best then
 local last = redis.call('ZRANGE', ready, '(' .. name, first, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 redis.call('ZADD', key, last, name .. ':')
@@ -1050,7 +1238,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(17, ms) end
 end
 --@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
@@ -1059,18 +1247,18 @@ local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_
 if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
 local turn, place = string.match(known or '', '^(%S+) (%S+)$')
 if turn ~= seq then
-place = rare(11)
+place = rare(4)
 redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
 end
-return rare(10, queue, priority, place)
+return rare(3, queue, priority, place)
 end
 --@include/limit/limit.lua:87
 local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
-rare(4, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+redis.call('ZREM', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+rare(11, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:97
 local function admit(name, id, score, behind)
@@ -1083,15 +1271,15 @@ redis.call('ZADD', (P .. 'limits:held:' .. name), '+inf', id)
 end
 return redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
 end
-rare(12, queue, place and tonumber(seq) and rare(10, queue, priority, seq) or score, id)
+rare(5, queue, place and tonumber(seq) and rare(3, queue, priority, seq) or score, id)
 if not behind then redis.call('ZADD', (P .. 'limits:held:' .. name), score, id) end
 redis.call('HSET', key, 'status', 'queued')
 redis.call('HDEL', key, 'waits_in')
 redis.call('ZREM', P .. 'blocked:' .. queue, id)
 redis.call('ZREM', (P .. 'limits:waiting:' .. name), id)
-rare(4, 'queued', id, queue, log_tag, 'reason', 'admitted')
+rare(11, 'queued', id, queue, log_tag, 'reason', 'admitted')
 if behind then return end
-if unrung then unrung[queue] = true else rare(20, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
+if unrung then unrung[queue] = true else rare(16, queue, (math.max(0, math.min(255, math.floor(tonumber(score) or 1))))) end
 end
 --@include/limit/limit.lua:119
 local function step_back(name, id, score)
@@ -1198,12 +1386,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -1338,7 +1526,7 @@ end
 --@include/limit/limit.lua:430
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -1356,9 +1544,9 @@ end
 local function ring_set(set, class)
 local queue = (string.match(set, '^%a+:([^:]+)'))
 local paused, closed = (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
-rare(18, (P .. 'wake:' .. set), paused, closed)
+rare(14, (P .. 'wake:' .. set), paused, closed)
 local best = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (P .. 'waits:' .. set), 0, 0, 'WITHSCORES')[2])) or 1))))
-if best >= 2 then rare(18, (P .. 'wake:' .. set .. ':high'), paused, closed) end
+if best >= 2 then rare(14, (P .. 'wake:' .. set .. ':high'), paused, closed) end
 end
 --@include/job/park.lua:32
 local function park(id, key, queue, set, score, until_ms, why, ...)
@@ -1369,7 +1557,7 @@ redis.call('PERSIST', key)
 --@include/job/park.lua:39
 local keeps = string.sub(set, 1, 10) == 'probation:'
 or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
-if not keeps then rare(25, id, key, queue) end
+if not keeps then rare(21, id, key, queue) end
 parked = true
 if redis.call('HSETNX', P .. 'waits', set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
 redis.call('HSET', P .. 'waits', 'version', string.format('%d%06d', now_s, now_us))
@@ -1413,7 +1601,7 @@ end
 --@include/job/callbacks.lua:34
 local function accept_delivery(message)
 if is_full() then return end
-local seq = rare(11)
+local seq = rare(4)
 local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
 local key = (P .. 'job:' .. id)
 local said = cjson.encode(message)
@@ -1421,15 +1609,15 @@ local secret = redis.pcall('GET', P .. 'callbacks:secret')
 local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"'
 or ''
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. '_callbacks'))
-redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(10, '_callbacks', 1, seq), id)
+redis.call('ZADD', (P .. 'queue:' .. '_callbacks'), rare(3, '_callbacks', 1, seq), id)
 redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at',
 now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
 'on_lost', 'again', 'result_ttl', 86400, 'failure_ttl', 604800,
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
-rare(15, nil, nil, nil, '_callbacks', 1)
+rare(9, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-rare(24, id, key, '_callbacks')
-rare(20, '_callbacks', 1)
+rare(20, id, key, '_callbacks')
+rare(16, '_callbacks', 1)
 return id
 end
 --@include/job/callbacks.lua:57
@@ -1666,9 +1854,9 @@ local others = kind == 'hash' and not marked
 if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
 if kind == 'hash' then tied[(P .. 'job:' .. id)] = redis.call('HGET', (P .. 'job:' .. id), 'ties') end
 local class = marked and redis.call('HGET', (P .. 'job:' .. id), 'priority')
-rare(30, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+rare(28, record, (P .. 'job:' .. record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
 'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
-if not marked and not (known and kind == 'none') then rare(15, nil, nil, nil, queue, class) end
+if not marked and not (known and kind == 'none') then rare(9, nil, nil, nil, queue, class) end
 if leave then redis.call('ZREM', leave, id) end
 end
 --@include/gates/queue_gate.lua:14
@@ -1720,7 +1908,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(20, queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(16, queue) end
 end
 --@include/job/commit.lua:154
 local function renew_ttl(id, key, delay)
@@ -1729,16 +1917,16 @@ ttl = tonumber(ttl) and ttl * 1000 or tonumber(queue_timeout)
 if not ttl then return end
 local expires_at = string.format('%d', now_ms + delay + ttl)
 redis.call('HSET', key, 'expires_at', expires_at)
-rare(27, id, expires_at)
+rare(24, id, expires_at)
 end
 --@include/job/commit.lua:166
 local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
-if tonumber(job.result_ttl) == 0 then rare(39, more) end
-rare(33, key, job.worker_name, 'finished', '', more, started, ended)
+if tonumber(job.result_ttl) == 0 then rare(38, more) end
+rare(31, key, job.worker_name, 'finished', '', more, started, ended)
 --@include/job/commit.lua:170
-local at_once = delay <= 0 and pcall(rare, 42, queue, id, key, job.priority)
+local at_once = delay <= 0 and pcall(rare, 41, queue, id, key, job.priority)
 if not at_once then
-rare(23, id, now_ms + delay)
+rare(19, id, now_ms + delay)
 more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'seq', '', 'arrival', job.seq or ''
 end
 redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'enqueued_at', now_iso, 'started_at', started,
@@ -1748,18 +1936,18 @@ redis.call('HDEL', key, 'reason', 'exc_info', 'error_class', 'error_bases', 'err
 renew_ttl(id, key, delay)
 redis.call('ZREM', wip, id)
 local counters = tied[key] and counters_of_key(key)
-rare(2, 'completed', queue, job.priority, counters)
-rare(2, 'requeued', queue, job.priority, counters)
-rare(4, 'completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
+rare(7, 'completed', queue, job.priority, counters)
+rare(7, 'requeued', queue, job.priority, counters)
+rare(11, 'completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
 if hooked[key] then tell_ended(id, key, queue, 'finished') end
 if string.find(tied[key] or '', 'c', 1, true) then do_later('b ' .. id) end
-rare(25, id, key, queue, 'finished')
+rare(21, id, key, queue, 'finished')
 if at_once then
-rare(4, 'queued', id, queue, job.log_tag, 'reason', 'repeated')
-if not rare(24, id, key, queue) then rare(20, queue) end
+rare(11, 'queued', id, queue, job.log_tag, 'reason', 'repeated')
+if not rare(20, id, key, queue) then rare(16, queue) end
 else
 local due = now_ms + delay
-rare(4, 'scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+rare(11, 'scheduled', id, queue, job.log_tag, 'reason', 'repeated', 'due', rare(1, math.floor(due / 1000), due % 1000 * 1000))
 --@include/job/commit.lua:195
 end
 end
@@ -1817,19 +2005,19 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(49, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(48, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
-local seq = turn_of(queue, 1, rare(11), '')
-redis.call('ZADD', ready, rare(10, queue, 1, seq), id)
+local seq = turn_of(queue, 1, rare(4), '')
+redis.call('ZADD', ready, rare(3, queue, 1, seq), id)
 if not known then note_pickle(key, data) end
 if known and origin then keep_origin(key, origin, queue) end
 redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
-rare(15, known, origin, class, queue, class)
+rare(9, known, origin, class, queue, class)
 mark_hooks(key)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-if (not known or ties) and rare(24, id, key, queue) == 'discard' then rare(31, id, key, queue, nil, true) end
+if (not known or ties) and rare(20, id, key, queue) == 'discard' then rare(29, id, key, queue, nil, true) end
 end
 --@include/job/claim.lua:70
 local function take_over(queue)
@@ -1857,7 +2045,7 @@ return false
 end
 --@include/job/claim.lua:131
 local function pass_expired(queue)
-local ready, aside, missing = (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
+local ready, aside, missing = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
 local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
 for i, id in ipairs(ids) do
@@ -1877,7 +2065,7 @@ if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
 if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
 park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
-rare(4, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
+rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
 return true
 end
 end
@@ -1885,21 +2073,31 @@ local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. tas
 if not why or not has_room(set) then return false end
 local since = tonumber(redis.call('HGET', key, 'held_since'))
 park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
-if not since then rare(4, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
+if not since then rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
 --@include/job/claim.lua:173
 local function put_off_broken(id, key, queue, set, log_tag, why)
-rare(23, id, now_ms + 30000)
+rare(19, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
-rare(4, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
+rare(11, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
 --@include/job/claim.lua:183
 local function read_by_name(key)
 local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
+end
+--@include/job/claim.lua:190
+local function end_expired(id, key, queue, set, job)
+if job.hooks then hooked[key] = true end
+local class = redis.call('HGET', key, 'priority')
+rare(26, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', job.seq or '')
+--@include/job/claim.lua:195
+rare(9, job.seq, job.origin, class, queue, class)
+if set then unpark(id, key, queue) end
+rare(11, 'expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
 end
 --@include/job/wildcards.lua:8
 local function expand(wildcard, last)
@@ -2005,9 +2203,9 @@ local function overdue(i, queue, class, claims)
 local gate = gates[i]
 if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
-local since = rare(1, gate.max_wait * 1000)
+local since = rare(2, gate.max_wait * 1000)
 for _ = 1, 3 do
-local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
 local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. found[1]), 'enqueued_at', 'created_at'))
 class = (math.max(0, math.min(255, math.floor(tonumber(found[2]) or 1))))
@@ -2017,9 +2215,9 @@ end
 end
 end
 --@
-made_2 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_2[nth - 44](...)
+return made_1[nth - 43](...)
 end
 end
 --@turn.lua:36
@@ -2043,103 +2241,56 @@ local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * argv[13]
 local lacking_from = sets_from + argv[14]
 local outcomes_from = lacking_from + 2 * argv[15]
---@turn.lua:60
-local function each_of(command, key, list, first)
-for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
-end
 --@turn.lua:65
 local lines, note = { argv[3], nil, nil }, { 'turn', '' }
---@turn.lua:110
+--@turn.lua:112
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:115
+--@turn.lua:117
 local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:209
+--@turn.lua:211
 local function head_of(i)
 local line = queued[i]
 if line == nil or line and not line[line.at] and not line.whole then
 local queue = set_at[i] or names[i]
---@turn.lua:202
+--@turn.lua:204
 repeat
---@turn.lua:213
+--@turn.lua:215
 local i = i
---@turn.lua:203
+--@turn.lua:205
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+--@turn.lua:60
+do
+--@turn.lua:206
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:61
+for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:214
-if set_at[i] then
 --@turn.lua:216
-elseif stopped then rare(49, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+if set_at[i] then
 --@turn.lua:218
+elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:220
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
-if not ok then bad[#bad + 1] = { queue, rare(51, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
 end
 return line and line[line.at]
 end
---@turn.lua:251
-local function starving(class)
-for k = 0, count - 1 do
-local i = (start + k) % count
-local head = gates[i] and queued[i] ~= false and rare(150, i, names[i], class, #jobs)
-if head then return head, i end
-end
-end
---@turn.lua:262
+--@turn.lua:266
 local work, expired = 0, 0
---@turn.lua:316
-local function claim_behind(chain, floor)
-local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
-score = tonumber(score)
-local limit, interval = rare(64, chain.name)
-if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
-return nil
-end
-local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'status', 'origin',
-'waits_in', 'deliveries', 'isolate', 'ties'))
-local of
-for i = 0, count - 1 do
-local head = head_of(i)
-if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and head.score > score) then return nil end
-if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
-end
-if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
-or string.find(ties or '', '[dmt]') then
-return nil
-end
-local exec = execution .. (#jobs + 1) .. "a"
-rare(69, chain.name, id, score, true)
-local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
-out[of][#out[of] + 1] = id
-if not job then return nil end
-redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
-chain.id, chain.exec = id, exec
-return job
-end
---@turn.lua:348
-local function claim_in_chain(floor)
-local share = math.min(15, math.ceil(ARGV[12] / math.max(1, n_slots - ARGV[12])))
-while chains[1] do
-local chain = table.remove(chains, 1)
-chain.behind = (chain.behind or 0) + 1
-local ok, job = pcall(claim_behind, chain, floor)
-if ok and job then
-if chain.behind < share then chains[#chains + 1] = chain end
-return job
-end
-end
-end
---@turn.lua:361
+--@turn.lua:367
 local spare
---@turn.lua:465
+--@turn.lua:473
 if token == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
@@ -2153,7 +2304,7 @@ jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
 end
 end
 local reply = { 'ok', table.concat(answers, '\n'), false, 0, command('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(94, argv[6]),
+tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, argv[6]),
 tonumber(string.match(memory, '\n~(%d+)')) or false }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
@@ -2161,7 +2312,7 @@ for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:487
+--@turn.lua:495
 unrung = {}
 expected = math.max(1, argv[16] + n_slots)
 --@turn.lua:68
@@ -2185,9 +2336,9 @@ end
 raised = found
 end
 --@turn.lua:74
-local ok, answer, changed = pcall(rare, 9, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
+local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
 at = at + 8 + n
-if not ok then answer = 'error: ' .. rare(51, answer) end
+if not ok then answer = 'error: ' .. rare(50, answer) end
 answers[i] = answer
 lines[#lines + 1] = '<' .. answer
 if ok and (answer == 'ok' or try_command('HGET', held_key, id) == exec) then done[#done + 1] = id end
@@ -2212,15 +2363,31 @@ if failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', faile
 command('HSET', KEYS[1], 'failed_job_count', failed)
 end
 end
-for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
-each_of('HDEL', held_key, done)
+for wip, ids in pairs(left) do
+--@turn.lua:60
+do
+--@turn.lua:102
+local verb, key, list, first = 'ZREM', wip, ids, 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:103
+end
+--@turn.lua:60
+do
+--@turn.lua:104
+local verb, key, list, first = 'HDEL', held_key, done, 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:105
 if done[1] then
 --@include/job/count.lua:51
 repeat
 if not first_count then break end
 if counts then
-rare(53, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(54)
+rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(53)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2228,12 +2395,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:105
+--@turn.lua:107
 end
 end
---@turn.lua:452
+--@turn.lua:460
 do
---@turn.lua:119
+--@turn.lua:121
 do
 if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
@@ -2251,7 +2418,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:155
+--@turn.lua:157
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2259,7 +2426,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:137
+--@turn.lua:139
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2276,9 +2443,9 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:456
+--@turn.lua:464
 for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
---@turn.lua:164
+--@turn.lua:166
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2287,7 +2454,7 @@ unpack(paused, 1, math.min(count, 1000)))
 for first = 1001, count, 1000 do
 there = there + command('EXISTS', unpack(paused, first, math.min(first + 999, count)))
 end
-if there == 0 then wildcards = {} elseif rare(16) then there = there - 1 end
+if there == 0 then wildcards = {} elseif rare(12) then there = there - 1 end
 due_limits = there > 0 and command('EXISTS', P .. 'limits:due') == 1
 if due_limits then there = there - 1 end
 waiting = there > 0 and command('EXISTS', P .. 'waits') == 1
@@ -2316,18 +2483,18 @@ end
 end
 end
 end
---@turn.lua:363
+--@turn.lua:369
 do
 unsettled = {}
 local ahead_from = begun_from - argv[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
 local given
---@turn.lua:265
+--@turn.lua:269
 do
---@turn.lua:368
+--@turn.lua:374
 local floor, mark = floor, mark
---@turn.lua:266
+--@turn.lua:270
 local job
 while not job do
 if work >= 100 then
@@ -2335,11 +2502,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:229
+--@turn.lua:231
 do
---@turn.lua:272
+--@turn.lua:276
 local floor, ahead = floor, mark == "a"
---@turn.lua:230
+--@turn.lua:232
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2359,32 +2526,54 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:273
+--@turn.lua:277
 if not from then break end
 local head, late, late_of = queued[from][queued[from].at], nil, nil
-if gated and floor <= 0 and head.class > 0 and mark ~= "a" then late, late_of = starving(head.class) end
+if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
+--@turn.lua:253
+do
+--@turn.lua:280
+local class = head.class
+--@turn.lua:254
+local found, at
+for k = 0, count - 1 do
+local i = (start + k) % count
+local head = not found and gates[i] and queued[i] ~= false and rare(150, i, names[i], class, #jobs)
+if head then found, at = head, i end
+end
+late, late_of = found, at
+end
+--@turn.lua:281
+end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
 local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
 set_at[from])
 if not ok then
-bad[#bad + 1] = { queue, rare(51, found) }
+bad[#bad + 1] = { queue, rare(50, found) }
 queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
---@turn.lua:202
+--@turn.lua:204
 repeat
---@turn.lua:288
+--@turn.lua:294
 local i = from
---@turn.lua:203
+--@turn.lua:205
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+--@turn.lua:60
+do
+--@turn.lua:206
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:289
+--@turn.lua:295
 queued[from] = nil
 else
 line.at = line.at + 1
@@ -2398,17 +2587,24 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:202
+--@turn.lua:204
 repeat
---@turn.lua:302
+--@turn.lua:308
 local i = from
---@turn.lua:203
+--@turn.lua:205
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+--@turn.lua:60
+do
+--@turn.lua:206
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:303
-rare(140, queue)
+--@turn.lua:309
+rare(139, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2418,8 +2614,55 @@ end
 end
 given = job
 end
---@turn.lua:369
-if not given and mark == "a" and chains[1] then given = claim_in_chain(floor) end
+--@turn.lua:375
+if not given and mark == "a" and chains[1] then
+--@turn.lua:323
+do
+--@turn.lua:376
+local floor = floor
+--@turn.lua:326
+local function claim_behind(chain)
+local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
+score = tonumber(score)
+local limit, interval = rare(63, chain.name)
+if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
+return nil
+end
+local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET', (P .. 'job:' .. id), 'status', 'origin',
+'waits_in', 'deliveries', 'isolate', 'ties'))
+local of
+for i = 0, count - 1 do
+local head = head_of(i)
+if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and head.score > score) then return nil end
+if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
+end
+if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
+or string.find(ties or '', '[dmt]') then
+return nil
+end
+local exec = execution .. (#jobs + 1) .. "a"
+rare(68, chain.name, id, score, true)
+local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
+out[of][#out[of] + 1] = id
+if not job then return nil end
+redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
+chain.id, chain.exec = id, exec
+return job
+end
+local share, found = math.min(15, math.ceil(argv[12] / math.max(1, n_slots - argv[12]))), nil
+while chains[1] and not found do
+local chain = table.remove(chains, 1)
+chain.behind = (chain.behind or 0) + 1
+local ok, job = pcall(claim_behind, chain)
+if ok and job then
+if chain.behind < share then chains[#chains + 1] = chain end
+found = job
+end
+end
+given = found
+end
+--@turn.lua:377
+end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
 jobs[#jobs + 1] = given
@@ -2429,54 +2672,81 @@ break
 end
 end
 end
---@turn.lua:380
+--@turn.lua:388
 do
 local leases = { 'NX', nil, nil }
 for queue, entries in pairs(leased) do
-each_of('ZADD', (P .. 'wip:' .. queue), entries)
+--@turn.lua:60
+do
+--@turn.lua:391
+local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:392
 leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
 end
-each_of('HSET', held_key, held, 3)
-each_of('ZREM', P .. 'expiring', unexpected)
+--@turn.lua:60
+do
+--@turn.lua:394
+local verb, key, list, first = 'HSET', held_key, held, 3
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:60
+do
+--@turn.lua:395
+local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:396
 if leases[2] then try_command('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do
---@turn.lua:202
+--@turn.lua:204
 repeat
---@turn.lua:390
+--@turn.lua:398
 local i = i
---@turn.lua:203
+--@turn.lua:205
 if not out[i][1] then break end
-each_of('ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(49, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i])
+--@turn.lua:60
+do
+--@turn.lua:206
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:61
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:391
+--@turn.lua:399
 end
 end
---@turn.lua:394
+--@turn.lua:402
 do
 if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 128, queue) end
+for queue in pairs(freed) do pcall(rare, 127, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(149, i, names[i], head, spare, #jobs) then rare(20, names[i], head.class) end
+if rare(149, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:409
+--@turn.lua:417
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
 if #jobs > 0 then unrung[names[i]] = nil end
 end
-for queue in pairs(unrung) do rare(20, queue) end
+for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 71, name) end
+for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:420
+--@turn.lua:428
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2493,21 +2763,21 @@ end
 end
 end
 end
---@turn.lua:463
+--@turn.lua:471
 end
---@turn.lua:492
+--@turn.lua:500
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:438
+--@turn.lua:446
 do
 for i = 0, count - 1 do
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:442
+--@turn.lua:450
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2522,37 +2792,37 @@ end
 any = wildcards[1]
 end
 --@include/lib/ring.lua:56
-local matching = any and rare(17, queue)
+local matching = any and rare(13, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
-if not stopped then rare(19, wildcard, class) end
+if not stopped then rare(15, wildcard, class) end
 end
 end
 if class and class < 2 then break end
 local high = (P .. 'wake:' .. queue .. ':high')
 if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
-local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(49, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:443
+--@turn.lua:451
 end
-if bound[i] and queued[i] == nil then rare(19, origin[i], bound[i]) end
+if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(91, set_at[i], head.class) end
+if head then rare(90, set_at[i], head.class) end
 end
 end
---@turn.lua:497
+--@turn.lua:505
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:499
+--@turn.lua:507
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2570,9 +2840,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:500
+--@turn.lua:508
 end
---@turn.lua:502
+--@turn.lua:510
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2580,7 +2850,7 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:510
+--@turn.lua:518
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2591,9 +2861,9 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:516
-if first_count then rare(14) end
-local waits = (waiting or parked or argv[6] ~= '') and rare(94, argv[6])
+--@turn.lua:524
+if first_count then rare(8) end
+local waits = (waiting or parked or argv[6] ~= '') and rare(93, argv[6])
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
 bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,

@@ -2,7 +2,7 @@
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit states unique
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside take_given
--- RARER: read_by_name
+-- RARER: read_by_name end_expired
 -- Uses: fifos hooked tied
 -- Exports: chains held lacking leased unexpected
 
@@ -186,6 +186,17 @@ local function read_by_name(key)
   return fields
 end
 
+-- What has waited longer than it may ends without a run.
+local function end_expired(id, key, queue, set, job)
+  if job.hooks then hooked[key] = true end
+  local class = redis.call('HGET', key, 'priority')
+  end_job(id, key, queue, class, 'expired', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+    'expired', 'seq', job.seq or '')
+  meet(job.seq, job.origin, class, queue, class)
+  if set then unpark(id, key, queue) end
+  emit('expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
+end
+
 -- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
 -- set afterwards, and writes down `held` and `leased`: what may be of a wrong type shows here, before the job changes.
@@ -236,13 +247,7 @@ local function take(queue, head, exec, set, behind)
     return false
   end
   if expires and (tonumber(expires) or math.huge) <= now_ms then
-    if job.hooks then hooked[key] = true end
-    local class = redis.call('HGET', key, 'priority')
-    end_job(id, key, queue, class, 'expired', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
-        'expired', 'seq', seq or '')
-    meet(seq, origin, class, queue, class)
-    if set then unpark(id, key, queue) end
-    emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
+    end_expired(id, key, queue, set, job)
     unexpected[#unexpected + 1] = id
     return false, true
   end

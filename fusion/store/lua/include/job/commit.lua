@@ -195,16 +195,14 @@ local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, del
   end
 end
 
--- The fields of a running job that was enqueued without options and claimed once, with those that its claim wrote. If
--- these are ten, they are status, origin, created_at, seq, func, data, execution_id, worker_name, started_at and
--- deliveries: there is none else to read.
+-- The queue of a running job that was enqueued without options and claimed once, if this is its execution; else nil.
+-- With the fields that its claim wrote it has status, origin, created_at, seq, func, data, execution_id, worker_name,
+-- started_at and deliveries. If these are ten there is none else to read.
 local PLAIN_FIELDS = 10
-local function read_held(key)
-  if redis.call('HLEN', key) ~= PLAIN_FIELDS then return read_job(key) end
+local function queue_of_plain(key, exec)
+  if redis.call('HLEN', key) ~= PLAIN_FIELDS then return nil end
   local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
-  if not (status == 'started' and func) then return read_job(key) end
-  return { status = status, execution_id = execution, origin = origin, worker_name = A_name,
-    result_ttl = STORED_RESULT_TTL }
+  return status == 'started' and execution == exec and func and origin
 end
 
 local left = { set = nil } -- by set: finished jobs that are to leave it, all together
@@ -216,11 +214,20 @@ local freed = { queue = nil } -- queues of which an execution has ended in this 
 -- `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
-  local job = kind == 'finished' and read_held(key) or read_job(key)
-  if not job.status then return 'gone', false end
-  if job.execution_id ~= exec then return 'stale', false end
-  if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
-  local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age + 0)
+  local queue, job -- a plain job's fields are known
+  if kind == 'finished' then
+    queue = queue_of_plain(key, exec)
+  end
+  if not queue then
+    job = read_job(key)
+    if not job.status then return 'gone', false end
+    if job.execution_id ~= exec then return 'stale', false end
+    if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
+    queue = job.origin
+  end
+  local wip = wip_key(queue)
+  local started = iso_before(age + elapsed)
+  local ended = iso_before(age + 0)
   freed[queue] = true
   if kind == 'limited' and tied[key] then
     pcall(hold_key_back, key, now_ms + delay)
@@ -228,21 +235,22 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     pcall(hold_back, queue, now_ms + delay)
   end
 
+  if kind == 'repeat' and job.cancel then kind = 'finished' end -- people want it to run no more
   if kind == 'finished' then
-    local dropped = tonumber(job.result_ttl) == 0 and not keeps_result(id, key)
+    local dropped = job and tonumber(job.result_ttl) == 0 and not keeps_result(id, key)
+    local ttl = not job and STORED_RESULT_TTL or tonumber(job.result_ttl) or RESULT_TTL
     if dropped then set_result_aside(more) end
-    end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
-      started, 'ended_at', ended, unpack(more))
+    end_job(id, key, queue, job and job.priority, 'finished', ttl, nil, 'started_at', started, 'ended_at', ended,
+      unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end
-    if job.attempts or job.lost or job.reason or job.cancel or job.spared then
+    if job and (job.attempts or job.lost or job.reason or job.cancel or job.spared) then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
         'held_since', 'begun', 'spared', 'wanted', 'suspect')
     end
     local ids = left[wip]
     if ids then ids[#ids + 1] = id else left[wip] = { id } end
-    emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
-  elseif kind == 'repeat' and job.cancel then -- people want it to run no more
-    return commit('finished', id, exec, elapsed, age, delay, reason, more, raised)
+    emit('completed', id, queue, job and job.log_tag, 'worker', job and job.worker_name or A_name, 'elapsed_us',
+      elapsed, unpack(raised))
   elseif kind == 'repeat' then
     repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then

@@ -38,7 +38,9 @@ end
 
 local function emit(event, id, queue, log_tag, ...)
   if queue == '_callbacks' then return end -- a delivery's own steps are none of a job
-  if reserved == 0 then reserve(expected) end
+  if reserved == 0 then
+    reserve(expected)
+  end
   if reserved == 0 then return end
   number, reserved = number + 1, reserved - 1
   local n = string.format('%d', number)
