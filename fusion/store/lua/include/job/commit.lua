@@ -210,8 +210,8 @@ local freed = { queue = nil } -- queues of which an execution has ended in this 
 
 -- Compare-and-set on (status, execution_id). Answers: ok | failed (the job has failed, where its outcome alone does
 -- not say so: its retry came too late, or its loss was the last) | stale (another execution holds or held the job
--- since) | gone (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of
--- `callback_error`.
+-- since) | gone (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`:
+-- hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
   local queue, job -- a plain job's fields are known
