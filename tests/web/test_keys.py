@@ -42,7 +42,7 @@ def test_a_concurrency_key_is_told_by_its_figures(service: ServerProcess, tokens
     assert {name: count for name, count in totals.items() if count} == {"total_enqueued": 4, "total_completed": 1}
     assert shown == {
         "key": key, "max_concurrent": 1, "pinned": False, "rate": "100/60s", "rate_pinned": True, "queue_length": 2, "active_count": 1,
-        "held_count": 1, "blocked_count": 2, "paused": True, "held_back_until": None, "stuck": False,
+        "held_count": 1, "blocked_count": 2, "lock_waiting_count": 0, "paused": True, "held_back_until": None, "stuck": False,
     }  # fmt: skip
 
 
