@@ -41,7 +41,9 @@ def test_spans_of_a_provider_of_ones_own_are_children_of_the_run_and_go_their_ow
     Queue("q", conn).enqueue(f"{task}.looks_up")
     env = env_of(executor, collector, FUSION_TASKS=task, OWN_SPANS=str(file))
     workers.burst("q", "--executor", executor, env=env, timeout=unhurried(60))
-    (run,) = collector.spans()
+    found = collector.spans()
+    assert [(span.name, span.kind) for span in found] == [("process q", 5)], found
+    (run,) = found
     assert file.read_text() == f"lookup {run.trace} {run.id}\n"
 
 

@@ -215,6 +215,7 @@ def test_no_code_is_found_in_a_log_or_an_event(executor: str, workers: Workers, 
 
 @pytest.mark.long
 @pytest.mark.gate
+@pytest.mark.timeout(soaked(60, 180))
 def test_the_memory_of_logs_stays_under_its_bound(workers: Workers, conn: redis.Redis, queue: Queue) -> None:
     """Jobs that fail and print more than is kept, for a while: in the gate, a minute of them in `make soak`."""
     seconds, names = soaked(5.0, 60.0), 0
@@ -256,7 +257,7 @@ def _config(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("executor", EACH)
 def test_a_format_may_name_the_job(executor: str, workers: Workers, conn: redis.Redis, queue: Queue, tmp_path: Path) -> None:
-    job = put(queue, "bound")
+    job = put(queue, "bound", job_id="0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
     worker = run(workers, executor, "-c", "boundconfig", **_config(tmp_path))
     wanted = f"BOUND {job.id} {TASK}.bound q 1 of a job"
     assert worker.count(wanted) == 1, worker.output
