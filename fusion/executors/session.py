@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -252,16 +253,31 @@ class ServerSession:
                 continue
 
     def end(self) -> None:
-        """End the fork server and wait for it: after that none of its horses runs."""
+        """End the fork server and wait for it: after that none of its horses runs. Horses that have ended their work get the time for their
+        exit handlers before."""
         self.closed = True
         self._changed()
         self._loop.unwatch(self._control_fd)
-        if not self.ready:
+        if self.ready:
+            self._see_off()
+        else:
             self._kill_all()  # during an import it does not read the request to end
         self.server.destroy()
         for horse, _ in self.leaving.values():
             horse.close()
         self.leaving.clear()
+
+    def _see_off(self) -> None:
+        """Wait until the horses that leave have ended, each for its time at most."""
+        while self.leaving and self.server.fileno() >= 0:
+            left = max(by for _, by in self.leaving.values()) - time.monotonic()
+            arrived = select.poll()
+            arrived.register(self.server.fileno(), select.POLLIN)
+            if left <= 0 or not arrived.poll(left * 1000):
+                return
+            for message in self.server.receive():
+                if isinstance(message, HorseExited) and message.serial in self.leaving:
+                    self.leaving.pop(message.serial)[0].close()
 
 
 class HorsePool(dict[int, AnyHorse], Generic[AnyHorse]):

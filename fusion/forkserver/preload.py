@@ -27,7 +27,7 @@ from fusion.forkserver.patched import replaced, unfit
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel import bundled
 from fusion.kernel.importing import note_complete
-from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
+from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count, threads_above
 from fusion.kernel.standard import standard_first
 
 TYPE_CHECKING = False
@@ -159,7 +159,7 @@ def _set_up_logging(config: dict[str, Any], settings: HorseSettings, say: Callab
     except BaseException as error:
         say(_failure(job_logs.NAME, error))
         return False
-    if thread_count() > threads:
+    if threads_above(threads):
         say(
             "TAINTED "
             + json.dumps({"module": job_logs.NAME, "reason": "starts a thread, which can't be shared by forked processes"})
@@ -181,8 +181,8 @@ def _preload(module: str, strict: bool, settings: HorseSettings, control_fd: int
     if _is_unfit(module, settings, say):
         return False
     reasons = []
-    if thread_count() > threads:
-        reasons.append(f"starts {thread_count() - threads} thread(s)")
+    if started := threads_above(threads):
+        reasons.append(f"starts {started} thread(s)")
     if patched := replaced():
         reasons.append(patched)
     opened = connected_sockets() - sockets - {control_fd}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
@@ -135,6 +136,15 @@ def thread_count() -> int:
     except OSError:
         threading = sys.modules.get("threading")
         return threading.active_count() if threading is not None else 1
+
+
+def threads_above(before: int, within: float = 0.1) -> int:
+    """Return by how many the threads of this process are more than `before`, and stay so for `within` seconds: the kernel lists a thread that was
+    joined for a moment longer."""
+    until = time.monotonic() + within
+    while (more := thread_count() - before) > 0 and time.monotonic() < until:
+        time.sleep(0.002)
+    return max(more, 0)
 
 
 def connected_sockets() -> set[int]:

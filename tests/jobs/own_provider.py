@@ -1,4 +1,4 @@
-"""A task module with a provider of its own, whose spans go to the file of `OWN_SPANS`."""
+"""A task module with a provider of its own, whose spans go to the file of `OWN_SPANS`; with a thread that sends them if OWN_THREAD is set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 
 class ToFile(SpanExporter):
@@ -24,7 +24,8 @@ class ToFile(SpanExporter):
 
 if "OWN_SPANS" in os.environ:
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(ToFile()))
+    processor = BatchSpanProcessor if "OWN_THREAD" in os.environ else SimpleSpanProcessor
+    provider.add_span_processor(processor(ToFile()))
     trace.set_tracer_provider(provider)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,18 +28,21 @@ class Span:
 
 
 class Collector:
-    """Keeps the bodies that it receives. `answers`: status codes for the next requests; 200 for all others."""
+    """Keeps the bodies that it receives. `answers`: status codes for the next requests; 200 for all others.
+    `after`: seconds after which it takes a body."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.answers: list[int] = []
+        self.after = 0.0
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                time.sleep(collector.after)
                 code = collector.answers.pop(0) if collector.answers else 200
                 if code == 200:
                     collector.bodies.append(body)

@@ -11,13 +11,21 @@ from fusion import Queue, Retry
 from tests.jobs import gathering
 from tests.kit.length import gate_case, long_case
 from tests.kit.waiting import unhurried
-from tests.kit.workers import EXECUTORS, Workers
+from tests.kit.workers import Workers
 from tests.telemetry.collector import Collector
 from tests.telemetry.test_sentry import items, sentry_env
 from tests.telemetry.test_tracing import application as application
 from tests.telemetry.test_tracing import env_of, runs
 
-EACH = ["process", gate_case("asyncio"), *(long_case(name) for name in EXECUTORS if name not in ("process", "asyncio"))]
+#: With whether the task module starts a thread. The first job that needs such a module imports it, after the middleware was set up; jobs do
+#: not share a process with it.
+OWN = [
+    ("process", False),
+    gate_case("process", True),
+    gate_case("asyncio", False),
+    *(long_case(*case) for case in (("pool", False), ("pool", True), ("thread", False))),
+]
+THREAD = {"OWN_THREAD": "1"}
 
 
 @pytest.mark.usefixtures("application")
@@ -32,14 +40,14 @@ def test_jobs_of_one_call_have_a_span_each(workers: Workers, conn: redis.Redis, 
     assert [found[job.id].attributes.get("error.type") for job in jobs] == [None, "ValueError", None]
 
 
-@pytest.mark.parametrize("executor", EACH)
+@pytest.mark.parametrize(("executor", "late"), OWN)
 @pytest.mark.usefixtures("application")
 def test_spans_of_a_provider_of_ones_own_are_children_of_the_run_and_go_their_own_way(
-    executor: str, workers: Workers, conn: redis.Redis, collector: Collector, tmp_path: Path
+    executor: str, late: bool, workers: Workers, conn: redis.Redis, collector: Collector, tmp_path: Path
 ) -> None:
     task, file = "tests.jobs.own_provider", tmp_path / "spans"
     Queue("q", conn).enqueue(f"{task}.looks_up")
-    env = env_of(executor, collector, FUSION_TASKS=task, OWN_SPANS=str(file))
+    env = env_of(executor, collector, FUSION_TASKS=task, OWN_SPANS=str(file), **(THREAD if late else {}))
     workers.burst("q", "--executor", executor, env=env, timeout=unhurried(60))
     found = collector.spans()
     assert [(span.name, span.kind) for span in found] == [("process q", 5)], found
@@ -47,16 +55,18 @@ def test_spans_of_a_provider_of_ones_own_are_children_of_the_run_and_go_their_ow
     assert file.read_text() == f"lookup {run.trace} {run.id}\n"
 
 
-@pytest.mark.parametrize("executor", EACH)
+@pytest.mark.parametrize(("executor", "late"), OWN)
 def test_a_client_of_ones_own_sends_the_error_before_its_process_ends(
-    executor: str, workers: Workers, conn: redis.Redis, collector: Collector
+    executor: str, late: bool, workers: Workers, conn: redis.Redis, collector: Collector
 ) -> None:
     task, own = "tests.jobs.own_client", Collector()
+    own.after = 0.7  # its exit handler sends it, while the worker ends
     Queue("q", conn).enqueue(f"{task}.fails", retry=Retry(max=0))
     dsn = own.url.replace("http://", "http://key@") + "/1"
-    env = sentry_env(executor, collector, FUSION_TASKS=task, OWN_DSN=dsn)
-    workers.burst("q", "--executor", executor, env=env, timeout=unhurried(60))
+    env = sentry_env(executor, collector, FUSION_TASKS=task, OWN_DSN=dsn, **(THREAD if late else {}))
+    worker = workers.burst("q", "--executor", executor, env=env, timeout=unhurried(60))
     own.close()
+    assert [event["transaction"] for event in items(own, "event")] == [f"{task}.fails"], worker.output
     (event,) = items(own, "event")
-    assert (event["transaction"], event["tags"]["fusion.queue"]) == (f"{task}.fails", "q")
+    assert event["tags"]["fusion.queue"] == "q"
     assert collector.bodies == []

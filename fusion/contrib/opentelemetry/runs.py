@@ -111,15 +111,16 @@ class Runs(SpanProcessor):
         self._running: dict[int, JobTelemetry] = {}
 
     def prepare(self) -> None:
-        """Make the provider. It is the process's own, unless a task module has set up another one."""
+        """Make the provider. The first run makes it the process's own, unless a task module has set up another one: one that starts a thread
+        is imported by the first job that needs it, and OpenTelemetry refuses a second provider."""
         self._provider = Provider(self)
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            trace.set_tracer_provider(self._provider)
         self._provider.get_tracer(conventions.SCOPE)
 
     @contextmanager
     def traced(self, job: CurrentJob) -> Iterator[None]:
         """Trace a run."""
+        if self._provider is not None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            trace.set_tracer_provider(self._provider)
         span = run_span(
             self._provider or trace.get_tracer_provider(),
             job.fields,

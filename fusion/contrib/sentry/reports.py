@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import sentry_sdk
-from sentry_sdk.integrations.atexit import AtexitIntegration
 from sentry_sdk.integrations.logging import ignore_logger
 from sentry_sdk.scope import Scope, use_isolation_scope
 from sentry_sdk.tracing import TransactionSource
@@ -80,7 +79,6 @@ class Reports:
             "enable_backpressure_handling": False,
             "send_client_reports": False,
             "shutdown_timeout": 0,
-            "disabled_integrations": [AtexitIntegration()],
         }
         sentry_sdk.init(**options)
         ignore_logger("fusion.middleware")
