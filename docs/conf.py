@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -96,6 +96,13 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
     source[0] = navigation(page, outside(page, tabs(pictures(source[0]))))
 
 
+def _mark(_: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
+    """Let Sphinx mark the words of a search in the text alone: in the theme's icons, which have titles, its script fails."""
+    if "body" in context:
+        context["body"] = f'<div class="body">{context["body"]}</div>'
+
+
 def setup(app: Sphinx) -> None:
-    """Let Sphinx read pages through the functions above."""
+    """Let Sphinx read and write pages through the functions above."""
     app.connect("source-read", _read)
+    app.connect("html-page-context", _mark)
