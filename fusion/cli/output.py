@@ -26,6 +26,12 @@ def styled(text: str, fg: str | None) -> str:
     return begin + text + end
 
 
+def inverse(text: str) -> str:
+    """Return the text, without its colours, in exchanged colours of letters and background: a chosen line."""
+    begin, end = (code.replace("\x1b[", f"\x1b[{_MARK}") for code in click.style("|", reverse=True).split("|"))
+    return begin + click.unstyle(text) + end
+
+
 def drawn(text: str) -> str:
     """Return the text with our own colours as terminal codes."""
     return text.replace(f"\x1b[{_MARK}", "\x1b[")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -24,6 +25,32 @@ _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[J"
 
 Frame = Callable[[], str]
+
+#: What one key sends: an escape sequence, or a character. A lone escape is the key Esc.
+_KEY = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O[@-~])|[\s\S]")
+#: A sequence whose rest has not arrived; and seconds to wait for that. Over a slow line a key's characters may come apart.
+_OPEN, _REST = re.compile(r"\x1b(?:\[[0-9;?]*|O)?\Z"), 0.05
+_NAMES = {
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "esc",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\x1b[1~": "home",
+    "\x1b[4~": "end",
+}
+_NAMES |= {
+    f"\x1b{way}{end}": name
+    for way in "[O"
+    for end, name in zip("ABCDHF", ("up", "down", "right", "left", "home", "end"), strict=True)
+}
+
+
+def keys_of(typed: str) -> list[str]:
+    """Return the names of typed keys: a character, `up`, `down`, `left`, `right`, `home`, `end`, `page up`, `page down`, `enter` or `esc`. Other
+    keys that send more than a character have no name, and are left out."""
+    found = (_NAMES.get(key, key) for key in _KEY.findall(typed))
+    return [key for key in found if not key.startswith("\x1b")]
 
 
 def show(frame: Frame, interval: float | None) -> None:
@@ -110,15 +137,22 @@ class TypedKeys:
         os.set_blocking(self._told, False)
         os.set_blocking(self._tells, False)
 
-    def wait(self, seconds: float) -> str:
-        """Wait up to `seconds` for keys and return them; empty if there were none."""
+    def wait(self, seconds: float) -> list[str]:
+        """Wait up to `seconds` for keys and return their names (`keys_of`); none if there were none."""
         watched = [fd for fd in (self._fd, self._told) if fd is not None]
         ready = select.select(watched, [], [], max(0.0, seconds))[0]
         if self._told in ready:
             with suppress(BlockingIOError):
                 os.read(self._told, 4096)
         if self._fd is None or self._fd not in ready:
-            return ""
+            return []
+        typed = self._typed()
+        while _OPEN.search(typed) and select.select([self._fd], [], [], _REST)[0]:
+            typed += self._typed()
+        return keys_of(typed)
+
+    def _typed(self) -> str:
+        assert self._fd is not None
         typed = os.read(self._fd, 1024)
         if not typed:
             raise SystemExit(0)  # the terminal was closed

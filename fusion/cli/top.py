@@ -6,31 +6,29 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from shutil import get_terminal_size
-from threading import Thread
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from fusion.cli import names, screen, top_render
+from fusion.cli import names, top_render, top_screen
 from fusion.cli.arguments import FiniteRange
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.cli.tables import room
 from fusion.cli.times import utc_option
-from fusion.cli.top_render import Reading, Throughput
+from fusion.cli.top_render import MINUTES, Reading, Throughput
 
 if TYPE_CHECKING:
-    from fusion.store.read.totals import Counters
+    from fusion.store.read.inspector import Inspector, QueueInfo
+    from fusion.store.read.totals import Counters, Step
 
 #: Most things that a frame reads; further ones are only counted.
 MOST_QUEUES, MOST_WORKERS, MOST_JOBS, MOST_FAILED = 200, 300, 1000, 50
 #: Seconds over which a rate is measured.
 _SPAN = 60.0
-_HELP = {"q": "quit", "p": "freeze", "r": "read now", "f": "failures"}
+#: Seconds between two readings of the graph, which workers write about as often; and queues of which it is, the busiest ones.
+_WRITTEN, _DRAWN = 10.0, 50
 
 
 class Rates:
@@ -49,6 +47,22 @@ class Rates:
             return {}
         factor = 60.0 / (at - first[0])
         return {name: _rate(counters[name], first[1][name], factor) for name in counters.keys() & first[1].keys()}
+
+
+class Minutes:
+    """The last minutes of the queues, for the graph: read again only after some seconds."""
+
+    def __init__(self) -> None:
+        self._steps: tuple[Step, ...] = ()
+        self._due = 0.0
+
+    def read(self, inspector: Inspector, queues: Sequence[QueueInfo], at: float) -> tuple[Step, ...]:
+        """Return the last minutes of the busiest of these queues together."""
+        if at >= self._due:
+            busiest = sorted(queues, key=lambda one: -(one.flow.went if one.flow else 0.0))[:_DRAWN]
+            self._steps = tuple(inspector.last_minutes([one.name for one in busiest], MINUTES))
+            self._due = at + _WRITTEN
+        return self._steps
 
 
 def _rate(new: Counters, old: Counters, factor: float) -> Throughput:
@@ -78,26 +92,28 @@ def _rate(new: Counters, old: Counters, factor: float) -> Throughput:
 def top(cli: Cli, queues: tuple[str, ...], interval: float, count: int | None, as_json: bool) -> None:
     """Watch queues, workers and the slowest running jobs.
 
-    QUEUES may be wildcards. Keys: q quits, p freezes the picture and goes on, r reads at once, f shows the last failed jobs, or the workers again.
-    IN and OUT are jobs per minute, over the last minute or since the start; FAILED are those of OUT that failed. If there are very many queues,
-    workers or jobs, some are left out and counted. Without a terminal it prints plain frames.
+    QUEUES may be wildcards. Keys: the arrows choose a job, Enter opens it as `job show` does, and closes it again; s stops it as `stop` does,
+    after a question; f shows the last failed jobs, or the workers again; p freezes the picture and goes on, r reads at once, q quits. The graph
+    has a column for each minute, the current one last, and is of the 50 busiest queues at most. IN and OUT are jobs per minute, over the last
+    minute or since the start; FAILED are those of OUT that failed. If there are very many queues, workers or jobs, some are left out and counted.
+    Without a terminal it prints plain frames.
     """
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]
-    rates = Rates()
+    rates, minutes = Rates(), Minutes()
 
     def read(with_failed: bool) -> Reading:
-        return gather(cli, chosen, rates, with_failed)
+        return gather(cli, chosen, rates, minutes, with_failed)
 
     if as_json:
         echo(json.dumps(top_render.document(read(True))))
     elif sys.stdout.isatty():
-        _watch(read, interval, count)
+        top_screen.watch(cli, read, interval, count)
     else:
         _plain(read, interval, count or 1)
     cli.broken()  # each frame shows it
 
 
-def gather(cli: Cli, chosen: list[str], rates: Rates, with_failed: bool = False) -> Reading:
+def gather(cli: Cli, chosen: list[str], rates: Rates, minutes: Minutes, with_failed: bool = False) -> Reading:
     """Read all data of a frame."""
     from fusion.jobs.moment import failed_jobs, running_jobs
     from fusion.kernel.timeutil import now
@@ -128,6 +144,7 @@ def gather(cli: Cli, chosen: list[str], rates: Rates, with_failed: bool = False)
         held=sum(one.count for one in inspector.blocked() if not chosen or one.queue in listed),
         counters=counters,
         rates=rates.note(counters, time.monotonic()),
+        minutes=minutes.read(inspector, infos, time.monotonic()),
         failed=failed,
         broken=tuple(cli.broken()),
     )
@@ -138,91 +155,3 @@ def _plain(read: Callable[[bool], Reading], interval: float, count: int) -> None
         if number:
             time.sleep(interval)
         echo(top_render.text(read(False), width=None, height=None) + ("\n" if number < count - 1 else ""))
-
-
-class _Look:
-    """A reading in its own thread, so that `q` works even if Redis hangs."""
-
-    def __init__(self, read: Callable[[bool], Reading], with_failed: bool) -> None:
-        self._read, self._with_failed = read, with_failed
-        self.found: Reading | None = None
-        self.error: Exception | None = None
-        self._thread = Thread(target=self._work, daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            self.found = self._read(self._with_failed)
-        except Exception as error:
-            self.error = error
-
-    @property
-    def over(self) -> bool:
-        return not self._thread.is_alive()
-
-
-def _watch(read: Callable[[bool], Reading], interval: float, count: int | None) -> None:
-    reading = read(False)  # an error of the first reading is reported like that of any command
-    state = _State(interval)
-    with screen.alternate_screen(), screen.TypedKeys().raw() as keys:
-        look: _Look | None = None
-        due, shown = time.monotonic() + interval, 1
-        while True:
-            screen.draw(
-                top_render.text(reading, width=room(), height=get_terminal_size().lines - 2, failures=state.failures),
-                state.line(),
-            )
-            if count is not None and shown >= count and look is None:
-                return
-            wait = 0.05 if look else 3600.0 if state.frozen else due - time.monotonic()
-            for key in keys.wait(wait):
-                if key in "qQ":
-                    return
-                due = state.press(key, due)
-            if look is not None and look.over:
-                reading, shown = _taken(look, reading, state), shown + 1
-                look, due = None, max(due, time.monotonic() + interval) if not state.again else time.monotonic()
-            if look is None and (state.again or (not state.frozen and time.monotonic() >= due)):
-                look, state.again = _Look(read, state.failures), False
-
-
-def _taken(look: _Look, before: Reading, state: _State) -> Reading:
-    if look.error is not None:
-        state.trouble = screen.in_words(look.error)
-        return before
-    assert look.found is not None
-    state.trouble = ""
-    if state.failures and look.found.failed is None:
-        return replace(look.found, failed=before.failed)
-    return look.found
-
-
-@dataclass
-class _State:
-    """The state that keys change."""
-
-    interval: float
-    frozen: bool = False
-    failures: bool = False
-    again: bool = False
-    trouble: str = ""
-
-    def press(self, key: str, due: float) -> float:
-        """Apply a key; return the time of the next reading."""
-        if key in "pP":
-            self.frozen = not self.frozen
-            return time.monotonic()
-        if key in "fF":
-            self.failures = not self.failures
-            self.again = self.failures
-        elif key in "rR":
-            self.again = True
-        return due
-
-    def line(self) -> str:
-        """Return the last line of the screen."""
-        if self.trouble:
-            return self.trouble
-        texts = {**_HELP, "p": "go on" if self.frozen else _HELP["p"], "f": "workers" if self.failures else _HELP["f"]}
-        state = "frozen" if self.frozen else f"every {self.interval:g} s"
-        return "  ".join(f"{key} {text}" for key, text in texts.items()) + f"   {state}"

@@ -6,6 +6,7 @@ import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -38,6 +39,24 @@ class Terminal:
     def modes(self) -> list[object]:
         """How the terminal is set."""
         return termios.tcgetattr(self._fd)
+
+    def frame(self, pattern: str = "", timeout: float = 20.0) -> list[str]:
+        """Read until the last whole frame of a command that draws again and again matches; return its lines, without colours. In the pattern
+        `^` and `$` are the ends of a line, `\\A` and `\\Z` those of the frame."""
+        deadline = time.monotonic() + timeout
+        while True:
+            whole = [part for part in self.drawn.split("\x1b[H")[1:] if "\x1b[J" in part]
+            text = whole[-1].partition("\x1b[J")[0].replace("\r\n", "\n") if whole else ""
+            lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).rstrip() for line in text.split("\n")]
+            if whole and re.search(pattern, "\n".join(lines), re.MULTILINE):
+                return lines
+            assert time.monotonic() < deadline, f"{pattern!r} was not drawn: {lines}"
+            if not self._read():
+                raise AssertionError(f"ended before {pattern!r} was drawn: {lines}")
+
+    def resize(self, lines: int, columns: int) -> None:
+        """Give the window another size, which the process gets as a signal."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def type(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
@@ -72,12 +91,20 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*args: str, lines: int = 30, columns: int = 120, **environment: str) -> Iterator[Terminal]:
+def terminal(*args: str, lines: int = 30, columns: int = 120, first: str = "", **environment: str) -> Iterator[Terminal]:
+    """Run a command on a terminal of this size. `first`: Python code that the process runs before."""
+    # pytest loads readline, which exports COLUMNS and LINES to the workers of pytest-xdist. They would hide the size.
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     command = [sys.executable, str(ROOT / "run_worker.py"), *args]
+    if first:
+        runs = (
+            f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); {first}; runpy.run_path({command[1]!r}, run_name='__main__')"
+        )
+        command = [sys.executable, "-c", runs, *args]
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **environment}, preexec_fn=_take_terminal
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**inherited, **environment}, preexec_fn=_take_terminal
     )
     os.close(theirs)
     try:

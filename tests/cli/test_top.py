@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 
 import pytest
 import redis
@@ -13,9 +12,9 @@ import redis
 from fusion import Queue
 from fusion.cli.top import MOST_QUEUES, Rates
 from fusion.store.read.totals import read_counters
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import Fail, Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
-from tests.cli.test_output import BAD, EVIL
 from tests.kit.hands import wire
 
 TASK = "tasks.sms.sendSMS"
@@ -46,8 +45,8 @@ def test_a_plain_frame(fleet: redis.Redis) -> None:
     assert "0 scheduled, 2 failed" in said
     assert re.search(r"^sms +1 +2 +1 +[\d.]+ s +0 +- +- +-$", said, re.MULTILINE)
     assert re.search(r"^web1\.7 +\w+ +2 +email +[\d.]+ s +0 +0$", said, re.MULTILINE)
-    jobs = said[said.index("RUNS") :].splitlines()
-    assert [re.split(r"  +", line.strip())[3] for line in jobs[1:]] == ["old", "young"], "the slowest first"
+    jobs = said[said.index("FUNCTION") :].splitlines()
+    assert [re.split(r"  +", line)[:2] for line in jobs[1:]] == [[TASK, "old"], [TASK, "young"]], "the slowest first"
     assert "\x1b" not in said
 
 
@@ -84,7 +83,7 @@ def test_rates_are_of_a_minute_and_exact() -> None:
 
 
 def test_keys(fleet: redis.Redis, redis_url: str) -> None:
-    with terminal("top", "-i", "0.1", FUSION_REDIS_URL=redis_url, COLUMNS="120", LINES="40") as screen:
+    with terminal("top", "-i", "0.1", lines=40, FUSION_REDIS_URL=redis_url) as screen:
         screen.read_until("every 0.1 s")
         screen.type("p")
         screen.read_until("frozen")
@@ -130,39 +129,6 @@ def test_a_frame_fits(fleet: redis.Redis, redis_url: str, columns: int) -> None:
     assert frame.count("\n") < 24
 
 
-@pytest.mark.long
-def test_a_redis_that_goes_away_leaves_the_figures_and_the_keys(fleet: redis.Redis, redis_url: str) -> None:
-    with terminal("top", "-i", "0.1", columns=200, FUSION_REDIS_URL=redis_url) as screen:
-        screen.read_until("q quit")
-        fleet.client_pause(3000)
-        screen.type("p")
-        assert "web1.7" in screen.read_until("frozen")
-        screen.type("q")
-        began = time.monotonic()
-        assert screen.end() == 0
-        assert time.monotonic() - began < 3
-
-
-@pytest.mark.long
-def test_nothing_of_a_strangers_steers_the_terminal(fleet: redis.Redis, redis_url: str) -> None:
-    texts = {"func": EVIL, "origin": EVIL, "error_class": EVIL, "error_frame": EVIL, "original_queue": EVIL, "progress": EVIL}
-    fleet.hset("rq:job:old", mapping=texts)
-    fleet.hset("rq:job:sms-000", mapping=texts)
-    fleet.hset(
-        "rq:job:young", mapping={"func": b"\xff\xfe" + b"x" * 1_000_000, "started_at": EVIL, "timeout": EVIL, "attempts": EVIL}
-    )
-    fleet.sadd("rq:queues", "rq:queue:" + EVIL)
-    fleet.sadd("rq:workers", "rq:worker:" + EVIL)
-    fleet.hset("rq:worker:" + EVIL, mapping={"state": EVIL, "queues": EVIL, "incarnation": "x", "throttled": EVIL})
-    with terminal("top", "-i", "0.1", columns=200, lines=50, FUSION_REDIS_URL=redis_url) as screen:
-        screen.read_until("q quit")
-        screen.type("f")
-        screen.read_until("WHERE")
-        screen.type("q")
-        screen.end()
-    assert [one for one in BAD if one in screen.drawn.replace("\x1b[?1049h\x1b[?25l\x1b[?7l", "")] == []
-
-
 # -- what it costs
 
 
@@ -174,6 +140,18 @@ def test_a_frame_is_a_handful_of_round_trips_however_much_there_is(fleet: redis.
     assert len(found["queues"]) == MOST_QUEUES
     assert found["queue_count"] == MOST_QUEUES + 52
     assert len(sent) < 25 * MOST_QUEUES + 100
+
+
+def test_the_graph_has_a_column_for_each_minute(fleet: redis.Redis, conn: redis.Redis) -> None:
+    ended = [(0, "1:completed", 30), (2, "1:completed", 60), (2, "1:failed", 20), (300, "1:failed", 999)]
+    Broker(conn).note_history("host.1", 1, {("queue", "sms"): ended, ("queue", "email"): [(0, "2:completed", 10)]})
+    said = run_worker("top", "--utc").stdout
+    bars = re.search(r"^ended {4}([ ▁-█]{60})  at most 80 a minute$", said, re.MULTILINE)
+    assert bars and re.fullmatch(r" +█ ▄ ?", bars[1]), "a minute may end while they are written and read"
+    assert re.search(r"^failed {3} +█ +  at most 20$", said, re.MULTILINE)
+    assert re.search(r"^ {9}\d\d:\d\d +\d\d:\d\d$", said, re.MULTILINE)
+    assert "at most 10 a minute" in run_worker("top", "email").stdout, "only of the named queues"
+    assert "a minute" not in run_worker("top", "nothing*").stdout
 
 
 @pytest.mark.long

@@ -260,6 +260,26 @@ class TotalsInspector(InspectorBase):
         found = {number: Step(datetime.fromtimestamp(number * step, timezone.utc)) for number in range(first, last + 1)}
         return found, (tier, steps, range(first // steps, last // steps + 1))
 
+    def last_minutes(self, queues: Sequence[str], minutes: int) -> list[Step]:
+        """Return what ended and what waited in the last minutes of all these queues together, the oldest minute first; how long jobs waited and
+        ran is not read. Two round trips, and a few fields for each minute and queue."""
+        found, (tier, steps, keys) = self._steps(60.0 * minutes, MINUTES)
+        asked = list[tuple[str, int, str, list[str]]]()
+        for key in keys:
+            places = [str(at - key * steps) for at in found if at // steps == key]
+            counted = [f"{place}:{of}:{what}" for place in places for of in range(CLASSES) for what in COUNTS]
+            for name in queues:
+                asked.append(("queue", key, self.keys.history(f"{tier}:queue:{name}:{key}"), counted))
+                asked.append((WAITING, key, self.keys.history(f"{tier}:{WAITING}:{name}:{key}"), places))
+        rows = self._batch(lambda pipe: [pipe.hmget(key, fields) for _, _, key, fields in asked]) if asked else []
+        read = [
+            (kind, key, {field: value for field, value in zip(fields, row, strict=True) if value is not None})
+            for (kind, key, _, fields), row in zip(asked, rows, strict=True)
+        ]
+        _count(found, ((key, row) for kind, key, row in read if kind != WAITING), steps)
+        _sample(found, ((key, row) for kind, key, row in read if kind == WAITING), steps)
+        return list(found.values())
+
     def recent(self, queues: Sequence[str], minutes: int = 10) -> list[Counter[str]]:
         """Return how many jobs of each queue ended in the last minutes, by name (`completed`, `failed`, `retried`), as reported by workers so
         far. Two round trips, and a few fields of each queue."""
