@@ -47,9 +47,9 @@ def test_a_queue_is_emptied_into_the_trash_or_for_good(conn: redis.Redis) -> Non
 
 def test_what_is_left_when_time_is_over_is_told(conn: redis.Redis) -> None:
     put(Broker(conn), "sms", *(f"job{n}" for n in range(250)))
-    assert Trash(conn).empty_queue("sms", seconds=0) == (0, 0, True)
+    assert Trash(conn).empty_queue("sms", seconds=0) == (100, 100, True), "a part, or a slow Redis would never be done"
     thrown = Trash(conn).empty_queue("sms")
-    assert thrown == (250, 250, False)
+    assert thrown == (150, 150, False)
 
 
 def test_a_deleted_job_is_kept_or_not(conn: redis.Redis) -> None:

@@ -135,13 +135,16 @@ class QueueCalls(ScriptHost):
 
     def empty_steps(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Steps[tuple[int, int, bool]]:
         """Delete all waiting jobs, or as many as it can in `seconds`, for good or into the trash. Returns how many, how many of them are in the
-        trash, and whether there are more."""
+        trash, and whether there are more. One part is deleted however short the time is, so that who calls it again and again comes to an
+        end."""
         until = monotonic() + seconds
         keep = not purge and (yield from self.may_keep_steps())
         deleted, kept, again = 0, 0, True
-        while again and monotonic() < until:
+        while again:
             count, again, held = yield self.empty_call(queue, 100 if keep else 300, keep)
             deleted, kept = deleted + count, kept + held
+            if monotonic() >= until:
+                break
         return deleted, kept, again
 
     def may_keep_steps(self) -> Steps[bool]:
