@@ -269,16 +269,19 @@ class Batch:
 
     # -- ending it
 
-    def cancel(self) -> tuple[int, int]:
+    def cancel(self, progress: Callable[[int], None] | None = None) -> tuple[int, int]:
         """Cancel the batch, and the batches in it: no more jobs can be added, waiting jobs are canceled, running ones will not run again.
         Returns how many were canceled and how many run. Each call to Redis cancels a bounded number, so that others are served in between. If
-        this process dies, the fleet goes on with it. NoSuchBatchError if it is gone."""
+        this process dies, the fleet goes on with it. `progress` is called after each such call with the number of jobs. NoSuchBatchError if it
+        is gone."""
         broker, todo, canceled, running = broker_of(self.connection), [self.id], 0, 0
         while todo:
             answer, more, left, again, inner = broker.cancel_batch(todo[-1])
             if answer != "ok" and todo[-1] == self.id:
                 raise batch_refusal(self.id, "missing")
             canceled, running = canceled + more, running + left
+            if progress:
+                progress(more + left)
             if not again:
                 todo.pop()
             todo = inner + todo

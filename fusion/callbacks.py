@@ -183,16 +183,26 @@ def read_host(text: str) -> str:
         raise ValueError("the URL's host ends in a number but is not an IPv4 address; write it as 192.0.2.1") from None
 
 
-def retry_deliveries(broker: Broker, now: float, chosen: Sequence[DeliveryInfo], refused: dict[str, str]) -> int:
-    """Put these deliveries back and return how many; `refused` receives the reason for each other. `now`: Unix seconds by the server's clock."""
+def retry_deliveries(
+    broker: Broker,
+    now: float,
+    chosen: Sequence[DeliveryInfo],
+    refused: dict[str, str],
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Put these deliveries back and return how many; `refused` receives the reason for each other. `now`: Unix seconds by the server's clock.
+    `progress` is called after each part with the number of deliveries in it."""
     from fusion.kernel.nonces import new_nonce
 
     count = 0
-    ended = [one.id for one in chosen if one.status in ("failed", "canceled")]
-    answers = {one.id: broker.reschedule(one.id, now) for one in chosen if one.status in ("waiting", "retrying")}
-    for start in range(0, len(ended), _CHUNK):
-        part = ended[start : start + _CHUNK]
-        answers |= dict(zip(part, broker.requeue(part, new_nonce()), strict=True))
+    answers = dict[str, str]()
+    for start in range(0, len(chosen), _CHUNK):
+        part = chosen[start : start + _CHUNK]
+        answers |= {one.id: broker.reschedule(one.id, now) for one in part if one.status in ("waiting", "retrying")}
+        ended = [one.id for one in part if one.status in ("failed", "canceled")]
+        answers |= zip(ended, broker.requeue(ended, new_nonce()) if ended else [], strict=True)
+        if progress:
+            progress(len(part))
     for delivery, answer in answers.items():
         if answer in ("ok", "queued", "started"):  # it is on its way
             count += 1

@@ -83,24 +83,30 @@ class FailedQueue(JobRegistry):
 
     def requeue_many(self, job_ids: Iterable[str]) -> Moved:
         """Requeue these jobs, as `requeue_all` does. Quarantined ones are refused."""
-        return _told(_chunks(job_ids), lambda ids: self._requeue(ids, FailedFilter(), keep_place=False))
+        return _told(
+            ((len(ids), ids) for ids in _chunks(job_ids)), lambda ids: self._requeue(ids, FailedFilter(), keep_place=False)
+        )
 
     def _requeue(self, ids: Sequence[str], wanted: FailedFilter, keep_place: bool) -> list[str]:
         broker = broker_of(self.connection)
         return broker.requeue(ids, new_nonce(), keep_place=keep_place, quarantined=wanted.include_quarantined)
 
-    def quarantine(self, jobs: Iterable[str] | FailedFilter, reason: str) -> Moved:
+    def quarantine(
+        self, jobs: Iterable[str] | FailedFilter, reason: str, *, progress: Callable[[int], None] | None = None
+    ) -> Moved:
         """Quarantine failed jobs, by id or filter: they stay failed, but `requeue_all` leaves them out by default.
 
         `reason` is shown with them; a later one replaces it. `requeue` and `delete` end the quarantine. ValueError without a reason.
+        `progress` is called after each chunk with the number of jobs examined.
         """
         if not reason.strip():
             raise ValueError("quarantine needs a reason, for people who find the jobs later")
         if isinstance(jobs, FailedFilter):
-            chunks: Iterable[list[str]] = ([f.id for f in found] for _, found in scan(inspector_of(self.connection), jobs))
+            looked = scan(inspector_of(self.connection), jobs)
+            chunks: Iterable[tuple[int, list[str]]] = ((seen, [f.id for f in found]) for seen, found in looked)
         else:
-            chunks = _chunks([jobs] if isinstance(jobs, str) else jobs)
-        return _told(chunks, lambda ids: broker_of(self.connection).quarantine(ids, reason))
+            chunks = ((len(ids), ids) for ids in _chunks([jobs] if isinstance(jobs, str) else jobs))
+        return _told(chunks, lambda ids: broker_of(self.connection).quarantine(ids, reason), progress)
 
     # -- looking
 
@@ -114,10 +120,16 @@ class FailedQueue(JobRegistry):
         return group(self.failures(filter))
 
 
-def _told(chunks: Iterable[list[str]], call: Callable[[list[str]], list[str]]) -> Moved:
+def _told(
+    chunks: Iterable[tuple[int, list[str]]],
+    call: Callable[[list[str]], list[str]],
+    progress: Callable[[int], None] | None = None,
+) -> Moved:
     moved, refused = 0, dict[str, str]()
-    for ids in filter(None, chunks):
-        answers = call(ids)
+    for seen, ids in chunks:
+        answers = call(ids) if ids else []
+        if progress:
+            progress(seen)
         moved += answers.count("ok")
         refused |= {i: a for i, a in zip(ids, answers, strict=True) if a != "ok"}
     return Moved(moved, refused)

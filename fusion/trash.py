@@ -70,14 +70,19 @@ class Trash:
     def __iter__(self) -> Iterator[TrashEntry]:
         return trash_inspector_of(self.connection).all()
 
-    def delete(self, job_ids: Iterable[str], *, purge: bool = False) -> dict[str, str]:
+    def delete(
+        self, job_ids: Iterable[str], *, purge: bool = False, progress: Callable[[int], None] | None = None
+    ) -> dict[str, str]:
         """Delete jobs that are not running. Returns an answer for each id: `kept` (it is in the trash), `deleted` (for good: as asked, or as
-        there was no room), `missing`, `started`, or another answer of `Broker.delete`."""
+        there was no room), `missing`, `started`, or another answer of `Broker.delete`. `progress` is called after each part with the number
+        of jobs in it."""
         keep = self._keeps(purge)
         broker = broker_of(self.connection)
         answers: dict[str, str] = {}
         for ids in _chunks(dict.fromkeys(job_ids)):
             answers |= zip(ids, broker.delete_to_trash(ids) if keep else broker.delete(ids), strict=True)
+            if progress:
+                progress(len(ids))
         return answers
 
     def empty_queue(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Thrown:
@@ -97,12 +102,14 @@ class Trash:
                 progress(len(ids))
         return Restored(restored, refused)
 
-    def empty(self) -> int:
-        """Delete for good all that is in it; returns how many."""
+    def empty(self, progress: Callable[[int], None] | None = None) -> int:
+        """Delete for good all that is in it; returns how many. `progress` is called after each part with the number of jobs in it."""
         count, again = 0, True
         while again:
             dropped, again = broker_of(self.connection).empty_trash()
             count += dropped
+            if progress:
+                progress(dropped)
         return count
 
     def _keeps(self, purge: bool) -> bool:

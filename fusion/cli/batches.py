@@ -11,6 +11,7 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table, table_of
 from fusion.exceptions import NoSuchBatchError
@@ -128,7 +129,8 @@ def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
     from fusion.batch import Batch
 
     try:
-        canceled, running = Batch(id=batch_id, connection=cli.connection).cancel()
+        with progress("canceling", quiet=as_json) as advance:
+            canceled, running = Batch(id=batch_id, connection=cli.connection).cancel(progress=advance)
     except NoSuchBatchError:
         _unknown(batch_id)
     cli.changed(canceled + running)

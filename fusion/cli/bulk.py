@@ -6,8 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +15,7 @@ import click
 from fusion.cli.context import Cli, confirmed, prog
 from fusion.cli.control import tell_unknown
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table
 
@@ -78,7 +78,8 @@ def operate(
         plan = OperationPlan.of(action, query, reason=reason, priority=priority, purge=purge)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    impact = measure(search_inspector_of(cli.connection), plan)
+    with progress("looking at jobs", quiet=as_json) as advance:
+        impact = measure(search_inspector_of(cli.connection), plan, progress=advance)
     if not impact.matched:
         tell_slips(cli, plan.query)
     if dry_run:
@@ -124,11 +125,14 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
     carrier = Carrier(cli.connection, cli.settings, f"{who()}.{os.getpid()}")
     try:
         found = desk.find(cli.connection, operation)
-        with _progress(found) as tell:
+        came = 0
+        with progress(f"operation {operation}", found.total if found else 0, quiet=as_json) as advance:
             while True:
                 status, _ = carrier.carry(operation, _STEP)
                 found = desk.find(cli.connection, operation)
-                tell(found)
+                if found is not None and found.came > came:
+                    advance(found.came - came)
+                    came = found.came
                 if status == "busy":
                     time.sleep(_WAIT)
                 elif status != "running":
@@ -237,22 +241,3 @@ def _tell_what_would_be(plan: OperationPlan, impact: Impact, as_json: bool, err:
             echo(f"... and {impact.matched - len(impact.examples):,} more", err=err)
         echo(err=err)
     echo(f"{impact.matched:,} jobs match {plan.query.text}" + f"; {plan.action.name} would take them" * (not err), err=err)
-
-
-@contextmanager
-def _progress(found: Operation | None) -> Iterator[Callable[[Operation | None], None]]:
-    """Show a progress bar on stderr if that is a terminal."""
-    if found is None or not found.total or not sys.stderr.isatty():
-        yield lambda now: None
-        return
-    shown = found.came
-    with click.progressbar(length=found.total, file=sys.stderr, label=f"operation {found.id}") as bar:
-        bar.update(shown)
-
-        def tell(now: Operation | None) -> None:
-            nonlocal shown
-            if now is not None and now.came > shown:
-                bar.update(now.came - shown)
-                shown = now.came
-
-        yield tell

@@ -14,6 +14,7 @@ from fusion.callbacks import retry_deliveries
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json, styled
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table_of, when
 from fusion.cli.watch import watchable
@@ -142,7 +143,8 @@ def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | 
         chosen = list(inspector.find("failed"))
     else:
         chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
-    count = retry_deliveries(cli.broker, cli.inspector.now().timestamp(), chosen, refused)
+    with progress("retrying", len(chosen), quiet=as_json) as advance:
+        count = retry_deliveries(cli.broker, cli.inspector.now().timestamp(), chosen, refused, advance)
     cli.changed(count)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))

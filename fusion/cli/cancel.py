@@ -16,6 +16,7 @@ from fusion.cli.control import tell_unknown
 from fusion.cli.failed import age
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.exceptions import InvalidName
@@ -37,6 +38,7 @@ class _Verb:
     job; `told`, `would`: the words after the number of running jobs, in a real and in a dry run."""
 
     name: str
+    doing: str
     done: str
     running: str
     told: str
@@ -48,6 +50,7 @@ class _Verb:
 
 CANCEL = _Verb(
     "cancel",
+    "canceling",
     "canceled",
     "is running: it is canceled when this run ends, unless that finishes or fails",
     "still running",
@@ -55,6 +58,7 @@ CANCEL = _Verb(
 )
 STOP = _Verb(
     "stop",
+    "stopping",
     "stopped",
     "is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
     "told to stop",
@@ -156,19 +160,25 @@ def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json:
     if not narrow:
         if dry_run:
             raise click.UsageError("--dry-run goes with the options that select jobs, not with ids")
-        return _finish(cli, _of_ids(verb, cli, job_ids), as_json)
+        ids = list(dict.fromkeys(job_ids))
+        with progress(verb.doing, len(ids), quiet=as_json) as advance:
+            answers = _of_ids(verb, cli, ids, advance)
+        return _finish(cli, answers, as_json)
     if given["queue"] is not None:
         names.check(given["queue"], patterns=True)
 
     from fusion.jobs.live import LiveFilter, live_jobs
 
-    found = list(live_jobs(cli.inspector, LiveFilter(**given)))
+    with progress("looking at jobs", quiet=as_json) as advance:
+        found = list(live_jobs(cli.inspector, LiveFilter(**given), advance))
     if not found and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     if dry_run:
         _tell_what_would_be(verb, found, as_json)
         return None
-    return _finish(cli, _of_found(verb, cli, found), as_json)
+    with progress(verb.doing, len(found), quiet=as_json) as advance:
+        answers = _of_found(verb, cli, found, advance)
+    return _finish(cli, answers, as_json)
 
 
 def _finish(cli: Cli, answers: _Answers, as_json: bool) -> None:
@@ -183,11 +193,12 @@ def _finish(cli: Cli, answers: _Answers, as_json: bool) -> None:
         sys.exit(1 if answers.refused else STILL_RUNNING)
 
 
-def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str]) -> _Answers:
+def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str], advance: Callable[[int], None]) -> _Answers:
     from fusion.store.layout.names import check_job_id
 
     answers = _Answers(verb)
-    for job_id in dict.fromkeys(job_ids):
+    for job_id in job_ids:
+        advance(1)
         try:
             answer = verb.one(cli, check_job_id(job_id))
         except InvalidName as error:
@@ -202,11 +213,12 @@ def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str]) -> _Answers:
     return answers
 
 
-def _of_found(verb: _Verb, cli: Cli, found: Iterable[LiveJob]) -> _Answers:
+def _of_found(verb: _Verb, cli: Cli, found: Iterable[LiveJob], advance: Callable[[int], None]) -> _Answers:
     """Apply it to jobs that were just found. A job that has ended since then, or is gone, counts as done."""
     answers = _Answers(verb)
     for job in found:
         answer = verb.one(cli, job.id)
+        advance(1)
         if answer == verb.done:
             answers.done += 1
         elif answer == "pending":

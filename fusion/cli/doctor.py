@@ -12,6 +12,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.health import UNHEALTHY
 from fusion.cli.hints import command
 from fusion.cli.output import echo, echo_json, shown, styled
+from fusion.cli.progress import progress
 from fusion.cli.tables import cut, folded, room
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def doctor(cli: Cli, strict: bool, notes: bool, as_json: bool, watch: bool, ever
     from fusion.doctor.verdict import CHECKS, examine, of
 
     look = Look(cli.connection, cli.settings, prog())
-    found = of(look, examine(look))
+    with progress("examining", len(CHECKS), quiet=as_json) as advance:
+        found = of(look, examine(look, progress=advance))
     if as_json:
         from fusion.views.finding import DoctorView
 

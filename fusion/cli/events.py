@@ -11,6 +11,7 @@ import click
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
@@ -81,8 +82,11 @@ def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None
     inspector = _inspector(cli)
     show = render.raw_line if as_json else render.line
     last = inspector.last_entry() if follow else ""
-    for entry in inspector.tail(count, job_id, upto=last or "+") if last or not follow else ():
-        echo(show(entry))
+    if last or not follow:
+        with progress("reading the stream", quiet=as_json) as advance:
+            found = inspector.tail(count, job_id, upto=last or "+", progress=advance)
+        for entry in found:
+            echo(show(entry))
     if follow:
         try:
             for entry in _blocking_inspector(cli).follow(last or "0-0", min(1.0, cli.settings.idle_wait), job_id):
@@ -176,12 +180,14 @@ def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
     inspector, admin = _inspector(cli), event_broker_of(cli.connection)
     delivered, refused, after = 0, list[str](), "0-0"
     left = limit if limit is not None else inspector.parked_count(sink.name)
-    while left > 0 and (page := inspector.parked(sink.name, min(left, _PAGE), after)):
-        left, after = left - len(page), page[-1].entry
-        again = _write(sink, page)
-        admin.unpark(sink.name, [parked.entry for parked in page if parked.entry not in again])
-        delivered += len(page) - len(again)
-        refused += again.values()
+    with progress(f"delivering to {sink.name}", left) as advance:
+        while left > 0 and (page := inspector.parked(sink.name, min(left, _PAGE), after)):
+            left, after = left - len(page), page[-1].entry
+            again = _write(sink, page)
+            admin.unpark(sink.name, [parked.entry for parked in page if parked.entry not in again])
+            delivered += len(page) - len(again)
+            refused += again.values()
+            advance(len(page))
     echo(f"{sink.name}: {delivered} delivered" + (f", {len(refused)} refused again" if refused else ""))
     for why in dict.fromkeys(refused):
         echo(f"  {refused.count(why)} x {why}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import folded
 from fusion.cli.times import utc_option
@@ -22,9 +23,12 @@ from fusion.kernel.timeutil import now, parse_seconds
 from fusion.status import FOREIGN, why_not
 
 if TYPE_CHECKING:
-    from fusion.jobs.failures import FailedFilter
+    from fusion.jobs.failures import FailedFilter, Failure
+    from fusion.store.read.inspector import Inspector
 
 SCHEMA = 1
+#: Jobs that one round trip reads.
+_LOOK = 1000
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -65,6 +69,16 @@ def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
     return FailedFilter(include_quarantined=include_quarantined, **given)
 
 
+def found_failures(inspector: Inspector, wanted: FailedFilter, *, quiet: bool) -> Iterator[Failure]:
+    """Yield the failed jobs that match, with a bar while they are read."""
+    from fusion.jobs.failures import scan
+
+    with progress("reading failed jobs", inspector.failed_count(), quiet=quiet) as advance:
+        for seen, found in scan(inspector, wanted, _LOOK):
+            yield from found
+            advance(seen)
+
+
 # -- failures
 
 
@@ -99,9 +113,9 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
     if kept is not None:
         documents, lines, left, total = kept
     else:
-        from fusion.failed_queue import FailedQueue
+        from fusion.jobs.failures import group as grouped
 
-        every = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
+        every = grouped(found_failures(cli.onlooker, chosen(include_quarantined=True, **given), quiet=as_json))
         shown, total = every[:limit], sum(one.count for one in every)
         from fusion.cli.failures_render import rows_of_jobs
         from fusion.views.base import to_json
@@ -223,7 +237,9 @@ def quarantine(
         )
     from fusion.failed_queue import FailedQueue
 
-    moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)
+    total = len(job_ids) or cli.inspector.failed_count()
+    with progress("quarantining", total, quiet=as_json) as advance:
+        moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason, progress=advance)
     cli.changed(moved)
     if not moved and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])

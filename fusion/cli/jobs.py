@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,10 @@ import click
 from fusion.cli import bulk, names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.control import refuse_unknown, tell_unknown
-from fusion.cli.failed import chosen, filter_options
+from fusion.cli.failed import chosen, filter_options, found_failures
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.exceptions import InvalidName
 from fusion.status import FOREIGN, why_not
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: Ids that are requeued in one call.
 _CHUNK = 100
+#: Seconds of emptying between two updates of the progress.
+_STEP = 0.25
 
 
 # -- requeue
@@ -83,13 +85,13 @@ def requeue(
     # Read for single ids too, so that nothing is printed before Redis has answered.
     failed = cli.inspector.failed_count() if everything or ids else 0
     total = failed if everything else len(ids)
-    fit, aside = _counted(cli, wanted) if everything and failed else (total, 0)
+    fit, aside = _counted(cli, wanted, as_json) if everything and failed else (total, 0)
     if everything and queue and not (failed and fit + aside):
         tell_unknown(cli, [queue])
     if total and not as_json:
         whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{fit} jobs"
         echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
-    with _progress(total) as advance:
+    with progress("requeueing", total, quiet=as_json) as advance:
         if everything:
             moved, refused = _requeue_all(cli, wanted, limit, dry_run, advance)
         else:
@@ -115,11 +117,10 @@ def requeue(
         sys.exit(1)
 
 
-def _counted(cli: Cli, wanted: FailedFilter) -> tuple[int, int]:
+def _counted(cli: Cli, wanted: FailedFilter, as_json: bool) -> tuple[int, int]:
     """Return the number of selected failed jobs, and of those that are left out only because they are quarantined."""
-    from fusion.failed_queue import FailedQueue
-
-    found = [bool(one.quarantined) for one in FailedQueue(cli.connection).failures(replace(wanted, include_quarantined=True))]
+    every = found_failures(cli.inspector, replace(wanted, include_quarantined=True), quiet=as_json)
+    found = [bool(one.quarantined) for one in every]
     aside = 0 if wanted.include_quarantined else sum(found)
     return len(found) - aside, aside
 
@@ -183,16 +184,6 @@ def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str
     return [job_id for job_id in fit if job_id not in refused]
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr if that is a terminal."""
-    if not total or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    with click.progressbar(length=total, file=sys.stderr) as bar:
-        yield bar.update
-
-
 # -- empty
 
 
@@ -223,6 +214,7 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge:
         tell_unknown(cli, chosen)
     else:
         refuse_unknown(cli, chosen)
+    waiting: dict[str, int] = {}
     if not yes or dry_run:
         waiting = {info.name: info.count for info in cli.inspector.queues(chosen)}
         if dry_run:
@@ -237,10 +229,15 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge:
 
     told = Thrown(0, 0)
     for name in chosen:
-        thrown = Trash(cli.connection).empty_queue(name, purge=purge)
-        told = Thrown(told.deleted + thrown.deleted, told.kept + thrown.kept)
-        cli.changed(thrown.deleted)
-        echo(f"{thrown.deleted} jobs removed from {name} queue")
+        deleted, more = 0, True
+        with progress(f"emptying {name}", waiting.get(name)) as advance:
+            while more:
+                thrown = Trash(cli.connection).empty_queue(name, purge=purge, seconds=_STEP)
+                told = Thrown(told.deleted + thrown.deleted, told.kept + thrown.kept)
+                deleted, more = deleted + thrown.deleted, thrown.more
+                cli.changed(thrown.deleted)
+                advance(thrown.deleted)
+        echo(f"{deleted} jobs removed from {name} queue")
     if told.deleted and not purge:
         tell_kept(told, f"--query queue:{','.join(chosen)}" if not everything else "--all")
 

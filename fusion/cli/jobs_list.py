@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, echo_json, shown, styled
+from fusion.cli.progress import progress
 from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
@@ -91,20 +93,23 @@ def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids
     elif ids or as_csv:
         _written(search, query, limit, after, as_csv)
     else:
-        page = _page(search, query, limit or _ROWS, after)
+        with progress("looking at jobs", quiet=as_json) as advance:
+            page = _page(search, query, limit or _ROWS, after, advance)
         if as_json:
             echo_json(_view(query, page))
         else:
             _show(cli, query, page, limit)
 
 
-def _page(search: SearchInspector, query: Query, limit: int, after: str) -> FoundPage:
+def _page(search: SearchInspector, query: Query, limit: int, after: str, advance: Callable[[int], None]) -> FoundPage:
     """Return a page of this length, however many jobs must be read for it."""
     from dataclasses import replace
 
     from fusion.store.read.search_inspector import LARGEST_PAGE
 
     found = _asked(search, query, min(limit, LARGEST_PAGE), after)
+    tell = _looked(advance)
+    tell(found)
     while found.after and len(found.jobs) < limit:
         more = _asked(search, query, min(limit - len(found.jobs), LARGEST_PAGE), found.after)
         searched = tuple(({one.state: one for one in found.searched} | {one.state: one for one in more.searched}).values())
@@ -116,7 +121,20 @@ def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Foun
             complete=found.complete and more.complete,
             searched=searched,
         )
+        tell(found)
     return found
+
+
+def _looked(advance: Callable[[int], None]) -> Callable[[FoundPage], None]:
+    """Return a function that takes each page and tells how many more jobs were examined for it."""
+    states = dict[str, int]()
+
+    def tell(page: FoundPage) -> None:
+        before = sum(states.values())
+        states.update({one.state: one.looked for one in page.searched})
+        advance(sum(states.values()) - before)
+
+    return tell
 
 
 def _asked(search: SearchInspector, query: Query, limit: int, after: str) -> FoundPage:
@@ -127,7 +145,8 @@ def _asked(search: SearchInspector, query: Query, limit: int, after: str) -> Fou
 
 
 def _count(search: SearchInspector, query: Query, as_json: bool) -> None:
-    found = search.count(query)
+    with progress("looking at jobs", quiet=as_json) as advance:
+        found = search.count(query, progress=advance)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "query": query.text, "count": found.matched, "looked": found.looked}))
     else:
@@ -175,13 +194,16 @@ def _written(search: SearchInspector, query: Query, limit: int | None, after: st
 
 def _pages(search: SearchInspector, query: Query, limit: int | None, after: str) -> Iterator[FoundPage]:
     left = limit
-    while True:
-        page = _asked(search, query, min(_PAGE, left or _PAGE), after)
-        yield page
-        left = None if left is None else left - len(page.jobs)
-        after = page.after
-        if not after or left == 0:
-            return
+    with progress("looking at jobs", quiet=sys.stdout.isatty()) as advance:
+        tell = _looked(advance)
+        while True:
+            page = _asked(search, query, min(_PAGE, left or _PAGE), after)
+            yield page
+            tell(page)
+            left = None if left is None else left - len(page.jobs)
+            after = page.after
+            if not after or left == 0:
+                return
 
 
 def _line(cells: list[Any]) -> str:

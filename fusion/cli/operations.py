@@ -13,6 +13,7 @@ from fusion.cli import bulk
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command, Group, command
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
@@ -20,6 +21,8 @@ from fusion.exceptions import InvalidName
 from fusion.status import FOREIGN, why_not
 
 SCHEMA = 1
+#: Ids that are moved in one call.
+_CHUNK = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only show how many, and which.")
 
@@ -179,7 +182,8 @@ def delete(
     from fusion.cli.jobs import tell_kept
     from fusion.trash import Thrown, Trash
 
-    found = Trash(cli.connection).delete(fit, purge=purge) if fit else {}
+    with progress("deleting", len(fit), quiet=as_json) as advance:
+        found = Trash(cli.connection).delete(fit, purge=purge, progress=advance) if fit else {}
     thrown = Thrown(sum(one in ("kept", "deleted") for one in found.values()), sum(one == "kept" for one in found.values()))
     cli.changed(thrown.deleted)
     if thrown.deleted and not purge:
@@ -236,8 +240,12 @@ def reprioritise(
     from fusion.operations.moves import moves
 
     fit, refused = _fit(job_ids)
-    given = moves(cli.inspector, cli.settings.keyring, fit, number) if fit else []
-    answers = cli.broker.reprioritise(given, number) if fit else []
+    answers: list[str] = []
+    with progress("moving", len(fit), quiet=as_json) as advance:
+        for start in range(0, len(fit), _CHUNK):
+            part = fit[start : start + _CHUNK]
+            answers += cli.broker.reprioritise(moves(cli.inspector, cli.settings.keyring, part, number), number)
+            advance(len(part))
     _told("moved", "ok", fit, answers, refused, as_json)
 
 

@@ -67,6 +67,11 @@ def kept() -> Iterator[list[str]]:
         _kept = before
 
 
+def collects() -> bool:
+    """Return True in a block of `kept`."""
+    return _kept is not None
+
+
 def echo_json(shown: View, **more: object) -> None:
     """Print a view as one JSON document, with `schema` before its fields and `more` behind."""
     import json

@@ -13,6 +13,7 @@ import click
 from fusion.cli.context import Cli, confirmed, prog, seconds, shared_options
 from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, echo_json
+from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table_of
 from fusion.cli.times import told, utc_option
@@ -175,7 +176,8 @@ def restore(cli: Cli, job_ids: tuple[str, ...], everything: bool, query: Query |
             else f"{len(ids)} jobs would be restored"
         )
         return
-    restored, refused = trash.restore(ids)
+    with progress("restoring", len(ids), quiet=as_json) as advance:
+        restored, refused = trash.restore(ids, progress=advance)
     cli.changed(restored)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "restored": restored, "refused": refused}))
@@ -202,6 +204,7 @@ def empty(cli: Cli, yes: bool) -> None:
     if count and not confirmed(f"Forget {count} deleted jobs for good?", yes):
         echo("Nothing was removed", err=True)
         sys.exit(1)
-    dropped = trash.empty()
+    with progress("emptying the trash", count) as advance:
+        dropped = trash.empty(progress=advance)
     cli.changed(dropped)
     echo(f"{dropped} jobs removed from the trash")

@@ -106,8 +106,9 @@ def of(look: Look, findings: Iterable[Finding]) -> Verdict:
     return Verdict(word, found, rate)
 
 
-def examine(look: Look, checks: Sequence[Check] = CHECKS) -> list[Finding]:
-    """Return the findings of these checks. A check that Redis refuses becomes a finding, and the others go on. An outage is raised."""
+def examine(look: Look, checks: Sequence[Check] = CHECKS, progress: Callable[[int], None] | None = None) -> list[Finding]:
+    """Return the findings of these checks. A check that Redis refuses becomes a finding, and the others go on. An outage is raised. `progress`
+    is called after each check with 1."""
     found = list[Finding]()
     for check in checks:
         try:
@@ -117,6 +118,8 @@ def examine(look: Look, checks: Sequence[Check] = CHECKS) -> list[Finding]:
                 raise
             what = f"the check {check.name} could not be made: {one_line(error)}"
             found.append(Finding("FUS-418", "warn", check.name, "", what, f"{look.redis_cli} ACL SETUSER USER {look.acl_rules}"))
+        if progress:
+            progress(1)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -39,10 +39,10 @@ class LiveJob:
     function: str
 
 
-def live_jobs(inspector: Inspector, wanted: LiveFilter) -> Iterator[LiveJob]:
+def live_jobs(inspector: Inspector, wanted: LiveFilter, progress: Callable[[int], None] | None = None) -> Iterator[LiveJob]:
     """Yield the selected jobs of those that exist when the call begins. First come jobs that wait for a time or for others, then each queue
     from its end, then running jobs. Removed in this order, no job lets another one move up. Records are read in chunks; entries without a
-    job, or with another program's, are left out."""
+    job, or with another program's, are left out. `progress` is called after each chunk with the number of jobs read."""
     now = inspector.now()
     ids = [*dict.fromkeys(_ids(inspector, wanted))]
     for start in range(0, len(ids), CHUNK):
@@ -52,6 +52,8 @@ def live_jobs(inspector: Inspector, wanted: LiveFilter) -> Iterator[LiveJob]:
         for job_id, row in zip(part, rows, strict=True):
             if not isinstance(row, Exception) and row["seq"] is not None and _fits(row, wanted, now):
                 yield LiveJob(job_id, text(row["status"]), text(row["origin"]), function_of(row))
+        if progress:
+            progress(len(part))
 
 
 def _ids(inspector: Inspector, wanted: LiveFilter) -> Iterator[str]:

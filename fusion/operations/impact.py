@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
@@ -26,8 +27,14 @@ class Impact:
     complete: bool = True
 
 
-def measure(finder: SearchInspector, plan: OperationPlan, seconds: float | None = None) -> Impact:
-    """Read all jobs that may match, and count those that do. Stops after about `seconds`, if given."""
+def measure(
+    finder: SearchInspector,
+    plan: OperationPlan,
+    seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Impact:
+    """Read all jobs that may match, and count those that do. Stops after about `seconds`, if given. `progress` is called after each part with
+    the number of jobs read."""
     found, now, until = Impact(), finder.now(), inf if seconds is None else monotonic() + seconds
     seen, fields, states = set[str](), plan.query.fields | {"status", "origin", "original_queue"}, frozenset(plan.states)
     for stop in stops(finder.sources(plan.query)):
@@ -51,6 +58,8 @@ def measure(finder: SearchInspector, plan: OperationPlan, seconds: float | None 
                 found.by[where] += 1
                 if len(found.examples) < _EXAMPLES:
                     found.examples.append((job_id, *where))
+            if progress:
+                progress(len(ids))
             if cursor == 0:
                 break
     return found

@@ -13,7 +13,6 @@ from fusion.store.layout.records import Commit
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
-from tests.cli.terminal import terminal
 from tests.kit.hands import Hand, put
 
 
@@ -268,10 +267,3 @@ def test_dropped_jobs_are_shown(invoke: Invoke, failed: list[str], conn: redis.R
     Broker(conn, FleetConstants(failed_max=5)).clean()
     assert "Dropped before their time, as there were too many: 4 failed" in invoke("info").stdout
     assert json.loads(invoke("info", "--json").stdout)["dropped"] == {"failed": 4}
-
-
-def test_a_bar_on_a_terminal(failed: list[str], conn: redis.Redis) -> None:
-    with terminal("requeue", "--all", "--queue", "sms") as tty:
-        assert tty.end() == 0
-        assert "6 jobs requeued" in tty.drawn
-        assert "100%" in tty.drawn

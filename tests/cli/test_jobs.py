@@ -360,14 +360,6 @@ def test_empty_asks_where_a_person_sits(conn: redis.Redis, answer: str, flags: l
     assert len(Queue("sms", conn)) == left
 
 
-def test_requeue_shows_a_bar_where_a_person_looks(conn: redis.Redis, fail: Fail) -> None:
-    fail("sms", 3)
-    with terminal("requeue", "--all") as tty:
-        assert tty.end() == 0
-        assert "100%" in tty.drawn
-        assert "3 jobs requeued" in tty.drawn
-
-
 def test_an_id_that_fusion_makes_is_refused(invoke: Invoke, conn: redis.Redis) -> None:
     said = invoke("enqueue", SMS, "--job-id", "cron-e-20300101T000000Z", code=2)
     assert "ids that begin with 'cron-' are those of cron entries' jobs; choose another" in said.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -163,8 +163,11 @@ class EventInspector(InspectorBase):
         newest: Any = self.connection.xrevrange(self.keys.events, count=1)
         return codec.text(newest[0][0]) if newest else ""
 
-    def tail(self, count: int, job_id: str = "", upto: str = "+") -> list[StreamEntry]:
-        """Read the newest events up to an entry, the oldest of them first; with `job_id` those of one job, however far back."""
+    def tail(
+        self, count: int, job_id: str = "", upto: str = "+", progress: Callable[[int], None] | None = None
+    ) -> list[StreamEntry]:
+        """Read the newest events up to an entry, the oldest of them first; with `job_id` those of one job, however far back. `progress` is
+        called after each part with the number of events read."""
         found: deque[StreamEntry] = deque()
         before = upto
         while len(found) < count:
@@ -173,6 +176,8 @@ class EventInspector(InspectorBase):
             found.extendleft(
                 [entry for entry in page if not job_id or entry.fields.get("job_id") == job_id][: count - len(found)]
             )
+            if progress:
+                progress(len(page))
             if len(page) < _PAGE:
                 break
             before = f"({page[-1].id}"

@@ -69,9 +69,16 @@ class SearchInspector(JobRows):
         """
         return _Search(self, query.within(scope), scope).page(max(1, min(limit, LARGEST_PAGE)), Cursor.read(after))
 
-    def count(self, query: Query, scope: Scope = EVERYTHING, most: int | None = None) -> Count:
-        """Count the jobs that match, exactly, however many must be examined; with `most` no more than that."""
-        return _Search(self, query.within(scope), scope).count(most)
+    def count(
+        self,
+        query: Query,
+        scope: Scope = EVERYTHING,
+        most: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Count:
+        """Count the jobs that match, exactly, however many must be examined; with `most` no more than that. `progress` is called after each
+        part with the number of jobs examined."""
+        return _Search(self, query.within(scope), scope).count(most, progress)
 
     def sources(self, query: Query, scope: Scope = EVERYTHING) -> list[KeySource]:
         """List the keys in which a job that matches, and may be seen, may be."""
@@ -276,7 +283,7 @@ class _Search:
         waits = {name: codec.text(why).partition(" ")[2] for name, why in zip(sets, answers[len(timed) :], strict=True)}
         return tuple(found_job(job_id, row, due.get(job_id), waits) for job_id, row in found)
 
-    def count(self, most: int | None) -> Count:
+    def count(self, most: int | None, progress: Callable[[int], None] | None) -> Count:
         """Count the jobs that match."""
         matched = looked = 0
         for stage in self._stages:
@@ -286,6 +293,8 @@ class _Search:
             else:
                 for seen, fit in self._counted(stage):
                     matched, looked = matched + fit, looked + seen
+                    if progress:
+                        progress(seen)
                     if most is not None and matched >= most:
                         break
             if most is not None and matched >= most:
