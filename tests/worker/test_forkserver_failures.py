@@ -230,11 +230,12 @@ def _descriptors(process: psutil.Process) -> list[str]:
     return [f"{one.name} {os.readlink(one)}" for one in sorted(Path(f"/proc/{process.pid}/fd").iterdir()) if one.is_symlink()]
 
 
-def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
+def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue, others: set[str]) -> bool:
+    """`others`: ids of the connections from before the worker's start."""
     spares = [horse for horse in worker.horses() if alive(horse.pid)]
     # It opens the connections of its doorbell, its commands and its outcomes in its loop: on a busy machine that is later than the last commit.
-    # What the other two sent last differs. The test's own connections send these two commands.
-    clients = [client for client in conn.client_list() if client["cmd"] not in ("client|list", "flushall")]
+    # What the other two sent last differs. Only this test sends `client|list`.
+    clients = [client for client in conn.client_list() if client["id"] not in others and client["cmd"] != "client|list"]
     doorbell, commands = (client["cmd"] == "blpop" for client in clients), (client["sub"] != "0" for client in clients)
     waits = (len(clients), sum(doorbell), sum(commands)) == (4, 1, 1)
     return waits and queue.is_empty() and not conn.exists("rq:wip:f") and len(spares) == (1 if CROWDED else 2)
@@ -243,7 +244,7 @@ def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> None:
-    queue = Queue("f", conn)
+    queue, others = Queue("f", conn), {client["id"] for client in conn.client_list()}
     worker = workers.start("f", "--disable-job-desc-logging", env={"FUSION_MAX_JOBS_PER_HORSE": "0"})  # or it is replaced before
     processes = [psutil.Process(worker.pid), worker.fork_server(), *(worker.horses() if CROWDED else ())]
 
@@ -251,7 +252,7 @@ def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> No
         before = conn.zcard("rq:finished:f")
         queue.enqueue_many(Queue.prepare_data("tests.jobs.basic.noop", ["x" * 100]) for _ in range(count))
         eventually(lambda: conn.zcard("rq:finished:f") == before + count, unhurried(40), why=f"{count} jobs done")
-        eventually(lambda: _settled(worker, conn, queue), why="idle again")
+        eventually(lambda: _settled(worker, conn, queue, others), why="idle again")
         return [_weigh(process) for process in processes]
 
     work(20)  # it has waited at its doorbell: all connections are made
