@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Collection, Sequence
 
-from benchmarks.instructions import cases
+from benchmarks.instructions import cases, graph_cases
 from benchmarks.instructions.case import CASES, Case
 from benchmarks.instructions.counted import Call, CountedServer, valgrind_is_here
 
@@ -92,4 +92,4 @@ def row(one: Case, calls: Sequence[Call]) -> str:
     return f"{one.name:60} {most.script:18} {count:>13} {most.commands:>9,} {len(calls):>6}{mark}"
 
 
-__all__ = ["cases", "main", "run", "select"]
+__all__ = ["cases", "graph_cases", "main", "run", "select"]

@@ -14,12 +14,13 @@ from fusion.jobs.visible import seen
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import text
+from fusion.store.read.graph_inspector import MOST, NAMED, Walked, Way
 from fusion.store.read.inspector import Inspector
 
 #: Jobs of a tree at most.
 LARGEST = 1000
-#: Parents that a record names, and the hundreds of further parents that are read.
-_NAMED, _FURTHER = 100, 10
+#: Most parents of a job that are read.
+_PARENTS = NAMED * 11
 #: Jobs of a level that are read at most for a viewer who is restricted to some queues.
 _LOOKED_AT = 10_000
 _FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at", "enqueued_at", "started_at", "ended_at")
@@ -55,39 +56,76 @@ class JobTree:
 
 
 def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope = EVERYTHING) -> JobTree:
-    """Return the graph around a job, with up to `limit` jobs. It is read level by level, a hundred jobs in a round trip. With a restricted
-    `scope`, jobs of other queues and jobs that are gone are left out, and so is all behind them. NoSuchJobError if the job is missing."""
-    walk = _Walk(inspector, job_id, max(1, limit), scope)
+    """Return the graph around a job, with up to `limit` jobs. A round trip reads up to 300 of them, however many levels these are. With a
+    restricted `scope`, jobs of other queues and jobs that are gone are left out, and so is all behind them. NoSuchJobError if the job is
+    missing."""
+    walk = _Walk(_Reads(inspector), job_id, max(1, limit), scope)
     while walk.go_on():
         pass
     return walk.found()
 
 
-class _Walk:
-    """The walk through the graph. `_rows`: the records read so far; `_levels`: the level of each job; `_members`: its parents as its record
-    names them; `_met`: the parent through which it was found."""
+class _Reads:
+    """What was read of the graph. A read goes on from the jobs that are asked for, so that those which are asked for next are mostly known."""
 
-    def __init__(self, inspector: Inspector, job_id: str, limit: int, scope: Scope) -> None:
-        self._inspector, self._id, self._limit, self._scope = inspector, job_id, limit, scope
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self._walked: dict[str, Walked] = {}
+
+    def read(self, starts: Sequence[tuple[Way, str]], room: int) -> None:
+        """Read these jobs, with their children unless the way is to parents. `room`: how many jobs there is use for in all."""
+        while missing := [(way, one) for way, one in starts if not self._has(one, way)][:MOST]:
+            found = self._inspector.walk_graph(missing, _FIELDS, max(room, len(missing)))
+            fresh = [one for one in found if one.children is not None or one.id not in self._walked]
+            stored = {one.id: one.row for one in fresh if one.row is not None and one.row["status"] is not None}
+            add_calls(self._inspector, [*stored], [*stored.values()])
+            self._walked.update((one.id, one) for one in fresh)
+
+    def _has(self, job_id: str, way: Way) -> bool:
+        known = self._walked.get(job_id)
+        return known is not None and (way == "u" or known.children is not None)
+
+    def row(self, job_id: str) -> dict[str, bytes | None] | None:
+        """Return the fields of a job that was read; None if it has no record."""
+        row = self._walked[job_id].row
+        return row if row is not None and row["status"] is not None else None
+
+    def children(self, job_id: str) -> tuple[str, ...]:
+        """Return the jobs that have this one as a parent, or had it. It was read on the way to them."""
+        return self._walked[job_id].children or ()
+
+    def parents(self, job_id: str) -> list[str]:
+        """Return the parents of a job that was read, as its record names them."""
+        walked = self._walked[job_id]
+        return named_parents((walked.row or {}).get("parents"), walked.further)
+
+
+class _Walk:
+    """The walk through the graph, level by level. `_rows`: the records of the jobs that may be seen; `_levels`: the level of each job;
+    `_members`: its parents as its record names them; `_met`: the parent through which it was found."""
+
+    def __init__(self, reads: _Reads, job_id: str, limit: int, scope: Scope) -> None:
+        self._reads, self._id, self._limit, self._scope = reads, job_id, limit, scope
         self._levels = {job_id: 0}
         self._rows: dict[str, dict[str, bytes | None]] = {}
         self._members: dict[str, list[str]] = {}
         self._met: dict[str, str] = {}
-        self._read([job_id])
+        self._read([job_id], "b")
         if job_id not in self._rows:
             raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
         self._up, self._down, self._cut, self._distance = [job_id], [job_id], False, 0
 
     def go_on(self) -> bool:
-        """Read the next level on both sides; return False if there is none, or no room for it. If room is short, each side gets half."""
+        """Go to the next level on both sides; return False if there is none, or no room for it. If room is short, each side gets half."""
         left = self._limit - len(self._levels)
         self._distance += 1
-        up = self._seen(self._unknown(_id_of(member) for one in self._up for member in self._members.get(one, ())))
+        self._read_both(left)
+        up = self._seen(self._unknown(id_of(member) for one in self._up for member in self._members.get(one, ())), "u")
         down = [child for child in self._children(left) if child not in up]
         self._cut = self._cut or len(up) + len(down) > left
         above = max(left // 2, left - len(down))
-        self._up = self._take(up[:above], -self._distance)
-        self._down = self._take(down[: left - len(self._up)], self._distance)
+        self._up = self._take(up[:above], -self._distance, "u")
+        self._down = self._take(down[: left - len(self._up)], self._distance, "d")
         return bool(self._up or self._down) and not self._cut
 
     def found(self) -> JobTree:
@@ -95,10 +133,16 @@ class _Walk:
         rank = sorted(self._levels, key=lambda one: (abs(self._levels[one]), self._levels[one] > 0))
         return JobTree(self._id, tuple(map(self._node, rank)), self._cut)
 
-    def _seen(self, ids: list[str]) -> list[str]:
+    def _read_both(self, left: int) -> None:
+        """Read jobs of the next level on both sides together."""
+        up = self._unknown(id_of(member) for one in self._up for member in self._members.get(one, ()))
+        down = self._unknown(child for one in self._down for child in self._reads.children(one))
+        self._reads.read([*(("u", one) for one in up[:left]), *(("d", one) for one in down[: left + 1])], self._room())
+
+    def _seen(self, ids: list[str], way: Way) -> list[str]:
         if self._scope.all:
             return ids
-        self._read([one for one in ids[:_LOOKED_AT] if one not in self._rows])
+        self._read(ids[:_LOOKED_AT], way)
         return [one for one in ids if one in self._rows]
 
     def _unknown(self, ids: Iterable[str]) -> list[str]:
@@ -106,46 +150,38 @@ class _Walk:
 
     def _children(self, left: int) -> list[str]:
         """Return the jobs that name one of the last level as a parent; a few more than there is room for, if there are more."""
-        fresh: list[str] = []
+        fresh = dict[str, None]()
         for start in range(0, len(self._down), CHUNK):
             part = self._down[start : start + CHUNK]
-            for parent, children in zip(part, self._inspector.offspring(part, LARGEST), strict=True):
-                for child in self._unknown(children):
+            for parent in part:
+                for child in self._unknown(self._reads.children(parent)):
                     self._met.setdefault(child, parent)
-                    fresh.append(child)
-            if len(set(fresh)) > left:
+                    fresh[child] = None
+            if len(fresh) > left:
                 break
-        fresh = self._seen([*dict.fromkeys(fresh)])
-        self._read(fresh[: left + 1])
+        seen = self._seen([*fresh], "d")
+        self._read(seen[: left + 1], "d")
         # a job that was enqueued anew without this parent is no longer its child
-        return [child for child in fresh if child not in self._rows or self._names(child, self._met[child])]
+        return [child for child in seen if child not in self._rows or self._names(child, self._met[child])]
 
     def _names(self, child: str, parent: str) -> bool:
         members = self._members[child]
-        return len(members) >= _NAMED * (_FURTHER + 1) or any(_id_of(member) == parent for member in members)
+        return len(members) >= _PARENTS or any(id_of(member) == parent for member in members)
 
-    def _take(self, ids: Sequence[str], level: int) -> list[str]:
-        self._read([one for one in ids if one not in self._rows])
+    def _take(self, ids: Sequence[str], level: int, way: Way) -> list[str]:
+        self._read(ids, way)
         self._levels.update(dict.fromkeys(ids, level))
         return list(ids)
 
-    def _read(self, ids: Sequence[str]) -> None:
-        for start in range(0, len(ids), CHUNK):
-            part = ids[start : start + CHUNK]
-            rows = self._inspector.table(part, _FIELDS)
-            add_calls(self._inspector, part, rows)
-            for one, row in zip(part, rows, strict=True):
-                if isinstance(row, dict) and row["status"] is not None and seen(self._scope, row):
-                    self._rows[one], self._members[one] = row, self._listed(one, row["parents"])
+    def _room(self) -> int:
+        return self._limit - len(self._levels) + 1
 
-    def _listed(self, job_id: str, raw: bytes | None) -> list[str]:
-        try:
-            listed = json.loads(raw or b"[]")
-            if len(listed) >= _NAMED:
-                listed += self._inspector.further_parents(job_id, _FURTHER)
-            return [str(member) for member in listed]
-        except (ValueError, TypeError, RecursionError):
-            return []
+    def _read(self, ids: Sequence[str], way: Way) -> None:
+        self._reads.read([(way, one) for one in ids], self._room())
+        for one in ids:
+            row = self._reads.row(one)
+            if one not in self._rows and row is not None and seen(self._scope, row):
+                self._rows[one], self._members[one] = row, self._reads.parents(one)
 
     def _node(self, job_id: str) -> TreeNode:
         level = self._levels[job_id]
@@ -154,7 +190,7 @@ class _Walk:
             known = {self._met[job_id]: "fail"} if level > 0 else {}
             return TreeNode(job_id, "gone", "", "", level, known, 0)
         members = self._members[job_id]
-        parents = {_id_of(one): _POLICIES[one[: len(one) - len(_id_of(one))]] for one in members if _id_of(one) in self._levels}
+        parents = {id_of(one): policy_of(one) for one in members if id_of(one) in self._levels}
         if level > 0 and self._met[job_id] not in parents:
             parents[self._met[job_id]] = "fail"
         return TreeNode(
@@ -169,5 +205,22 @@ class _Walk:
         )
 
 
-def _id_of(member: str) -> str:
+def named_parents(raw: bytes | None, further: Iterable[bytes] = ()) -> list[str]:
+    """Return the parents that a record names, each with its sign; none if that can't be read."""
+    try:
+        listed = json.loads(raw or b"[]")
+        for part in further:
+            listed += json.loads(part)
+        return [str(member) for member in listed]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+def id_of(member: str) -> str:
+    """Return the id of a parent that a record names."""
     return member[1:] if member[:1] in ("?", "~") else member
+
+
+def policy_of(member: str) -> str:
+    """Return what happens to the job if this parent, as its record names it, does not finish."""
+    return _POLICIES[member[: len(member) - len(id_of(member))]]

@@ -269,6 +269,38 @@ def test_producers_can_do_what_the_page_lists(server: SpawnedServer, command: st
         conn.execute_command(*command.split())
 
 
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_producer_reads_the_graph_of_a_parent_whose_children_are_many(server: SpawnedServer, version: int) -> None:
+    with user(server, producer_rules(server=version)) as conn:
+        parent = Queue("q", conn).enqueue(TASK)
+        conn.sadd(f"rq:job:{parent.id}:dependents", *(f"c{n}" for n in range(3000)))  # as stock RQ keeps them
+        assert len(parent.tree(limit=1000).nodes) == 1000
+
+
+# -- one who only looks
+
+READER = "resetkeys resetchannels -@all ~rq:* +@read +eval +evalsha +select +ping"
+
+
+def test_the_scripts_that_look_at_graphs_need_no_right_to_write(server: SpawnedServer) -> None:
+    with user(server, READER) as conn:
+        writer = Queue("q", connect(f"{server.url}?db=1"))
+        with Batch(queue="q", id="b", connection=writer.connection) as batch:
+            batch.enqueue(TASK, job_id="a")
+        writer.enqueue(TASK, job_id="c", depends_on="a")
+        looks = Inspector(conn)
+        for _ in range(2):
+            assert [one.id for one in looks.walk_graph([("b", "a")], ["status", "parents"])] == ["a", "c"]
+            assert looks.count_members("b")[0] == 1
+        server.client().execute_command("ACL", "SETUSER", "fusion", "resetkeys", "~rq:job:a")
+        with pytest.raises(redis.ResponseError, match=REFUSED):
+            looks.walk_graph([("b", "a")], ["status", "parents"])
+        server.client().execute_command("ACL", "SETUSER", "fusion", "resetkeys", "~rq:batch:*")
+        with pytest.raises(redis.ResponseError, match=REFUSED):
+            looks.count_members("b")  # and does not call it a member without a record
+        writer.connection.close()
+
+
 # -- one who only enqueues
 
 

@@ -18,6 +18,7 @@ from redis.retry import Retry
 from fusion.store.client.connections import _NO_SETINFO
 from fusion.store.layout.records import LogLine, Report, Turn
 from fusion.store.layout.schema import Schema
+from fusion.store.read.graph_inspector import GraphInspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
 from fusion.store.write.batch_broker import BatchBroker
@@ -67,7 +68,7 @@ READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "c
         "lock_call", "unlock_call", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
         "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id",
         "empty_to_trash", "delete_to_trash", "may_keep"}  # fmt: skip
-LOOKS = {"cron_due"}  # they change nothing
+LOOKS = {"cron_due", "walk_graph", "count_members"}  # they change nothing
 
 
 # -- how they are put together
@@ -88,6 +89,7 @@ def test_every_script_has_its_method() -> None:
             EventBroker,
             OperationBroker,
             SchemaBroker,
+            GraphInspector,
         )
         for item in vars(kind).items()
     ]
@@ -294,6 +296,9 @@ def test_a_look_changes_nothing(conn: redis.Redis) -> None:
     before = everything(conn, clocks=True)
     found = CronBroker(conn).cron_due()
     assert {entry.id for entry in found.entries} == {"once", "old"}
+    looks = GraphInspector(conn)
+    assert [one.id for one in looks.walk_graph([("b", "k2")], ["status", "parents"])] == ["k2", "k1"]
+    assert looks.count_members("wanted")[0] == 3
     assert everything(conn, clocks=True) == before
 
 

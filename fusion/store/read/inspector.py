@@ -14,6 +14,7 @@ from fusion.store.layout import codec
 from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import clock, moment
 from fusion.store.read.blocked import BlockedJobs, blocked_jobs
+from fusion.store.read.graph_inspector import GraphInspector
 from fusion.store.read.kin_inspector import KinInspector
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.totals import QueueStats, TotalsInspector
@@ -57,7 +58,7 @@ class Totals:
     keyless: tuple[Keyless, ...] = ()
 
 
-class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
+class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector, GraphInspector):
     """Reads everything except cron entries, the event stream and deliveries. Never changes state; raises redis-py's errors as they come."""
 
     # -- jobs

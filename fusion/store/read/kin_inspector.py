@@ -19,14 +19,10 @@ SOME = 1000
 class KinInspector(InspectorBase):
     """Reads parents and children of jobs."""
 
-    def further_parents(self, job_id: str, limit: int = -1) -> list[str]:
-        """Read the parents that don't fit into a job's own record. `limit`: hundreds of them; a negative one means all."""
-        key = self.keys.parents(job_id)
-        if limit >= 0:
-            parts: Any = self.connection.hmget(key, [str(nth) for nth in range(1, limit + 1)])
-        else:
-            found: Any = self.connection.hgetall(key)
-            parts = [part for _, part in sorted((int(nth), part) for nth, part in found.items() if nth.isdigit())]
+    def further_parents(self, job_id: str) -> list[str]:
+        """Read the parents that don't fit into a job's own record."""
+        found: Any = self.connection.hgetall(self.keys.parents(job_id))
+        parts = [part for _, part in sorted((int(nth), part) for nth, part in found.items() if nth.isdigit())]
         return [member for part in parts if part for member in json.loads(part)]
 
     def circle(self, queues: Sequence[str], limit: int) -> list[str]:
@@ -53,13 +49,9 @@ class KinInspector(InspectorBase):
         """List the jobs that have this one as a parent and have not ended, those that still wait for it first."""
         return self._page(self.keys.children(job_id), 0, limit)
 
-    def offspring(self, job_ids: Sequence[str], limit: int = 1000) -> list[list[str]]:
+    def offspring_steps(self, job_ids: Sequence[str], limit: int = 1000) -> Steps[list[list[str]]]:
         """List for each of these the jobs that have it as a parent, in one round trip. First up to `limit` that have not ended, then those
         that ever had it, of which a thousand are kept. A key of the wrong type counts as empty."""
-        return run(self.offspring_steps(job_ids, limit))
-
-    def offspring_steps(self, job_ids: Sequence[str], limit: int = 1000) -> Steps[list[list[str]]]:
-        """Do what `offspring` does."""
         keys = self.keys
         commands = PipelineCall(self.connection, raise_on_error=False)
         for one in job_ids:
@@ -84,7 +76,7 @@ class KinInspector(InspectorBase):
         return [None if row is None else codec.text(row) for row in rows]
 
     def all_children_steps(self, job_ids: Sequence[str]) -> Steps[list[str]]:
-        """Read what `offspring` returns for all of these, with all those that have not ended."""
+        """Read what `offspring_steps` returns for all of these, with all those that have not ended."""
         all_children = list[str]()
         for one, children in zip(job_ids, (yield from self.offspring_steps(job_ids, SOME)), strict=True):
             all_children += children

@@ -61,6 +61,12 @@ class Forgiving(Asking):
         return wrong
 
 
+def note_broken(connection: object, key: str, kind: str) -> None:
+    """Record a key of a wrong type that a script met, with the right type, if this is a connection that records them."""
+    if isinstance(connection, Forgiving):
+        connection.broken[key] = kind
+
+
 def in_words(broken: Mapping[str, str]) -> list[str]:
     """Describe each key in a sentence."""
     return [f"{key} should be {kind} and is something else" for key, kind in sorted(broken.items())]
