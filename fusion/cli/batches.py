@@ -1,4 +1,4 @@
-"""The commands `batches` and `batch show | cancel`."""
+"""The commands `batches` and `batch show | graph | cancel`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fusion.cli.output import echo, echo_json
 from fusion.cli.progress import progress
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table, table_of
+from fusion.cli.watch import watchable
 from fusion.exceptions import NoSuchBatchError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _others(one: BatchView) -> str:
 
 @click.group("batch", cls=Group)
 def batch_group() -> None:
-    """Show or cancel a batch."""
+    """Show, draw or cancel a batch."""
 
 
 @batch_group.command("show", cls=Command, epilog="\b\nExample:\n  run_worker.py batch show 4f1d9c2ab86e4a20c3d1b7f5")
@@ -117,6 +118,34 @@ def _rows(cli: Cli, members: Sequence[tuple[str, str | None]]) -> list[tuple[str
         since = seconds(max(0.0, (at - job.since).total_seconds())) if job and job.since else "-"
         lines.append((job.function if job and job.function else "-", member, status or "gone", since))
     return lines
+
+
+@batch_group.command("graph", cls=Command, epilog="\b\nExample:\n  run_worker.py batch graph 4f1d9c2ab86e4a20c3d1b7f5 --watch 2")
+@click.argument("batch_id", metavar="BATCH_ID")
+@_JSON
+@shared_options
+@watchable
+def graph(cli: Cli, batch_id: str, as_json: bool) -> None:
+    """Draw a batch: its members, each behind all that it waits for, and the jobs that follow, with a bar of what each waited and ran.
+
+    AFTER names what a job waits for, or waited for. Over 300 members are counted by function and state.
+    """
+    from fusion.cli.graph import batch_lines
+    from fusion.jobs.batch_graph import batch_graph
+    from fusion.store.access import batch_inspector_of
+
+    inspector = batch_inspector_of(cli.looking)
+    info = inspector.info(batch_id)
+    if info is None:
+        _unknown(batch_id)
+    found = batch_graph(inspector, cli.inspector, info)
+    if as_json:
+        from fusion.views.batch import BatchGraphView
+
+        echo_json(BatchGraphView.of(found))
+        return
+    for line in batch_lines(found, cli.inspector.now()):
+        echo(line)
 
 
 @batch_group.command("cancel", cls=Command, epilog="\b\nExample:\n  run_worker.py batch cancel 4f1d9c2ab86e4a20c3d1b7f5")

@@ -1,4 +1,4 @@
-"""The output of `job graph`: the jobs of a graph in layers, with a bar of what each waited and ran."""
+"""The output of `job graph` and `batch graph`: the jobs of a graph in layers, with a bar of what each waited and ran."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.tables import table
+from fusion.jobs.batch_graph import BatchGraph
 from fusion.jobs.layers import MOST, Knot, Spot, spots
 from fusion.jobs.tree import JobTree, TreeNode
 from fusion.kernel.states import LIGHTS
@@ -21,18 +22,37 @@ _COLOURS = {name: {"good": "green", "bad": "red", "warn": "yellow"}[light] for n
 
 def graph_lines(found: JobTree, at: datetime, within: int | None = -1) -> list[str]:
     """Return the graph as text at this time, `within` this number of columns, or those of the terminal."""
-    placed = spots([Knot(one.id, one.function or "?", one.status, one.parents) for one in found.nodes])
-    nodes = {one.id: one for one in found.nodes}
-    if len(nodes) > MOST:
-        lines = table(("FUNCTION", "JOBS", "STATES", "AFTER"), [_group(one, placed) for one in placed], right=(1,), within=within)
-    else:
-        bars = _Bars(found.nodes, at)
-        rows = [_row(one, placed, nodes, bars) for one in placed]
-        head = ("FUNCTION", "STATE", "WAITED", "RAN", "." * 4 + " WAITS, # RUNS", "JOB", "AFTER")
-        lines = table(head, rows, right=(2, 3), within=within)
+    lines = _drawn(found.nodes, at, within)
     if found.cut:
-        lines += ["", f"There are more: these are the {len(nodes):,} nearest"]
+        lines += ["", f"There are more: these are the {len(found.nodes):,} nearest"]
     return lines
+
+
+def batch_lines(found: BatchGraph, at: datetime, within: int | None = -1) -> list[str]:
+    """Return the graph of a batch as text, as `graph_lines` does."""
+    if not found.groups:
+        return _drawn(found.nodes, at, within, len(found.nodes)) if found.nodes else ["Nothing is in it yet"]
+    states = dict[str, dict[str, int]]()
+    for one in found.groups:
+        states.setdefault({"#": "(batches)"}.get(one.function, one.function) or "?", {})[one.state] = one.count
+    rows = [(function, f"{sum(of.values()):,}", _counts(of)) for function, of in states.items()]
+    lines = table(("FUNCTION", "JOBS", "STATES"), rows, right=(1,), within=within)
+    if found.counted < found.total:
+        lines += ["", f"There are more: these are the first {found.counted:,} of {found.total:,}"]
+    return lines + (["", "Then:", *_drawn(found.nodes, at, within)] if found.nodes else [])
+
+
+def _drawn(found: Sequence[TreeNode], at: datetime, within: int | None, most: int = MOST) -> list[str]:
+    placed = spots([Knot(one.id, one.function or "?", one.status, one.parents) for one in found], most)
+    if len(found) > most:
+        return table(("FUNCTION", "JOBS", "STATES", "AFTER"), [_group(one, placed) for one in placed], right=(1,), within=within)
+    nodes, bars = {one.id: one for one in found}, _Bars(found, at)
+    head = ("FUNCTION", "STATE", "WAITED", "RAN", "." * 4 + " WAITS, # RUNS", "JOB", "AFTER")
+    return table(head, [_row(one, placed, nodes, bars) for one in placed], right=(2, 3), within=within)
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
 
 
 def _indented(one: Spot) -> str:
@@ -40,9 +60,8 @@ def _indented(one: Spot) -> str:
 
 
 def _group(one: Spot, placed: Sequence[Spot]) -> tuple[str, ...]:
-    states = ", ".join(f"{count:,} {state}" for state, count in sorted(one.states.items()))
     after = [placed[number].function for number in one.after]
-    return _indented(one), f"{len(one.ids):,}", states, _some(after)
+    return _indented(one), f"{len(one.ids):,}", _counts(one.states), _some(after)
 
 
 def _row(one: Spot, placed: Sequence[Spot], nodes: Mapping[str, TreeNode], bars: _Bars) -> tuple[str, ...]:

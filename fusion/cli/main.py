@@ -49,7 +49,7 @@ COMMANDS = {
     "unpause": ("fusion.cli.control:unpause", "Unpause queues."),
     "queue": ("fusion.cli.queue:queue_group", "Show and set limits of queues."),
     "batches": ("fusion.cli.batches:batches", "Show batches, the newest first."),
-    "batch": ("fusion.cli.batches:batch_group", "Show or cancel a batch."),
+    "batch": ("fusion.cli.batches:batch_group", "Show, draw or cancel a batch."),
     "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, release a slot."),
     "quiet": ("fusion.cli.control:quiet", "Quiet workers: they finish their running jobs and take no more."),
     "unquiet": ("fusion.cli.control:unquiet", "Unquiet workers: they take jobs again."),

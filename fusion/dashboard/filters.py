@@ -9,6 +9,8 @@ from typing import Any
 
 from fusion.kernel.redaction import cut, printable
 from fusion.kernel.states import LIGHTS
+from fusion.store.query.lexer import Term
+from fusion.store.query.patterns import escaped
 
 #: Shown for an empty value.
 NOTHING = "\u2013"
@@ -79,6 +81,11 @@ def size(value: float | None) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a number with its noun: `1 job`, `2 jobs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def term(name: str, value: str) -> str:
+    """Return the query term `field:value`."""
+    return Term(name, (escaped(value),)).text
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

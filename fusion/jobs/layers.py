@@ -24,8 +24,8 @@ class Knot(NamedTuple):
 
 @dataclass(slots=True)
 class Spot:
-    """A job where it stands, or all jobs of a function in a layer. `states`: how many are in each state; `after`: the numbers of the spots that
-    it waits for, each with what happens if one of those does not finish (`fail`, `ignore`, `wait`)."""
+    """A job where it stands, or all jobs of a function in a layer. `ids`: theirs, if they are known; `states`: how many are in each state;
+    `after`: the numbers of the spots that it waits for, each with what happens if one of those does not finish (`fail`, `ignore`, `wait`)."""
 
     ids: list[str]
     function: str
@@ -33,6 +33,11 @@ class Spot:
     row: int
     states: Counter[str] = field(default_factory=Counter)
     after: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many jobs stand here."""
+        return self.states.total()
 
 
 def spots(knots: Sequence[Knot], most: int = MOST) -> list[Spot]:

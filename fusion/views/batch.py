@@ -6,10 +6,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fusion.views.base import View, part, public, view
+from fusion.views.job import OnFailure, ParentView
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from fusion.jobs.batch_graph import BatchGraph
+    from fusion.jobs.tree import TreeNode
     from fusion.store.read.batch_inspector import BatchInfo
 
 Status = Literal["open", "running", "canceled", "success", "complete"]
@@ -92,6 +95,72 @@ class BatchWithMembersView(BatchView):
 
     members: list[MemberView] = public("In the order in which they were added.")
     offset: int = public("How many were left out before these.")
+
+
+Role = Literal["member", "on_complete", "on_success"]
+
+
+@part
+class MemberNodeView(View):
+    """A member of a batch, or a job that follows it."""
+
+    id: str = public("The id of the job, or `#` and the id of a batch.")
+    role: Role = public(
+        "`member`, or when it follows: `on_complete`, when all members have ended; `on_success`, when all have finished."
+    )
+    status: str = public("Its state. Of a member without a record: how it ended, or `open`.")
+    queue: str | None = public("Its queue.")
+    function: str | None = public("The function that it calls; of a batch its name.")
+    parents: list[ParentView] = public("Those of the graph that it waits for, or waited for.")
+    enqueued_at: datetime | None = public("When it entered its queue.")
+    started_at: datetime | None = public("When its last run started.")
+    ended_at: datetime | None = public("When it ended.")
+
+    @classmethod
+    def of(cls, node: TreeNode, role: str) -> Self:
+        """Make the view of a member, or of a job that follows."""
+        return cls(
+            id=node.id,
+            role=cast(Role, role),
+            status=node.status,
+            queue=node.queue or None,
+            function=node.function or None,
+            parents=[ParentView(id=one, on_failure=cast(OnFailure, policy)) for one, policy in node.parents.items()],
+            enqueued_at=node.enqueued_at,
+            started_at=node.started_at,
+            ended_at=node.ended_at,
+        )
+
+
+@part
+class MemberCountView(View):
+    """Members of a batch that call the same function and are in the same state."""
+
+    function: str | None = public("The function; `#` for batches in it, null if it is not known.")
+    state: str = public("Their state. Of batches and of jobs without a record: how they ended, or `open`.")
+    count: int = public("How many there are.")
+
+
+@view
+class BatchGraphView(View):
+    """The graph of a batch."""
+
+    id: str = public("The batch.")
+    total: int = public("All members, jobs and batches.")
+    counted: int = public("Members that are in `nodes` or `groups`.")
+    nodes: list[MemberNodeView] = public("Up to 300 members, then the jobs that follow; of more members only those.")
+    groups: list[MemberCountView] = public("More members by function and state.")
+
+    @classmethod
+    def of(cls, graph: BatchGraph) -> Self:
+        """Make the view of a graph."""
+        return cls(
+            id=graph.id,
+            total=graph.total,
+            counted=graph.counted,
+            nodes=[MemberNodeView.of(one, graph.follows.get(one.id, "member")) for one in graph.nodes],
+            groups=[MemberCountView(function=one.function or None, state=one.state, count=one.count) for one in graph.groups],
+        )
 
 
 @view

@@ -6,8 +6,9 @@ from redis import Redis
 
 from fusion.batch import Batch
 from fusion.exceptions import NoSuchBatchError, OptionError
-from fusion.store.access import batch_inspector_of
-from fusion.views.batch import BatchCanceledView, BatchesView, BatchView, BatchWithMembersView, MemberView
+from fusion.jobs.batch_graph import batch_graph
+from fusion.store.access import batch_inspector_of, inspector_of
+from fusion.views.batch import BatchCanceledView, BatchesView, BatchGraphView, BatchView, BatchWithMembersView, MemberView
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route, change, paging
 
@@ -31,6 +32,7 @@ class Batches:
             Route(
                 "GET", "/api/v1/batches/{id}", self.one, "read", "batch", _MEMBERS, answer=BatchWithMembersView, rows="members"
             ),
+            Route("GET", "/api/v1/batches/{id}/graph", self.graph, "read", "batch_graph", answer=BatchGraphView, rows="nodes"),
             change("/api/v1/batches/{id}/cancel", self.cancel, "batch_cancel", answer=BatchCanceledView),
         ]
 
@@ -48,6 +50,14 @@ class Batches:
             raise _missing()
         members = [MemberView(id=member, status=status) for member, status in inspector.page(info.id, offset, limit)]
         return Response.view(BatchWithMembersView.of(info, members=members, offset=offset))
+
+    def graph(self, request: Request) -> Response:
+        """Show the graph of a batch: its members and the jobs that follow; over 300 members by function and state."""
+        inspector = batch_inspector_of(self._connection)
+        info = inspector.info(request.params["id"])
+        if info is None:
+            raise _missing()
+        return Response.view(BatchGraphView.of(batch_graph(inspector, inspector_of(self._connection), info)))
 
     def cancel(self, request: Request) -> Response:
         """Close a batch for new jobs, and cancel the jobs in it."""

@@ -11,6 +11,7 @@ from fusion.jobs.failure_groups import group_id
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import FakeHands
 from tests.cli.test_every_command import plant_more
+from tests.store.batch_hands import add
 from tests.web.strangers import TASK, settle, strangers
 
 #: Does something where it is not escaped.
@@ -44,7 +45,22 @@ def stage(conn: redis.Redis) -> None:
     counted = [(0, f"1:{what}", 3) for what in ("completed", "failed", "w3", "r9")]
     Broker(conn).note_history("web1.4711", 1, {("function", TASK): counted})
     conn.persist("rq:worker:failing.1")  # those who look take their time
+    _draw(conn)
     _mark(conn)
+
+
+def _draw(conn: redis.Redis) -> None:
+    """A graph on the page of the batch, with a box of each colour, and one on the page of the job. A member has no record any more."""
+    states = ("finished", "failed", "started", "canceled", "queued", "gone", "blocked")
+    add(Broker(conn), "batch", *(f"drawn-{state}" for state in states), queue="sms", func=TASK)
+    for state in states:
+        conn.hset(
+            f"rq:job:drawn-{state}", mapping={"status": state, "parents": "[]" if state == states[0] else '["drawn-finished"]'}
+        )
+    conn.delete("rq:job:drawn-gone")
+    conn.hset("rq:batch:batch", "on_success", "many-1")
+    conn.hset("rq:job:many-0", mapping={"parents": '["ours-failed"]', "func": MARKUP})
+    conn.zadd("rq:job:ours-failed:children", {"many-0": 1})
 
 
 def _mark(conn: redis.Redis) -> None:

@@ -70,7 +70,7 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
 OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
     "completion", "batches", "audit", "job graph", "job copy",
-    "server", "dashboard", "server token", "queue show", "batch show", "limit list", "limit show",
+    "server", "dashboard", "server token", "queue show", "batch show", "batch graph", "limit list", "limit show",
     "config show", "debug script", "trash list", "trash show", "jobs", "operations list", "operations show",
     "metrics", "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
     "redis start", "redis stop", "redis status", "outbox run", "outbox status", "outbox retry", "outbox delete",

@@ -1,4 +1,4 @@
-"""`batches` and `batch show | cancel` on a real Redis."""
+"""`batches` and `batch show | graph | cancel` on a real Redis."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 
 import redis
 
-from fusion import Batch
+from fusion import Batch, Queue
 from tests.cli.conftest import Invoke
 from tests.kit.hands import status_of
 
-NOOP = "tests.jobs.basic.noop"
+NOOP, ECHO = "tests.jobs.basic.noop", "tests.jobs.basic.echo"
 
 
 def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
@@ -43,6 +43,27 @@ def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
     for command in ("show", "cancel"):
         missing = invoke("batch", command, "nobody", code=1)
         assert missing.stderr.startswith("Error: there is no batch nobody; ")
+
+
+def test_a_batch_is_drawn(invoke: Invoke, conn: redis.Redis) -> None:
+    assert "there is no batch nobody" in invoke("batch", "graph", "nobody", code=1).stderr
+    Batch(id="empty", connection=conn).open()
+    assert invoke("batch", "graph", "empty").stdout == "Nothing is in it yet\n"
+    with Batch(queue="q", id="b", connection=conn, on_success=ECHO) as batch:
+        batch.enqueue(NOOP, job_id="one")
+        batch.enqueue(NOOP, job_id="two", depends_on="one")
+    lines = invoke("batch", "graph", "b").stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [[NOOP, "queued"], [NOOP, "deferred"], [ECHO, "deferred"]]
+    conn.delete("rq:job:one")
+    assert invoke("batch", "graph", "b").stdout.splitlines()[1].split()[:2] == ["?", "open"], "a member without a record"
+    assert lines[2].startswith("  ") and lines[3].startswith("    ") and lines[3].split()[-1] == "two"
+    with Batch(queue="q", id="large", connection=conn, on_complete=ECHO) as batch:
+        batch.add("q", [Queue.prepare_data(NOOP) for _ in range(200)])
+        batch.add("q", [Queue.prepare_data(ECHO, "x") for _ in range(101)])
+    lines = invoke("batch", "graph", "large").stdout.splitlines()
+    assert sorted(line.split() for line in lines[1:3]) == [[ECHO, "101", "101", "queued"], [NOOP, "200", "200", "queued"]]
+    assert lines[4] == "Then:" and lines[-1].split()[:2] == [ECHO, "deferred"]
+    assert json.loads(invoke("batch", "graph", "large", "--json").stdout)["counted"] == 301
 
 
 def test_a_job_joins_by_its_option(invoke: Invoke, conn: redis.Redis) -> None:

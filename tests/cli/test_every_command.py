@@ -48,6 +48,7 @@ ARGUMENTS = {
     "job show": ["secret"],
     "tree": ["secret"],
     "batch show": ["batch"],
+    "batch graph": ["batch"],
     "limit show": ["k"],
     "cron next": ["e"],
     "cron history": ["e"],
@@ -169,7 +170,7 @@ def _faults_of(name: str, stdout: str) -> list[str]:
 
 @pytest.mark.parametrize("text", [EVIL.partition("\n")[0], "\u202e\u2066", "\udcff"])
 def test_an_unknown_name_is_printed_safely(conn: redis.Redis, redis_url: str, text: str) -> None:
-    for name in ("job show", "tree", "batch show", "limit show", "failures", "queue show", "cron history", "jobs"):
+    for name in ("job show", "tree", "batch show", "batch graph", "limit show", "failures", "queue show", "cron history", "jobs"):
         result = CliRunner().invoke(cli, [*name.split(), text], prog_name="run_worker.py")
         assert result.exception is None or isinstance(result.exception, SystemExit), (name, result.exception)
         said = result.stdout + result.stderr

@@ -275,8 +275,8 @@ def test_the_graph_is_drawn_with_bars_beside_its_jobs(client: Browser, conn: red
     graph = page.html[page.html.index('<div class="graph"') :].partition("</div>")[0]
     assert re.findall(r'href="/jobs/(\w+)" class="(\w+)( here)?"', graph) == [
         ("first", "good", ""),
-        ("loose", "way", " here"),
-        ("last", "way", ""),
+        ("loose", "quiet", " here"),
+        ("last", "quiet", ""),
     ]
     assert graph.count("<path") == 2 and graph.count('class="loose"') == 1
     bars = re.findall(r'<svg class="bars" role="img" aria-label="([^"]*)"', page.html)

@@ -13,7 +13,8 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.dashboard.pages.jobs import by_state, term
+from fusion.dashboard.filters import term
+from fusion.dashboard.pages.jobs import by_state
 from fusion.job import Job
 from fusion.store.query.grammar import Query
 from fusion.store.read.search_inspector import LOOKING, SearchInspector

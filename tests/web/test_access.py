@@ -50,6 +50,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "delete": ({"id": "failed-sms"}, None, 200),
     "batches": ({}, None, 200),
     "batch": ({"id": "batch-sms"}, None, 200),
+    "batch_graph": ({"id": "batch-sms"}, None, 200),
     "batch_cancel": ({"id": "batch-sms"}, None, 200),
     "failures": ({}, None, 200),
     "failure": ({"id": group_id("builtins.ValueError", "tests.jobs.basic:boom")}, None, 200),

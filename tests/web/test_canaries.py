@@ -73,6 +73,7 @@ INCLUDES = ("", "events", "result", "arguments", "trace", "events,arguments", "l
 NAMES = {"id": f"{MARKER}-failed", "name": MARKER, "key": f"{MARKER}-key"}
 OTHER: dict[str, dict[str, str]] = {
     "batch": {"id": f"{MARKER}-batch"},
+    "batch_graph": {"id": f"{MARKER}-batch"},
     "operation_show": {"id": f"{MARKER}-operation"},
     "failure": {"id": group_id("zqberrorclasskx password=zqserrorclasskx", "zqberrorframekx password=zqserrorframekx")},
     "cron_entry": {"id": f"{MARKER}-entry"},
@@ -97,9 +98,16 @@ COMMANDS = (
         f"job show {MARKER}-blocked",
         f"job show {MARKER}-started",
     ),
-    *(f"tree {MARKER}-failed", "batches", f"batch show {MARKER}-batch", "limit list", f"limit show {MARKER}-key", "queue show"),
+    *(
+        f"tree {MARKER}-failed",
+        "batches",
+        f"batch show {MARKER}-batch",
+        "limit list",
+        f"limit show {MARKER}-key",
+        "queue show",
+    ),
     *("operations list", f"operations show {MARKER}-operation", "cron list", f"cron history {MARKER}-entry", "callbacks list"),
-    *("doctor", "events stats"),
+    *(f"batch graph {MARKER}-batch", "doctor", "events stats"),
 )
 #: The views of documents that have a field which is not public.
 DOCUMENTS = {

@@ -24,6 +24,7 @@ STATES = ("finished", "failed", "started", "queued", "scheduled", "child", "held
 #: Of actions whose path names something else.
 OTHER: dict[str, dict[str, str]] = {
     "batch": {"id": f"{MARKER}-batch"},
+    "batch_graph": {"id": f"{MARKER}-batch"},
     "operation_show": {"id": f"{MARKER}-operation"},
     "failure": {"id": group_id(f"{MARKER}.Error", f"{MARKER}.mod:fn")},
     "cron_entry": {"id": f"{MARKER}-entry"},

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.filters import term
+from fusion.dashboard.graphs import KINDS, Bars, batch_spots, drawing, sums
 from fusion.dashboard.page import Page, PageAction, PageRequest
-from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.titles import named
 from fusion.kernel.states import ENDED
-from fusion.kernel.states import LIGHTS as LIGHTS_OF_JOBS
 from fusion.views.batch import BatchView
 
 _PAGE, _MEMBERS = 100, 100
@@ -18,7 +18,8 @@ _FAILED = 20
 #: The outcomes of members, in the order of the bar.
 STATES = (*reversed(ENDED), "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
-KINDS = {**LIGHTS_OF_JOBS, "deleted": "warn"}
+#: Seconds for which a graph is cached.
+_GRAPH_KEPT = 5.0
 
 
 def batches(view: PageRequest) -> dict[str, Any]:
@@ -32,8 +33,23 @@ def batch(view: PageRequest) -> dict[str, Any]:
     failed = view.get("/jobs", query=f"{term('batch', one['id'])} state:failed", limit=_FAILED)["jobs"] if one["failed"] else []
     ids = [member["id"] for member in one["members"] if not member["id"].startswith("#")]
     states = [(state, one[state]) for state in STATES if one[state]]
-    names = named(view, [one["on_complete"], one["on_success"], *ids])
-    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS, "failed": failed, "named": names}
+    graph = view.get(f"/batches/{_id(view)}/graph", kept=_GRAPH_KEPT)
+    placed = batch_spots(graph)
+    roles = {node["id"]: node["role"] for node in graph["nodes"]}
+    return {
+        "one": one,
+        "limit": _MEMBERS,
+        "states": states,
+        "lights": LIGHTS,
+        "kinds": KINDS,
+        "failed": failed,
+        "named": named(view, [one["on_complete"], one["on_success"], *ids]),
+        "graph": graph,
+        "drawn_graph": drawing(view, placed, roles=roles, batch=one["id"]) if placed else "",
+        "groups": sums(placed) if graph["groups"] else [],
+        "bars": Bars(graph["nodes"]),
+        "nodes": {node["id"]: node for node in graph["nodes"]},
+    }
 
 
 def cancel(view: PageRequest) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.charts import Chart, Line
-from fusion.dashboard.filters import plural
+from fusion.dashboard.filters import plural, term
 from fusion.dashboard.json_tree import pretty
 from fusion.dashboard.page import Page, PageRequest
-from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.titles import named
 from fusion.dashboard.words import VERBS, Verb
 from fusion.views.failure import FailureGroupView

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fusion.dashboard.graphs import Bars, drawing, knots
+from fusion.dashboard.graphs import Bars, drawing, knots, sums
 from fusion.dashboard.json_tree import DiffLine, difference, pretty
 from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said
 from fusion.dashboard.pages.jobs import act
 from fusion.dashboard.titles import failed_first, named
 from fusion.dashboard.words import VERBS
-from fusion.jobs.layers import MOST
+from fusion.jobs.layers import MOST, spots
 from fusion.kernel.states import ENDED
 from fusion.views.job_sheet import JobView
 from fusion.web.exchange import HttpError
@@ -39,13 +39,15 @@ def job(view: PageRequest) -> dict[str, Any]:
         return {"status": 404, "job": None, "wrong": str(error), "deleted": deleted}
     related = found["parents"]["total"] or found["children"]["total"]
     graph = view.get(f"{path}/tree", limit=_GRAPH, kept=_GRAPH_KEPT) if related else None
+    placed = spots(knots(graph["nodes"])) if graph else []
     nodes = sorted(failed_first(graph["nodes"][:_LISTED]), key=lambda one: one["level"]) if graph else []
     unique = found["unique"] or {}
     kin = [unique.get("holder"), found["copied_from"], found["replaces"], found["replaced_by"], *found["copied_to"]]
     return {
         "job": found,
-        "graph": graph and {**graph, "nodes": nodes, "total": len(graph["nodes"]), "grouped": len(graph["nodes"]) > MOST},
-        "drawn_graph": drawing(view, knots(graph["nodes"]), found["id"]) if graph else "",
+        "graph": graph and {**graph, "nodes": nodes, "total": len(graph["nodes"])},
+        "groups": sums(placed) if graph and len(graph["nodes"]) > MOST else [],
+        "drawn_graph": drawing(view, placed, found["id"]) if graph else "",
         "bars": Bars(nodes),
         "functions": {one["id"]: one for one in nodes},
         "named": named(view, [*kin, *(one["id"] for one in nodes)]),

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.chosen import TOLD, refusals
-from fusion.dashboard.filters import plural
+from fusion.dashboard.filters import plural, term
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
 from fusion.dashboard.words import VERBS, Verb
 from fusion.exceptions import InvalidQuery
@@ -15,8 +15,6 @@ from fusion.kernel.states import STATES
 from fusion.operations.plan import OperationPlan
 from fusion.store.query.fields import FIELDS, IS, PRIORITIES, WITHIN
 from fusion.store.query.grammar import Query
-from fusion.store.query.lexer import Term
-from fusion.store.query.patterns import escaped
 from fusion.web.exchange import HttpError
 
 #: Jobs of one page.
@@ -65,11 +63,6 @@ def offered(view: PageRequest) -> list[str]:
     known = {"state": STATES, "queue": queues, "error": list(errors), "is": IS, "priority": tuple(PRIORITIES)}
     terms = [term(name, value) for name, values in known.items() for value in values if value == printable(value)]
     return terms + [f"{name}:" for name in FIELDS if name not in known and name != WITHIN]
-
-
-def term(name: str, value: str) -> str:
-    """Return the query term `field:value`."""
-    return Term(name, (escaped(value),)).text
 
 
 def selected(view: PageRequest) -> str | Said:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.filters import term
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
-from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.titles import named
 from fusion.views.limit import KeyView
 

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.charts import Chart, Line, Steps
-from fusion.dashboard.filters import seconds
+from fusion.dashboard.filters import seconds, term
 from fusion.dashboard.page import Page, PageAction, PageRequest
 from fusion.dashboard.pages import findings
-from fusion.dashboard.pages.jobs import term
 
 CLASSES = ("high", "moderate", "low")
 #: Most queues that are read; most waits, running jobs and failed jobs that are shown.

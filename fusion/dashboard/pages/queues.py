@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.charts import Chart, Steps
-from fusion.dashboard.filters import seconds
+from fusion.dashboard.filters import seconds, term
 from fusion.dashboard.page import Page, PageAction, PageRequest, Said
-from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.pages.overview import CLASSES, SPANS, ended_of, times_of, waits_of
 from fusion.views.queue import QueueView
 

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.charts import Chart, Steps
+from fusion.dashboard.filters import term
 from fusion.dashboard.page import Page, PageRequest
-from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.pages.overview import CLASSES, SPANS, ended_of, times_of, waits_of
 
 _PAGE = 50

@@ -412,3 +412,23 @@ def test_a_caller_may_be_killed_around_any_script(operation: Operation, zygote: 
     world.ended()
     check_ended(conn, memberships(conn))
     assert leftovers(conn) == []
+
+
+#: Commands that look, by the script that they call.
+LOOKS = {"walk_graph": ("job", "graph", "a"), "count_members": ("batch", "graph", "b")}
+
+
+@pytest.mark.parametrize("script", [gate_case(script, id=script) for script in LOOKS])
+def test_who_looks_may_be_killed_and_nothing_changes(script: str, zygote: Zygote, conn: redis.Redis) -> None:
+    world = World(conn)
+    begin(world.broker, "b")
+    for first in range(0, 301, 43):
+        add(world.broker, "b", *(f"m{n}" for n in range(first, first + 43)), queue="c")
+    world.waiting()
+    before = everything(conn)
+    for side in ("before", "after"):
+        killed = zygote.run(_command(*LOOKS[script]), f"{script}.{side}=kill")
+        assert killed.code == -signal.SIGKILL, killed.output
+    again = zygote.run(_command(*LOOKS[script]))
+    assert again.code == 0, again.output
+    assert everything(conn) == before
