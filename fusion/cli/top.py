@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_QUEUES, MOST_WORKERS, MOST_JOBS, MOST_FAILED = 200, 300, 1000, 50
 #: Seconds over which a rate is measured.
 _SPAN = 60.0
-#: Seconds between two readings of the graph, which workers write about as often; and queues of which it is, the busiest ones.
+#: Seconds between two readings of the graph: workers write its numbers about as often. It adds up this number of queues, the busiest ones.
 _WRITTEN, _DRAWN = 10.0, 50
 
 

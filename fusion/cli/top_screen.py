@@ -61,7 +61,7 @@ class _Named:
 
 
 class _Screen:
-    """What is shown and what keys have changed."""
+    """The state of the screen: the last reading, and the changes by keys."""
 
     def __init__(self, cli: Cli, read: Callable[[bool], Reading], interval: float) -> None:
         self._cli, self._read, self.interval = cli, read, interval

@@ -66,7 +66,7 @@ def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope =
 
 
 class _Reads:
-    """What was read of the graph. A read goes on from the jobs that are asked for, so that those which are asked for next are mostly known."""
+    """The part of the graph that was read. A read goes on from the jobs that it was to find, so that the next ones are mostly known."""
 
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector

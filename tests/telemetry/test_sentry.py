@@ -181,7 +181,7 @@ def test_a_job_that_is_lost_is_an_event_once_it_fails_by_it(
 def test_of_a_worker_that_is_killed_between_a_last_loss_and_its_answer_nothing_is_sent(
     workers: Workers, conn: redis.Redis, queue: Queue, collector: Collector, tmp_path: Path
 ) -> None:
-    """The job has failed by then, and no other worker learns why: one event too few, never two."""
+    """The job has failed, and no other worker learns why: one event too few, never two."""
     here = tmp_path / "dead" / "here"
     dead = put(queue, "dies_after", str(here.parent), on_lost="fail")
     env = sentry_env("process", collector)

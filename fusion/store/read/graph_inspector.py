@@ -42,7 +42,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class MemberCount:
-    """How many members of a batch call a function and are in a state. `function`: `#` for batches in it, empty if it is not known. `state`: of
+    """Number of members of a batch that call a function and are in a state. `function`: `#` for batches in it, empty if it is not known. `state`: of
     batches in it, and of jobs that are gone, the outcome, or `open`."""
 
     function: str
