@@ -58,12 +58,6 @@ def dies(started: str = "") -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dies_after(directory: str) -> None:
-    """Makes a directory, and is killed."""
-    Path(directory).mkdir()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def hangs(started: str) -> None:
     """Runs until it is stopped."""
     Path(started).touch()

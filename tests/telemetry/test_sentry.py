@@ -176,24 +176,6 @@ def test_a_job_that_is_lost_is_an_event_once_it_fails_by_it(
     assert [event["contexts"]["fusion"]["job_id"] for event in items(collector, "event")] == [dead.id]
 
 
-@pytest.mark.long
-@pytest.mark.gate
-def test_of_a_worker_that_is_killed_between_a_last_loss_and_its_answer_nothing_is_sent(
-    workers: Workers, conn: redis.Redis, queue: Queue, collector: Collector, tmp_path: Path
-) -> None:
-    """The job has failed, and no other worker learns why: one event too few, never two."""
-    here = tmp_path / "dead" / "here"
-    dead = put(queue, "dies_after", str(here.parent), on_lost="fail")
-    env = sentry_env("process", collector)
-    worker = workers.start("q", env={**env, "FUSION_FAILPOINTS": f"turn.sent=wait:{here}"})
-    eventually(lambda: here.exists() and status_of(conn, dead.id) == "failed", unhurried(30))
-    worker.signal(signal.SIGKILL)
-    worker.wait()
-    workers.burst("q", env=env, timeout=unhurried(60))
-    assert (status_of(conn, dead.id), conn.hget(f"rq:job:{dead.id}", "lost")) == ("failed", b"1")
-    assert items(collector, "event") == []
-
-
 @pytest.mark.parametrize("executor", EACH)
 def test_the_run_is_in_the_trace_of_its_enqueue(
     executor: str, workers: Workers, queue: Queue, collector: Collector, application: list[dict[str, Any]]

@@ -133,7 +133,7 @@ class Model(Upkeep):
         if job.execution != told.execution:
             return "stale"
         if job.status != "started":
-            return "ok"
+            return "failed" if job.status == "failed" and told.kind != "failed" else "ok"
         if told.kind == "repeat" and not job.cancel:
             worker.finished += 1
             self._repeat(job, told.delay)
@@ -148,7 +148,10 @@ class Model(Upkeep):
         if told.kind in ("release", "lost", "struck", "displaced", "suspect"):
             shared = told.kind == "struck" and not told.execution.endswith("s")
             self.settle(job, lost=told.kind != "release", shared=shared, kind=told.kind)
-            return "ok"
+            if job.status != "failed":
+                return "ok"
+            worker.failed += 1
+            return "failed"
         if told.kind == "limited":
             self.hold_key_back(job, self.now + told.delay * 1000)
         worker.failed += told.kind in ("failed", "retry")

@@ -21,7 +21,13 @@ MISTAKES = (
         "redis.call('ZREM', ready_key(queue), id)\nif tonumber(deliveries) == 1 then return false end\n"
         "redis.call('ZADD', wip_key(queue), LEASE_END, id)",
     ),
-    Mistake("an outcome sent twice counts twice", _COMMIT, "if job.status ~= 'started' then return 'ok', false end", "", True),
+    Mistake(
+        "an outcome sent twice counts twice",
+        _COMMIT,
+        "if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end",
+        "",
+        True,
+    ),
     Mistake(
         "promote takes out before it puts in, and stops between",
         ("promote",),
