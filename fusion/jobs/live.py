@@ -18,7 +18,7 @@ _FIELDS = ("status", "origin", "seq", "func", "concurrency_key", "fair_key", "en
 
 @dataclass(frozen=True, slots=True)
 class LiveFilter:
-    """Which jobs that have not ended to select; None: any. The queue and the function may be wildcards (`tasks.sms.*`); keys
+    """Selects jobs that have not ended; None in a field: any. The queue and the function may be wildcards (`tasks.sms.*`); keys
     must be exact. Fusion's own queues are left out. `older_than`, `newer_than`: seconds since it was enqueued."""
 
     queue: str | None = None

@@ -1,4 +1,4 @@
-"""Progress bars: of which commands, where, and from when on."""
+"""Progress bars: the commands that show one, where, and from when on."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ _PRODUCERS_COMMANDS = (
 )
 #: Keys that it only has to read; on 6.2 there is no way to say so.
 _READ = ("paused:*", "inbox:*", "gates", "suspended", "schema", "wildcards")
-#: What an enqueue that is sent again does to the job's own record, and one with parents to the set of their children, of which a large one of
-#: stock RQ's is read in part; without a selector it may be done to any of the keys.
+#: Commands of an enqueue that is sent again, on the job's own record, and of one with parents, on the set of their children: a large set of
+#: stock RQ's is read in part. Without a selector they are allowed on any of the keys.
 _AGAIN = "+pexpire +persist +pttl +scard +sscan"
 #: What it does to unique keys.
 _UNIQUE = "+get +set +pexpire +pttl"

@@ -16,7 +16,7 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.host import ScriptHost
 
 #: Jobs of one call at most; its work: each parent or child that it names is 1, each job 13 and with its children 18, and those of the last job
-#: may exceed it. This takes 25 million instructions at most, the bound of any script: 2 to 3 ms of the server's one thread, 10 on a slow one.
+#: may exceed it. This takes 25 million instructions at most, the bound of any script.
 MOST, WORK = 300, 5100
 #: Children of one job that are read: those that have not ended, and as many of all that it ever had.
 CHILDREN = 1000
