@@ -58,8 +58,8 @@ def _until(moment: datetime, at: datetime) -> str:
 def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     """Show the jobs that wait for a time, the soonest first.
 
-    It shows jobs of all queues that were enqueued for later, that failed and will be retried, and that are held back. `due` means that any worker
-    may move it to its queue now.
+    It shows jobs of all queues: those enqueued for later, those to be retried, and those held back. `due` means that any worker may move it to its
+    queue now.
     """
     from fusion.jobs.scheduled import waiting_jobs
     from fusion.views.job import ScheduledJobView, ScheduledView
