@@ -52,6 +52,9 @@ def test_the_overview_names_the_cause_and_the_command(client: Browser, broker: B
     ("line", "copied"),
     [
         ("run_worker.py worker sms", "run_worker.py worker sms"),
+        ("fusion worker sms", "fusion worker sms"),
+        ("kill -HUP the supervisors (systemctl reload fusion) of those of the older one", ""),
+        ("redis-cli ACL SETUSER fusion on '>PASSWORD'", "redis-cli ACL SETUSER fusion on '>PASSWORD'"),
         ("once the host answers: run_worker.py callbacks retry --to a", "run_worker.py callbacks retry --to a"),
         ("run_worker.py relay, once more: they share the work", "run_worker.py relay"),
         ("run_worker.py queue show 'a, b'", "run_worker.py queue show 'a, b'"),

@@ -11,7 +11,7 @@ from fusion.dashboard.page import PageAction, PageRequest, Said
 from fusion.web.exchange import HttpError
 
 #: The beginning and the end of a command within a longer line.
-_COMMAND = re.compile(r"(?:run_worker\.py|redis-cli|export|timedatectl|chronyc) .*")
+_COMMAND = re.compile(r"(?:run_worker\.py|\bfusion|redis-cli|export|timedatectl|chronyc) .*")
 _LIGHTS = {"fail": "bad", "warn": "warn", "note": "good"}
 #: Seconds for which a verdict is cached.
 KEPT = 2.0
