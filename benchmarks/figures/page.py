@@ -119,11 +119,11 @@ def executors(found: dict[str, Any]) -> str:
     names = ("process", "pool", "thread", "asyncio")
     rows = {
         "jobs at once": ["25 processes", "25 processes", "25 threads", "200 coroutines"],
-        "memory a job that waits, MiB": [f"{value[f'Fusion, {name}: a job']:.1f}" for name in names],
+        "memory for each job that waits, MiB": [f"{value[f'Fusion, {name}: a job']:.1f}" for name in names],
     }
     if naps := found["races"].get("executors, 20 ms of I/O"):
         rows["20 ms of I/O, jobs/s"] = [f"{naps[name]['rate']:,.0f}" for name in names]
-        rows["CPU a job of it, ms"] = [f"{_total(naps[name]):.2f}" for name in names]
+        rows["CPU for each of these jobs, ms"] = [f"{_total(naps[name]):.2f}" for name in names]
     if work := found["races"].get("executors, CPU"):
         rows["CPU work on 2 processes, jobs/s"] = [f"{work[name]['rate']:,.0f}" for name in names]
     lines = [_measured(found), "", f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---|---:|---:|---:|---:|"]

@@ -111,8 +111,8 @@ class EnqueueOptions:
     meta: Mapping[str, Any] | None = _option("Your own data for it, as job.meta.", kinds.OBJECT, store=kinds.mapping)
     log_tag: str | None = _option("Task and type in the event log, e.g. SMS_OTP.", kinds.TAG, store=kinds.as_is)
     success_task_handler: str | None = _option("URL to call when it succeeds.", kinds.URL)
-    failed_task_handler: str | None = _option("URL to call when it fails.", kinds.URL)
-    callback_url: str | None = _option("URL to call when it succeeds or fails.", kinds.URL)
+    failed_task_handler: str | None = _option("URL to call when it fails or expires.", kinds.URL)
+    callback_url: str | None = _option("URL to call when it ends in any way.", kinds.URL)
     on_lost: str | None = _option(
         "When its worker is lost: run again (requeue), or fail.  [default: requeue]",
         kinds.words("requeue", "fail"),

@@ -45,9 +45,9 @@ class EntryJobOptions(TypedDict, total=False):
     log_tag: str | None
     #: URL to call when it succeeds.
     success_task_handler: str | None
-    #: URL to call when it fails.
+    #: URL to call when it fails or expires.
     failed_task_handler: str | None
-    #: URL to call when it succeeds or fails.
+    #: URL to call when it ends in any way.
     callback_url: str | None
     #: When its worker is lost: run again (requeue), or fail.  [default: requeue]
     on_lost: str | None

@@ -78,7 +78,7 @@ class RedisSettings:
 class WorkerSettings:
     """Settings of workers, schedulers and their supervisor."""
 
-    #: Queues of a worker that is given none; `all` means these and every other known one.
+    #: Queues of a worker that is given none (`default` if this is not set); `all` means these and every other known one.
     queues: tuple[str, ...] = _setting(defaults.QUEUES, readers.names)
     #: Name of the worker, scheduler or relay. If a live one has it already, `.1`, `.2` ... is appended.
     name: str | None = _setting(
@@ -130,7 +130,7 @@ class WorkerSettings:
         readers.seconds(0),
         flags=Flag("How long other jobs may go on in a process that is killed for one job.", "SECONDS"),
     )
-    #: Jobs after which a warm process is replaced, for each that it runs at once; 0 = never.
+    #: Jobs after which a warm process is replaced, for each thread or coroutine that it has; 0 = never.
     max_jobs_per_horse: int = _setting(
         defaults.MAX_JOBS_PER_HORSE,
         readers.whole(0),
@@ -156,7 +156,7 @@ class WorkerSettings:
         flags=Flag("Run what stock RQ's producers enqueue to QUEUE, too. Repeatable.", "QUEUE", repeated=True),
     )
     #: Order of queues whose best jobs are of one class: `listed` serves the first one named, `round-robin` lets them take turns, `random`
-    #: leaves it to chance, `weighted` gives each its share.
+    #: leaves it to chance, `weighted` gives each its share. If it is not set, queues named as arguments are served `listed`.
     order: str = _setting(
         "round-robin",
         readers.choice("listed", "round-robin", "random", "weighted"),
@@ -179,7 +179,7 @@ class WorkerSettings:
     )
     #: Slots kept free for jobs of priority high and above.
     reserve_high: int = _setting(0, readers.whole(0, 1024), flags=Flag("Slots kept free for HIGH jobs."))
-    #: Time for which a worker keeps a claimed job without renewing the lease; it renews every third of it.
+    #: Time for which a worker keeps a claimed job without renewing the lease; it renews after every third of that time.
     lease: float = _setting(
         defaults.LEASE,
         readers.seconds(0.1),

@@ -1,6 +1,6 @@
 """The chaos soak: a fleet of real processes runs jobs of every kind while each of them, and Redis, is killed, stopped and cut off.
 
-`python -m tests.faults.soak --seed 1 [--jobs 10000] [--kills 210] [--worker-args="--horses 2" --rush 40000]`
+`python -m tests.faults.soak --seed 1 [--jobs 10000] [--kills 215] [--worker-args="--horses 2" --rush 40000]`
 
 Prints a report; exit code 0: nothing was lost, stuck, in two places or committed by one that did not hold it. What a run draws is its
 seed's; when exactly a strike meets what is the machine's, so a seed that fails is run again to see whether it always does.

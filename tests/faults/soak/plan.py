@@ -18,7 +18,7 @@ REAP_INTERVAL = 0.5
 #: Of jobs that run over it.
 TIMEOUT = 1.0
 
-#: Strikes of a run with 210 SIGKILLs, half of them of a busy horse and its worker.
+#: Strikes of a run with 215 SIGKILLs, half of them of a busy horse and its worker.
 STRIKES = {
     "kill horse+worker": 105,
     "kill horse": 25,

@@ -34,7 +34,7 @@ local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= SP
 -- fails no job; it counts up to PROBATION, from where on the job runs alone and answers for its losses.
 -- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost. `job.displaced`: its process was
 -- killed for another job that ran in it. `job.suspect`: it ran in a process with others, which died of one of them; it
--- runs in one of its own until it has an outcome.
+-- runs with half as many next, in the end alone, until it has an outcome.
 -- Returns true if the job has failed by it.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
