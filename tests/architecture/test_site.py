@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_a_page_has_one_title_and_no_directive_that_a_code_host_shows_as_text(pa
     text = (DOCS / f"{page}.md").read_text()
     assert text.startswith("# ")
     assert "```{" not in text and ":::" not in text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_table_does_not_run_into_the_one_before(page: str) -> None:
+    lines = (DOCS / f"{page}.md").read_text().splitlines()
+    dashes = [number for number, line in enumerate(lines) if re.fullmatch(r"\|[ :-]*--[ :|-]*\|", line)]
+    assert [number for number in dashes if number < 2 or lines[number - 2].startswith("|")] == []
 
 
 def test_a_picture_is_one_for_each_scheme() -> None:
