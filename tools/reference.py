@@ -26,6 +26,7 @@ from fusion.decorators import job as decorator  # noqa: E402
 from fusion.enqueue.options import CALL, ENTRY, JOB, OPTIONS, Option  # noqa: E402
 from fusion.kernel.codes import KINDS  # noqa: E402
 from fusion.kernel.codes import table as code_table  # noqa: E402
+from fusion.kernel.program import WRITTEN  # noqa: E402
 from fusion.metrics import catalogue as metric_catalogue  # noqa: E402
 from fusion.settings import Settings  # noqa: E402
 from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  # noqa: E402
@@ -305,8 +306,8 @@ def commands() -> str:
         parts.append(f"\n{'###' if ' ' in name else '##'} {name}\n\n`fusion {name} {usage}`\n\n{_plain(command.help or '')}\n")
         if flags := _rows(command.params, (*shared, *(found["worker"].params if name == "start" else ()))):
             parts.append(f"\n{flags}")
-        if examples := re.findall(r"^  (run_worker\.py.*)$", command.epilog or "", re.MULTILINE):
-            parts.append("\n```sh\n" + "\n".join(examples) + "\n```\n")
+        if examples := re.findall(rf"^  ({re.escape(WRITTEN)}.*)$", command.epilog or "", re.MULTILINE):
+            parts.append("\n```sh\n" + "\n".join(examples).replace(WRITTEN, "fusion") + "\n```\n")
     return "".join(parts)
 
 

@@ -128,7 +128,7 @@ class Planner:
 class Scheduler(Planner):
     """Cron entries in Redis.
 
-    Entries made by this class stay until `remove`, whatever code declares. The process `run_worker.py scheduler` runs them; any number of
+    Entries made by this class stay until `remove`, whatever code declares. The process `fusion scheduler` runs them; any number of
     it may run.
 
     If the entries are always the same, better declare them in code: by `@recurring`, or in a module given to the scheduler.

@@ -22,16 +22,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROO
 
 
 def commands() -> list[str]:
-    """The command lines in all blocks, without their comments, each behind its page's name."""
+    """The command lines in all blocks, without prompts, variables in front and comments, each behind its page's name."""
     found = set()
     for page in PAGES:
-        for line in "".join(blocks(page.read_text(), "", "sh")).splitlines():
+        for line in "".join(blocks(page.read_text(), "", "sh", "console")).splitlines():
             parts = re.split(r"; (?=fusion|run_worker)", line.split(" #")[0])
-            found |= {
-                f"{page.name}: {part.removesuffix('&').strip()}"
-                for part in parts
-                if re.match(r"(fusion|run_worker\.py) [a-z]", part)
-            }
+            typed = (re.match(r"(?:\s*\$ |\s+)?(?:[A-Z_]+=\S+ )*((?:fusion|run_worker\.py) [a-z].*)", part) for part in parts)
+            found |= {f"{page.name}: {one[1].removesuffix('&').strip()}" for one in typed if one}
     return sorted(found)
 
 
