@@ -46,15 +46,11 @@ class Functions:
         """Show a page of functions with the outcomes and times of their jobs in the last day."""
         inspector, args = inspector_of(forgiving(self._connection)[0]), request.args()
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
-        every = inspector.history_names("function")
-        names = [name for name in every if name != OTHER]
-        page = names[offset : offset + limit]
-        found = inspector.histories("function", page + [OTHER] * (OTHER in every), HOURS)
-        rows = {name: FunctionListedView.of(name, steps) for name, steps in found.items()}
-        shown = [rows[name] for name in page]
-        return Response.view(
-            FunctionsView(functions=shown, total=len(names), offset=offset, hours=HOURS, left_out=rows.get(OTHER))
-        )
+        names = inspector.history_names("function")
+        found = inspector.histories("function", [*names[offset : offset + limit], OTHER], HOURS)
+        *shown, others = [FunctionListedView.of(name, steps) for name, steps in found.items()]
+        left_out = others if any(step.counts for step in found[OTHER]) else None
+        return Response.view(FunctionsView(functions=shown, total=len(names), offset=offset, hours=HOURS, left_out=left_out))
 
     def one(self, request: Request) -> Response:
         """Show one function: the outcomes of its jobs by minute or hour, and how long they waited and ran."""

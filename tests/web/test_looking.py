@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue
+from fusion.store.layout.history import MOST_NAMES
 from fusion.store.write.broker import Broker
 from fusion.views.job_parts import CUT
 from tests.kit.hands import Hand, put
@@ -216,6 +217,19 @@ def test_the_history_of_a_queue(service: ServerProcess, tokens: Tokens, conn: re
     assert [step["completed"] for step in shown["history"]] == [3]
     assert 0 < shown["seconds"]["high"]["run"]["p99"] <= 0.01
     assert _get(service, tokens, "/api/v1/queues/sms/stats?since=soon").status == 422
+
+
+def test_functions_without_a_history_of_their_own_are_shown_together(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis
+) -> None:
+    broker, rows = Broker(conn), [(0, "1:completed", 3), (0, "1:r0", 3)]
+    broker.note_history("host.1", 1, {("function", f"t.f{number}"): rows for number in range(MOST_NAMES)})
+    found = _get(service, tokens, "/api/v1/functions?limit=200").json
+    assert (len(found["functions"]), found["total"], found["left_out"]) == (MOST_NAMES, MOST_NAMES, None)
+    broker.note_history("host.1", 2, {("function", f"t.g{number}"): rows for number in range(2)})
+    found = _get(service, tokens, "/api/v1/functions?limit=1&offset=9").json
+    assert (len(found["functions"]), found["total"]) == (1, MOST_NAMES)
+    assert found["left_out"]["function"] == "(other)" and found["left_out"]["completed"] == 6
 
 
 @pytest.mark.parametrize(("query", "status"), [("limit=999", 200), ("limit=1000", 200), ("limit=1001", 422), ("limit=0", 200)])
