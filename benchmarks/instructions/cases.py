@@ -344,7 +344,10 @@ def note_500_fields_of_history(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
     hand = Hand(broker, "q")
     yield
-    series = {("queue", f"q{n}"): [(m, f"1:completed:{m}", 1) for m in range(10)] for n in range(50)}
+    counts = [[(m, f"1:completed:{m}", 1) for m in range(10)] for _ in range(25)]
+    most = [(m, what, 1) for m in range(2) for what in ("slowest", "peak")]
+    series = {("queue", f"q{n}"): rows for n, rows in enumerate(counts)}
+    series |= {("function", f"tasks.f{n}"): [*rows[:6], *most] for n, rows in enumerate(counts)}
     broker.note_history(hand.name, 1, series)
 
 

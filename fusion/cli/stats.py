@@ -37,7 +37,8 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
     """Show the outcomes of jobs, and how long they waited and ran.
 
     Counters are exact and count from the start. The history of up to a day is by minute, a longer one by hour. Workers write it every few seconds;
-    a killed worker loses its last seconds. p50, p95 and p99 are of jobs that ended, by priority. Without a name all queues are listed.
+    a killed worker loses its last seconds. p50, p95 and p99 are of jobs that ended, by priority. A function also has its slowest run and
+    peak memory. Without a name all queues are listed.
     """
     if sum(one is not None for one in (queue, key, function)) > 1:
         raise click.UsageError("QUEUE, --key and --function exclude each other")
@@ -66,7 +67,7 @@ def gather(
     cli: Cli, queue: str | None, key: str | None, function: str | None, since: float, *, whole: bool = False
 ) -> QueueStatsView | KeyStatsView | FunctionStatsView | list[QueueStatsView]:
     """Read all data. `whole`: with steps without activity. A usage error for an unknown name."""
-    from fusion.views.queue import FunctionStatsView, QueueStatsView, history_of, seconds_of
+    from fusion.views.queue import FunctionStatsView, QueueStatsView
 
     inspector = cli.onlooker
     if key is not None:
@@ -74,9 +75,7 @@ def gather(
     if function is not None:
         if function not in (known := inspector.history_names("function")):
             raise click.UsageError(f"nothing was seen of {function!r}; {_some(known, 'functions')}")
-        steps = inspector.history("function", function, since)
-        history = history_of(steps, whole=whole)
-        return FunctionStatsView(function=function, history=history, seconds=seconds_of(steps))
+        return FunctionStatsView.of(function, *inspector.function_history(function, since), whole=whole)
     existing = inspector.queue_names()
     if queue is None:
         return [QueueStatsView.of_stats(inspector.stats(name)) for name in existing]

@@ -34,6 +34,11 @@ def text(found: Mapping[str, Any]) -> str:
     if "history" in found:
         lines += _lines_of_history(found["history"])
         lines += _seconds(found["seconds"])
+    if found.get("slowest_run") is not None:
+        lines.append(f"  slowest run {_time(found['slowest_run'])}, in the hour from {told(from_iso(found['slowest_run_at']))}")
+    if found.get("peak_memory") is not None:
+        peak = f"{found['peak_memory'] / 2**20:.0f} MB"
+        lines.append(f"  peak memory {peak}, in the hour from {told(from_iso(found['peak_memory_at']))}")
     return "\n".join(lines)
 
 

@@ -81,6 +81,8 @@ class Run:
     - `said`, `unsaid`: numbers of its log lines that wait to be written, and that were dropped and not reported yet;
     - `log`: what it has printed and logged, None if that is nothing;
     - `reported_at`, `progress_told_at`: monotonic times at which its report was written, and its progress was sent as an event;
+    - `peak_before`: the peak memory that its process had when it began, as that reports it, empty if it is the first one there; None if others
+      run beside it: then no peak is its own;
     - `stands`: its outcome, once the task is over and its hooks or its callback run; `last`: which of these ran last.
     """
 
@@ -96,6 +98,7 @@ class Run:
     log: object | None = None
     reported_at: float = -inf
     progress_told_at: float = -inf
+    peak_before: bytes | None = b""
     stands: Mapping[bytes, bytes] | None = None
     last: str = ""
 

@@ -269,6 +269,7 @@ class ConcurrentExecutor:
         """Give a job to a horse, or keep it until it can run alone. None if no horse has room."""
         run = CrowdRun(claimed, limit, time.monotonic())
         run.company = 1 if claimed.fields.get(b"isolate") else min(readings.suspects(claimed.fields), self._places)
+        run.peak_before = b"" if run.company == 1 else None
         if (among := next((horse for horse in self.horses.values() if horse.takes_in(run)), None)) is not None:
             self._join(among, run)
             return run

@@ -115,7 +115,7 @@ class WarmExecutor:
         self.session.finish_sending(horse)
 
     def _begin(self, horse: WarmHorse, run: HorseRun, now: float) -> None:
-        run.horse, run.began = horse, now
+        run.horse, run.began, run.peak_before = horse, now, horse.peak
         horse.deadline = now + run.limit
         horse.expect_callbacks(run.claimed.fields)
         self.runs[horse.serial] = run
@@ -443,6 +443,7 @@ class WarmExecutor:
         horse.done += 1
         horse.owe(run, -1)
         horse.bulky = False
+        horse.peak = frame.get(b"maxrss", horse.peak)
         self.estimator.saw(readings.elapsed(frame))
         self._next(horse, now)
         back: list[HorseRun] = []

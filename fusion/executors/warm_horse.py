@@ -36,6 +36,8 @@ class WarmHorse(Horse):
         self._given: deque[tuple[HorseRun, bytes]] = deque()
         #: Number of jobs that it has run.
         self.done = 0
+        #: The peak memory that it reported last; empty before its first outcome.
+        self.peak = b""
         #: True if it gets no more jobs.
         self.doomed = False
         #: True if its job was sent in pieces: unread data in the socket may be the rest of it.

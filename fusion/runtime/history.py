@@ -6,8 +6,9 @@ import logging
 import re
 import time
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from redis.exceptions import ResponseError
@@ -17,7 +18,7 @@ from fusion.runtime.membership import Membership
 from fusion.runtime.outbox import PendingOutcome
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
-from fusion.store.layout.history import CLASSES, OTHER, bucket
+from fusion.store.layout.history import CLASSES, OTHER, PEAK, SLOWEST, bucket
 from fusion.store.write.broker import Broker
 
 if TYPE_CHECKING:
@@ -32,8 +33,17 @@ _MINUTES, _FIELDS = 60, 500
 
 #: Jobs counted together: queue, function, class, what the outcome counts as, bucket of the run time, bucket of the wait (-1: none).
 _Seen = tuple[str, bytes, int, str, int, int]
-#: For each ("queue", "function" or "keyless", name): minute, field, count.
+#: For each ("queue", "function" or "keyless", name): minute, field, count or maximum.
 _Rows = dict[tuple[str, str], list[tuple[int, str, int]]]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The number of jobs counted together, their slowest run in seconds, and the most bytes of memory that the process of one held."""
+
+    count: int = 0
+    slowest: float = 0.0
+    peak: int = 0
 
 
 class History:
@@ -44,7 +54,7 @@ class History:
 
     def __init__(self, broker: Broker, link: RedisLink, membership: Membership, every: float, log: logging.Logger) -> None:
         self._broker, self._link, self._membership, self._every, self._log = broker, link, membership, every, log
-        self._sums: dict[int, dict[_Seen, int]] = {}
+        self._sums: dict[int, dict[_Seen, _Sum]] = {}
         self._keyless: Counter[str] = Counter()
         self._offset, self._second, self._came = time.time() - time.monotonic(), b"", 0.0
         self._calls: list[tuple[int, _Rows]] = []
@@ -81,7 +91,14 @@ class History:
         sums = self._sums.setdefault(int(at // 60), {})
         if len(sums) >= _FIELDS and seen not in sums:
             seen = (OTHER, OTHER.encode(), *seen[2:])
-        sums[seen] = sums.get(seen, 0) + 1
+        one = sums.get(seen)
+        if one is None:
+            one = sums[seen] = _Sum()
+        one.count += 1
+        if outcome.elapsed > one.slowest:
+            one.slowest = outcome.elapsed
+        if outcome.peak > one.peak:
+            one.peak = outcome.peak
         self.next_at = min(self.next_at, time.monotonic() + self._every)
 
     def _count(self, outcome: PendingOutcome, seen: _Seen, wait: float) -> None:
@@ -121,15 +138,18 @@ class History:
         self._offset = time.time() - time.monotonic()
         for minute, sums in self._sums.items():
             counts: dict[tuple[str, str], Counter[str]] = {}
-            for (queue, function, of, what, ran, waited), count in sums.items():
+            for (queue, function, of, what, ran, waited), one in sums.items():
                 fields = [what, f"r{ran}"] if waited < 0 else [what, f"r{ran}", f"w{waited}"]
                 for name in (("queue", queue), ("function", _named(function))):
                     own = counts.setdefault(name, Counter())
                     for field in fields:
-                        own[f"{of}:{field}"] += count
+                        own[f"{of}:{field}"] += one.count
+                # Of the function only: `own` is its counter.
+                own[SLOWEST] = max(own[SLOWEST], ceil(one.slowest * 1000))
+                own[PEAK] = max(own[PEAK], one.peak)
             rows: _Rows = {}
             for name, own in counts.items():
-                rows[name] = [(minute, field, count) for field, count in own.items()]
+                rows[name] = [(minute, field, count) for field, count in own.items() if count]
                 if sum(map(len, rows.values())) >= _FIELDS:
                     self._put(rows)
                     rows = {}

@@ -30,12 +30,14 @@ _MOST, _BOUND = 59, 4
 
 @dataclass(slots=True)
 class PendingOutcome:
-    """An outcome on its way. `at`: monotonic time at which it was known; `elapsed`: seconds the job ran."""
+    """An outcome on its way. `at`: monotonic time at which it was known; `elapsed`: seconds the job ran; `peak`: the most bytes of memory that its
+    process held, 0 if that is not known."""
 
     claimed: Claimed
     decision: Decision
     at: float
     elapsed: float
+    peak: int = 0
     #: Pauses between offers, once a broken key has refused it.
     backoff: Backoff | None = None
     #: The outcome to commit instead if the worker received a signal at the same time.
@@ -150,17 +152,19 @@ class Outbox:
             self._token += 1
             self._open.token = self._token
 
-    def add(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
+    def add(self, claimed: Claimed, decision: Decision, elapsed: float, peak: int = 0) -> None:
         """Add a job's outcome to the next turn."""
-        self._outcomes.append(PendingOutcome(claimed, decision, time.monotonic(), elapsed))
+        self._outcomes.append(PendingOutcome(claimed, decision, time.monotonic(), elapsed, peak))
         if self._begun:
             self._begun = [begun for begun in self._begun if begun[1] != claimed.execution_id]
         self.flushed = False
 
-    def add_signaled(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
+    def add_signaled(
+        self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float, peak: int = 0
+    ) -> None:
         """Add the outcome of a process that received a signal at the monotonic time `signaled`. It waits a moment: if this worker received
         the signal too, the outcome is `instead`."""
-        outcome = PendingOutcome(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
+        outcome = PendingOutcome(claimed, decision, time.monotonic(), elapsed, peak, instead=instead, signaled=signaled)
         self._postpone(signaled + SIGNAL_WINDOW, outcome)
 
     def worker_signaled(self, at: float) -> None:

@@ -251,11 +251,16 @@ def summed(tables: Iterable[Mapping[int, Sequence[int]]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-def longest(counts: Sequence[int]) -> float | None:
-    """Return the end of the last range in which anything is counted."""
-    from fusion.store.layout.history import BOUNDS
-
-    return next((float(BOUNDS[nth]) for nth in range(len(counts) - 1, -1, -1) if counts[nth]), None)
+def most_of(hours: Iterable[Step]) -> dict[str, Any]:
+    """Take the most of a run from hours, as `FunctionMostView` has it. Of equal figures the last one counts."""
+    runs, peaks = [], []
+    for hour in hours:
+        if (run := hour.slowest_run) is not None:
+            runs.append((run, hour.at))
+        if hour.peak is not None:
+            peaks.append((hour.peak, hour.at))
+    (run, ran), (peak, held) = max(runs, default=(None, None)), max(peaks, default=(None, None))
+    return {"slowest_run": run, "slowest_run_at": ran, "peak_memory": peak, "peak_memory_at": held}
 
 
 def history_of(steps: Iterable[Step], *, whole: bool = False) -> list[HistoryStepView]:
@@ -297,28 +302,42 @@ class QueueStatsView(QueueView, TotalsView):
         )
 
 
-@view
-class FunctionStatsView(View):
-    """The outcomes of the jobs of a function."""
+@part
+class FunctionMostView(View):
+    """The most that a run of a function took."""
 
-    function: str = public("Its dotted path.")
+    function: str = public("Its dotted path.", column="FUNCTION")
+    slowest_run: float | None = public("The slowest run; null of nothing.", unit="seconds", column="SLOWEST")
+    slowest_run_at: datetime | None = public("When the hour of that run began.")
+    peak_memory: int | None = public(
+        "The most memory that the process of a run held; null if no worker knew it.", unit="bytes", column="PEAK"
+    )
+    peak_memory_at: datetime | None = public("When the hour of that run began.")
+
+
+@view
+class FunctionStatsView(FunctionMostView):
+    """The outcomes of the jobs of a function. The most of a run is of all hours that the steps touch."""
+
     history: list[HistoryStepView] = public("Steps in which something was, the oldest first.")
     seconds: dict[str, SecondsView] = public("Percentiles over all these steps, by class of priority.")
 
+    @classmethod
+    def of(cls, function: str, steps: list[Step], hours: list[Step], *, whole: bool = False) -> Self:
+        """Make the view of a function from its steps, and from the hours that these touch."""
+        history = history_of(steps, whole=whole)
+        return cls(function=function, history=history, seconds=seconds_of(steps), **most_of(hours))
+
 
 @part
-class FunctionListedView(View):
+class FunctionListedView(FunctionMostView):
     """The outcomes of the jobs of a function in the last hours, whatever their priority."""
 
-    function: str = public("Its dotted path.", column="FUNCTION")
     completed: int = public("Jobs that finished.", column="FINISHED", short="DONE")
     failed: int = public("Jobs that failed.", column="FAILED", short="FAIL")
     retried: int = public("Runs that failed and were tried again.", column="RETRIED", short="RETRY")
     wait: QuantilesView = public("How long the jobs that ended had waited. About: counted in ranges.")
     run: QuantilesView = public("How long they ran. About: counted in ranges.")
-    longest_run: float | None = public(
-        "The longest run took at most this long; null of nothing.", unit="seconds", column="LONGEST"
-    )
     ended: list[int] = public("Jobs that ended in each hour, the last one last.")
     failures: list[int] = public("Of these, failed ones.")
 
@@ -334,7 +353,7 @@ class FunctionListedView(View):
             retried=sum(one["retried"] for one in counts),
             wait=QuantilesView.counted(waits),
             run=QuantilesView.counted(runs),
-            longest_run=longest(runs),
+            **most_of(steps),
             ended=[one["completed"] + one["failed"] for one in counts],
             failures=[one["failed"] for one in counts],
         )

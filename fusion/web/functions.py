@@ -7,7 +7,7 @@ from redis import Redis
 from fusion.store.access import inspector_of
 from fusion.store.layout.history import OTHER
 from fusion.store.read.tolerant import forgiving
-from fusion.views.queue import FunctionListedView, FunctionStatsView, FunctionsView, history_of, seconds_of
+from fusion.views.queue import FunctionListedView, FunctionStatsView, FunctionsView
 from fusion.web.calls import read_since
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
@@ -53,7 +53,7 @@ class Functions:
         return Response.view(FunctionsView(functions=shown, total=len(names), offset=offset, hours=HOURS, left_out=left_out))
 
     def one(self, request: Request) -> Response:
-        """Show one function: the outcomes of its jobs by minute or hour, and how long they waited and ran."""
+        """Show one function: the outcomes of its jobs by minute or hour, how long they waited and ran, and the most that a run took."""
         name, inspector = request.params["name"], inspector_of(forgiving(self._connection)[0])
         since = read_since(request.args().get("since", "1h"))
         if name not in inspector.history_names("function"):
@@ -62,5 +62,4 @@ class Functions:
                 "no_such_function",
                 "no job of this function ended within 31 days; GET /api/v1/functions lists those that did",
             )
-        steps = inspector.history("function", name, since)
-        return Response.view(FunctionStatsView(function=name, history=history_of(steps), seconds=seconds_of(steps)))
+        return Response.view(FunctionStatsView.of(name, *inspector.function_history(name, since)))

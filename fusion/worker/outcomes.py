@@ -122,10 +122,11 @@ class Outcomes:
             self._missing_keys.warn(frame[b"keyless"].decode("utf-8", "replace"))
         if decision.kind == "held":
             self._blocked_work.lacks(str(decision.fields["task"]), decision.reason, monotonic())
+        peak = _peak(run, frame)
         if ago is None or fields.get(b"on_lost") == b"fail":
-            self._outbox.add(run.claimed, decision, elapsed)
+            self._outbox.add(run.claimed, decision, elapsed, peak)
         else:
-            self._outbox.add_signaled(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
+            self._outbox.add_signaled(run.claimed, decision, elapsed, struck(decision), monotonic() - ago, peak)
 
     def died(self, run: Run, death: Death, said: Mapping[bytes, bytes]) -> None:
         """Decide a run whose process died without an outcome. `said`: reports of the run that Redis does not have yet.
@@ -139,7 +140,7 @@ class Outcomes:
             decision = of_death(run, death, stopping=self._slots.stopping, grace=self._grace)
             if said:
                 decision = replace(decision, fields={**kept(said), **decision.fields})
-            self._outbox.add(run.claimed, decision, monotonic() - run.began)
+            self._outbox.add(run.claimed, decision, monotonic() - run.began, _peak(run, {b"maxrss": b"%d" % death.maxrss}))
 
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
@@ -214,6 +215,14 @@ def _of_death(run: Run, death: Death, stopping: bool, grace: float) -> Decision:
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
             return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
     return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
+
+
+def _peak(run: Run, frame: Mapping[bytes, bytes]) -> int:
+    """Return the most bytes of memory that the run's process held while it ran; 0 if nobody knows.
+
+    `frame` has the peak of the process. That never falls: one that did not grow is of an earlier run.
+    """
+    return 0 if run.peak_before in (None, frame.get(b"maxrss")) else readings.peak(frame)
 
 
 def _cut_short(run: Run, death: Death) -> str:

@@ -43,7 +43,7 @@ def stage(conn: redis.Redis) -> None:
             TASK, job_id=f"many-{nth}", description="a description of some length, as people write them " * 2
         )
     counted = [(0, f"1:{what}", 3) for what in ("completed", "failed", "w3", "r9")]
-    Broker(conn).note_history("web1.4711", 1, {("function", TASK): counted})
+    Broker(conn).note_history("web1.4711", 1, {("function", TASK): [*counted, (0, "slowest", 7400), (0, "peak", 310_000_000)]})
     conn.persist("rq:worker:failing.1")  # those who look take their time
     _draw(conn)
     _mark(conn)

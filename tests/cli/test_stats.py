@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import redis
@@ -55,6 +56,23 @@ def test_a_hundred_priorities_are_three_rows(invoke: Invoke, broker: Broker, con
 def test_all_queues_and_a_function(invoke: Invoke) -> None:
     assert invoke("stats").output.splitlines()[1].split() == ["sms", "2", "0", "3", "1", "0"]
     assert "completed" in invoke("stats", "--function", "t.f").output
+
+
+def test_the_most_of_a_run_of_a_function(invoke: Invoke, broker: Broker) -> None:
+    counted = [(0, "1:completed", 1), (0, "1:r9", 1)]
+    known = [*counted, (0, "slowest", 7400), (60, "peak", 420 * 2**20)]
+    broker.note_history("host.1", 1, {("function", "t.g"): known, ("function", "t.h"): [(0, "1:retried", 1)]})
+    lines = invoke("stats", "--function", "t.g", "--utc").output.splitlines()
+    slowest, peak = lines[-2:]
+    assert re.fullmatch(r"  slowest run 7\.4 s, in the hour from \d{4}-\d\d-\d\d \d\d:00:00Z", slowest)
+    assert re.fullmatch(r"  peak memory 420 MB, in the hour from \d{4}-\d\d-\d\d \d\d:00:00Z", peak)
+    for since in ("1h", "7d"):
+        document = json.loads(invoke("stats", "--function", "t.g", "--json", "--since", since).output)
+        assert (document["slowest_run"], document["peak_memory"]) == (7.4, 420 * 2**20)
+        assert document["slowest_run_at"][11:] == "T00:00Z" or document["slowest_run_at"].endswith(":00:00.000000Z")
+    assert "slowest" not in invoke("stats", "--function", "t.h").output
+    nothing = json.loads(invoke("stats", "--function", "t.h", "--json").output)
+    assert [nothing[name] for name in ("slowest_run", "slowest_run_at", "peak_memory", "peak_memory_at")] == [None] * 4
 
 
 def test_a_key(invoke: Invoke, conn: redis.Redis) -> None:

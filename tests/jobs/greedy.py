@@ -22,6 +22,15 @@ def hold(mib: int, gate: str = "", started: str = "") -> int:
     return len(block)
 
 
+def hold_for(mib: int, seconds: float, code: int | None = None) -> None:
+    """Take memory for that long. Then end the process with this exit code, if there is one."""
+    block = bytearray(b"x") * (mib * _MIB)
+    time.sleep(seconds)
+    if code is not None:
+        os._exit(code)
+    del block
+
+
 def hold_in_a_child(mib: int, touched: str, started: str) -> None:
     """The same in a process below that has left the session and was disowned."""
     witness(started, "started")

@@ -32,7 +32,14 @@ def history(broker: Any) -> History:
 
 
 def ran(
-    queue: str = "q", func: str = "tasks.f", *, kind: str = "finished", wait: float = 0.0, run: float = 0.0, **fields: str
+    queue: str = "q",
+    func: str = "tasks.f",
+    *,
+    kind: str = "finished",
+    wait: float = 0.0,
+    run: float = 0.0,
+    peak: int = 0,
+    **fields: str,
 ) -> PendingOutcome:
     came = to_iso(datetime.now(timezone.utc) - timedelta(seconds=wait + run))
     row = {
@@ -40,7 +47,7 @@ def ran(
         b"enqueued_at": came.encode(),
         **{name.encode(): value.encode() for name, value in fields.items()},
     }
-    return PendingOutcome(Claimed(queue, "a", "x:1:1", row), Decision(kind), time.monotonic(), run)
+    return PendingOutcome(Claimed(queue, "a", "x:1:1", row), Decision(kind), time.monotonic(), run, peak)
 
 
 def tell(conn: redis.Redis, *results: PendingOutcome) -> History:
@@ -66,6 +73,35 @@ def test_counts_and_times_of_a_queue_and_of_a_function(conn: redis.Redis) -> Non
         found = summary(Inspector(conn).history("queue", "q", since))[2]
         assert found["wait"]["p50"] == pytest.approx(45, abs=15)
         assert found["run"]["p99"] == pytest.approx(3.5, abs=1.5)
+
+
+def test_the_most_of_a_run_is_told_of_functions_rounded_up_over_queues_and_classes(conn: redis.Redis) -> None:
+    slow = [ran(run=0.9, peak=50), ran(run=1.2341, peak=70, priority="2"), ran("other", run=1.1, kind="failed", peak=60)]
+    tell(conn, *slow, ran(kind="release", run=9, peak=99), ran("q", "tasks.g", run=0.00001))
+    (hour,) = Inspector(conn).histories("function", ["tasks.f"], 1)["tasks.f"]
+    assert (hour.slowest, hour.peak) == (1.235, 70)
+    (hour,) = Inspector(conn).histories("function", ["tasks.g"], 1)["tasks.g"]
+    assert (hour.slowest, hour.peak) == (0.001, None), "nobody knew its memory"
+    assert not [field for key in conn.keys("rq:history:*:queue:*") for field in conn.hkeys(key) if field.count(b":") != 2]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0099999, 0.01, 0.0100001, 0.02, 0.499999, 60.0, 21600.0, 90000.0])
+def test_a_measured_run_is_in_the_range_in_which_it_is_counted(conn: redis.Redis, seconds: float) -> None:
+    """Else it would be taken for one that another worker has not measured."""
+    tell(conn, ran(run=seconds))
+    (hour,) = Inspector(conn).histories("function", ["tasks.f"], 1)["tasks.f"]
+    assert hour.slowest_run == pytest.approx(seconds, abs=0.001) if seconds else hour.slowest_run == 0.01
+
+
+def test_a_slower_run_that_nobody_measured_counts_by_the_end_of_its_range(conn: redis.Redis) -> None:
+    """Of a worker of an older version, beside one of this."""
+    tell(conn, ran(run=0.3))
+    rows = [(0, "1:completed", 1), (0, "1:r6", 1)]
+    Broker(conn).note_history("host.2", 1, {("function", "tasks.f"): rows, ("function", "tasks.old"): rows})
+    found = Inspector(conn).histories("function", ["tasks.f", "tasks.old", "tasks.none"], 1)
+    assert [hours[0].slowest_run for hours in found.values()] == [1.0, 1.0, None]
+    tell(conn, ran(run=0.9))
+    assert Inspector(conn).histories("function", ["tasks.f"], 1)["tasks.f"][0].slowest_run == 0.9
 
 
 def test_a_wait_is_that_of_the_first_attempt(conn: redis.Redis) -> None:

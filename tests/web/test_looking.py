@@ -232,6 +232,16 @@ def test_functions_without_a_history_of_their_own_are_shown_together(
     assert found["left_out"]["function"] == "(other)" and found["left_out"]["completed"] == 6
 
 
+def test_the_most_of_a_run_of_a_function(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    rows = [(0, "1:completed", 3), (0, "1:r9", 3), (0, "slowest", 7400), (60, "peak", 4096)]
+    Broker(conn).note_history("host.1", 1, {("function", "t.f"): rows})
+    one = _get(service, tokens, "/api/v1/functions/t.f?since=1h").json
+    (listed,) = _get(service, tokens, "/api/v1/functions").json["functions"]
+    for shown in (one, listed):
+        assert (shown["slowest_run"], shown["peak_memory"]) == (7.4, 4096)
+        assert shown["peak_memory_at"] < shown["slowest_run_at"] <= one["history"][0]["at"]
+
+
 @pytest.mark.parametrize(("query", "status"), [("limit=999", 200), ("limit=1000", 200), ("limit=1001", 422), ("limit=0", 200)])
 def test_the_limit_of_a_page(service: ServerProcess, tokens: Tokens, query: str, status: int) -> None:
     assert _get(service, tokens, f"/api/v1/queues?{query}").status == status

@@ -44,6 +44,7 @@ def task(view: PageRequest) -> dict[str, Any]:
         "span": span,
         "spans": list(SPANS),
         "charts": [*ended_of(steps, span), waits_of(steps, span, lambda row, one: row["wait_p95"].get(one)), ("Run, p95", ran)],
+        "most": past,
         "waited": times_of(past["seconds"], "wait"),
         "ran": times_of(past["seconds"], "run"),
         "queues": list(dict.fromkeys(one["queue"] for one in seen)),

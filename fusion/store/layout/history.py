@@ -12,6 +12,8 @@ MOST_NAMES = 200
 OTHER = "(other)"
 #: What is counted beside the buckets.
 COUNTS = ("completed", "failed", "retried")
+#: The most of an hour, of functions only: the slowest run in ms, rounded up, and the peak memory of a run's process in bytes.
+SLOWEST, PEAK = "slowest", "peak"
 #: The scope of what waits, sampled: of each step, by class from LOW on, the most that was seen of its depth and of the age of its oldest.
 WAITING = "waiting"
 #: Classes that figures tell apart: 0, 1, and 2 with all above it.

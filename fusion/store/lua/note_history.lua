@@ -1,10 +1,12 @@
--- note_history: what a worker saw of jobs since it last said so: counts, and how long they waited and ran.
+-- note_history: what a worker saw of jobs since it last said so: counts, how long they waited and ran, and the most of
+--   a run.
 -- KEYS: worker queues functions keyless
 -- ARGV: number most n_series
 -- FLAGS: allow-oom
 -- INCLUDE: time series
--- Rest: per series: `queue` or `function`, name, n, then n times: minutes ago, field, count; or `keyless`, a function,
---   1, 0, an empty text, and how many of its jobs came without the concurrency key that its `@job` declares
+-- Rest: per series: `queue` or `function`, name, n, then n times: minutes ago, field, count (for `slowest` and `peak` a
+--   figure, of which an hour keeps the most); or `keyless`, a function, 1, 0, an empty text, and how many of its jobs
+--   came without the concurrency key that its `@job` declares
 -- Returns: 1
 -- The worker's hash keeps the number of the last call, so a resend counts nothing. More names than `most` are one
 -- together; one that nobody used for a month makes room.
@@ -18,6 +20,15 @@ local function add(tier, scope, name, step, field, count)
   local key, place = series_key(tier, scope, name, step)
   redis.call('HINCRBY', key, place .. ':' .. field, count)
   touched[key] = tier[3]
+end
+
+-- A figure of which an hour keeps the most.
+local MOST = { slowest = true, peak = true }
+local function keep(scope, name, hour, field, figure)
+  local key, place = series_key(SERIES_TIERS[2], scope, name, hour)
+  local before = tonumber(redis.call('HGET', key, place .. ':' .. field) or '') or -1
+  if tonumber(figure) > before then redis.call('HSET', key, place .. ':' .. field, figure) end
+  touched[key] = SERIES_TIERS[2][3]
 end
 
 -- Functions that had none for a day go: whoever enqueued so has been mended.
@@ -48,8 +59,13 @@ for _ = 1, tonumber(A_n_series) do
   end
   for i = at + 3, at + 3 * n, 3 do
     local minute = (now_s - now_s % 60) / 60 - ARGV[i]
-    add(SERIES_TIERS[1], scope, name, minute, ARGV[i + 1], ARGV[i + 2])
-    add(SERIES_TIERS[2], scope, name, (minute - minute % 60) / 60, ARGV[i + 1], ARGV[i + 2])
+    local hour = (minute - minute % 60) / 60
+    if MOST[ARGV[i + 1]] then
+      keep(scope, name, hour, ARGV[i + 1], ARGV[i + 2])
+    else
+      add(SERIES_TIERS[1], scope, name, minute, ARGV[i + 1], ARGV[i + 2])
+      add(SERIES_TIERS[2], scope, name, hour, ARGV[i + 1], ARGV[i + 2])
+    end
   end
   at = at + 3 + 3 * tonumber(ARGV[at + 2])
 end

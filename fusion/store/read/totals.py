@@ -9,7 +9,19 @@ from datetime import datetime, timezone
 from typing import Any
 
 from fusion.store.layout import codec
-from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, class_of, percentile
+from fusion.store.layout.history import (
+    BOUNDS,
+    CLASSES,
+    COUNTS,
+    HOURS,
+    MINUTES,
+    PEAK,
+    SLOWEST,
+    WAITING,
+    bucket,
+    class_of,
+    percentile,
+)
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
 from fusion.store.scripting.host import PipelineCall, Steps, run
@@ -117,6 +129,9 @@ class Step:
     """A minute or an hour: when it began, counts by name, and for each class (0, 1, 2 with all above) how many jobs waited and ran how long
     (see `history.BOUNDS`).
 
+    `slowest`, `peak`: for an hour of a function, the slowest run in seconds, and the most bytes of memory that the process of a run held, as
+    far as workers measured it.
+
     `depths`, `ages`: for a queue, by class, the most jobs that waited at once, and the longest wait of the oldest in seconds. Both are
     sampled every ten seconds; empty if nothing waited, or nothing was sampled."""
 
@@ -126,6 +141,8 @@ class Step:
     runs: dict[int, list[int]] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)
     ages: dict[int, int] = field(default_factory=dict)
+    slowest: float | None = None
+    peak: int | None = None
 
     def add(self, priority: int, what: str, count: int) -> None:
         """Add the count of a field; an invalid field is ignored."""
@@ -134,6 +151,14 @@ class Step:
         elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
             table = self.waits if what[0] == "w" else self.runs
             table.setdefault(class_of(priority), [0] * len(BOUNDS))[int(what[1:])] += count
+
+    @property
+    def slowest_run(self) -> float | None:
+        """The slowest run in seconds: as measured, or the end of its range if that is a longer one, of a worker of an older version."""
+        last = max((at for counts in self.runs.values() for at, count in enumerate(counts) if count), default=-1)
+        if self.slowest is None or bucket(self.slowest) < last:
+            return float(BOUNDS[last]) if last >= 0 else None
+        return self.slowest
 
     def sampled(self, figures: str) -> None:
         """Read the samples of this step; invalid figures are ignored."""
@@ -222,6 +247,11 @@ class TotalsInspector(InspectorBase):
             _count(own, [(key, next(rows)) for key in keys], steps)
             each[name] = list(own.values())
         return each
+
+    def function_history(self, name: str, since: float) -> tuple[list[Step], list[Step]]:
+        """Return the steps of a function as `history` does, and the hours that they touch, which have the most of each figure."""
+        steps = self.history("function", name, since)
+        return steps, steps if since > _DAY else self.histories("function", [name], int(since // 3600) + 1)[name]
 
     def depths(self, queues: Sequence[str], since: float) -> list[list[int | None]]:
         """Return for each of these queues the most jobs that waited, by minute or hour, the latest last; None where nothing was sampled. One
@@ -319,8 +349,14 @@ def _count(found: dict[int, Step], rows: Iterable[tuple[int, Mapping[Any, Any]]]
         for raw, count in total.items():
             place, _, rest = codec.text(raw).partition(":")
             priority, _, what = rest.partition(":")
-            if place.isdecimal() and priority.isdecimal() and (at := found.get(key * steps + int(place))):
+            if not place.isdecimal() or not (at := found.get(key * steps + int(place))):
+                continue
+            if priority.isdecimal():
                 at.add(int(priority), what, count)
+            elif rest == SLOWEST:  # only functions have it, and each is read by itself: nothing was summed
+                at.slowest = count / 1000
+            elif rest == PEAK:
+                at.peak = count
 
 
 def _sample(found: dict[int, Step], rows: Iterable[tuple[int, Mapping[Any, Any]]], steps: int) -> None:

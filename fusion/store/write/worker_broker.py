@@ -19,8 +19,8 @@ from fusion.store.write import turn_codec
 _LEASES = 500
 #: A prepared turn.
 TurnCall = ScriptCall[Turn]
-#: For each queue ("queue", name) and function ("function", name): minutes ago, field, count. For ("keyless", function) one row (0, "",
-#: count).
+#: For each queue ("queue", name) and function ("function", name): minutes ago, field, count; or, in place of the count, the most of
+#: `history.SLOWEST` or `PEAK`. For ("keyless", function) one row (0, "", count).
 Series = Mapping[tuple[str, str], Sequence[tuple[int, str, int]]]
 
 
@@ -129,7 +129,7 @@ class WorkerBroker(ScriptHost):
     # -- statistics, which are not part of a job's state
 
     def note_history(self, worker: str, number: int, series: Series) -> None:
-        """Add a worker's counts for queues and functions. `number`: the number of the call, from 1 on while the worker is registered; a
+        """Add a worker's counts and maxima for queues and functions. `number`: the number of the call, from 1 on while the worker is registered; a
         resend adds nothing."""
         args = {"number": number, "most": MOST_NAMES, "n_series": len(series)}
         rest: list[object] = []

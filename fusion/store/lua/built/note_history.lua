@@ -51,17 +51,25 @@ end
 if not known or now_ms - known > 3600000 then redis.call('ZADD', known_names, now_ms, name) end
 return name
 end
---@note_history.lua:12
+--@note_history.lua:14
 if (tonumber(command('HGET', KEYS[1], 'history')) or 0) >= tonumber(argv[1]) then return 1 end
 if command('EXISTS', KEYS[1]) == 1 then command('HSET', KEYS[1], 'history', argv[1]) end
---@note_history.lua:16
+--@note_history.lua:18
 local touched = {}
 local function add(tier, scope, name, step, field, count)
 local key, place = series_key(tier, scope, name, step)
 redis.call('HINCRBY', key, place .. ':' .. field, count)
 touched[key] = tier[3]
 end
---@note_history.lua:24
+--@note_history.lua:26
+local MOST = { slowest = true, peak = true }
+local function keep(scope, name, hour, field, figure)
+local key, place = series_key(SERIES_TIERS[2], scope, name, hour)
+local before = tonumber(redis.call('HGET', key, place .. ':' .. field) or '') or -1
+if tonumber(figure) > before then redis.call('HSET', key, place .. ':' .. field, figure) end
+touched[key] = SERIES_TIERS[2][3]
+end
+--@note_history.lua:35
 local function note_keyless(name, count)
 local all, known = redis.call('HGETALL', KEYS[4]), 0
 for i = 1, #all, 2 do
@@ -77,7 +85,7 @@ local sum = (tonumber(string.match(before or '', '^%d+')) or 0) + count
 redis.call('HSET', KEYS[4], name, string.format('%d %d', sum, now_ms))
 redis.call('PEXPIRE', KEYS[4], 86400000)
 end
---@note_history.lua:40
+--@note_history.lua:51
 local at = 4
 for _ = 1, tonumber(argv[3]) do
 local scope, name, n = argv[at], argv[at + 1], tonumber(argv[at + 2])
@@ -89,8 +97,13 @@ name = series_name(scope == 'queue' and KEYS[2] or KEYS[3], name, argv[2])
 end
 for i = at + 3, at + 3 * n, 3 do
 local minute = (now_s - now_s % 60) / 60 - argv[i]
+local hour = (minute - minute % 60) / 60
+if MOST[argv[i + 1]] then
+keep(scope, name, hour, argv[i + 1], argv[i + 2])
+else
 add(SERIES_TIERS[1], scope, name, minute, argv[i + 1], argv[i + 2])
-add(SERIES_TIERS[2], scope, name, (minute - minute % 60) / 60, argv[i + 1], argv[i + 2])
+add(SERIES_TIERS[2], scope, name, hour, argv[i + 1], argv[i + 2])
+end
 end
 at = at + 3 + 3 * tonumber(argv[at + 2])
 end
