@@ -128,7 +128,7 @@ lint: venv-dev ## style, formatting, import layers, file sizes, words, pages
 	exit $$failed
 
 release: venv-release ## what is published, into dist/: built twice and compared, checked, tried in an empty environment (DRAFT=1: no section of the CHANGELOG needed)
-	@$(BIN)/python -m tools.release $(if $(filter-out 0,$(DRAFT)),--draft)
+	@$(BIN)/python -m tools.release $(if $(filter-out 0,$(DRAFT)),--draft) $(if $(TAG),--tag "$(TAG)")
 
 version: venv-dev ## write the number of the next release (VERSION=0.2.0) into sources, README and CHANGELOG
 	@$(BIN)/python -m tools.release --version "$(VERSION)"

@@ -172,11 +172,19 @@ def name_release(sbom: Path, version: str) -> None:
     sbom.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def release(draft: bool) -> None:
-    """Build, compare, check, try; write dist/. `draft`: a commit whose CHANGELOG has no section of its version yet."""
+def check_tag(tag: str, version: str) -> None:
+    """Raise ReleaseError if the tag is that of another version."""
+    if tag != f"v{version}":
+        raise ReleaseError(f"the tag {tag} is not of version {version}: name it v{version}, or tag the commit of that version")
+
+
+def release(draft: bool, tag: str) -> None:
+    """Build, compare, check, try; write dist/. `draft`: a commit whose CHANGELOG has no section of its version yet. `tag`: "" for none yet."""
     if run("git", "status", "--porcelain").strip():
         raise ReleaseError("there are changes that are not committed: what is released is a commit")
     version, commit = version_of(ROOT), run("git", "rev-parse", "HEAD").strip()
+    if tag:
+        check_tag(tag, version)
     told = "" if draft else notes((ROOT / "CHANGELOG.md").read_text(), version)
     when = run("git", "show", "--no-patch", "--format=%ct", commit).strip()
     with tempfile.TemporaryDirectory(prefix="fusion-release-") as folder:
@@ -212,20 +220,21 @@ def release(draft: bool) -> None:
     if '"http' not in (ROOT / "pyproject.toml").read_text().split("[project.urls]")[-1].split("[")[0]:
         print("pyproject.toml has no [project.urls]: write the repository's address there before the first upload")
     print(
-        f"next, by hand (CONTRIBUTING.md): git tag -s v{version} {commit[:12]}, then upload dist/ from a workflow that attests it"
+        f"next, by hand (CONTRIBUTING.md): git tag -s v{version} {commit[:12]}, push it, and upload what the workflow of the tag built and attested"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
     parser.add_argument("--draft", action="store_true", help="the CHANGELOG needs no section of this version")
+    parser.add_argument("--tag", metavar="NAME", default="", help="a tag that the commit has; it must be that of the version")
     parser.add_argument("--version", metavar="NUMBER", help="write this version into the sources, README and CHANGELOG, and end")
     chosen = parser.parse_args()
     try:
         if chosen.version:
             raise_version(ROOT, chosen.version, datetime.now(UTC).date().isoformat())
         else:
-            release(chosen.draft)
+            release(chosen.draft, chosen.tag)
     except ReleaseError as error:
         sys.exit(f"release: {error}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.readme import blocks, extra_of_first_job, first_job
-from tools.release import ROOT, ReleaseError, name_release, notes, raise_version, version_of
+from tools.release import ROOT, ReleaseError, check_tag, name_release, notes, raise_version, version_of
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n- A thing.\n"
 
@@ -60,6 +60,13 @@ def test_a_file_without_its_place_for_the_version_stops_all(checkout: Path) -> N
 def test_a_version_without_a_section_is_not_released(text: str) -> None:
     with pytest.raises(ReleaseError, match=r"make version VERSION=7\.3\.0"):
         notes(text, "7.3.0")
+
+
+def test_a_tag_is_that_of_the_version() -> None:
+    check_tag("v7.3.0", "7.3.0")
+    for tag in ("7.3.0", "v7.3", "v7.3.0rc1", "v7.3.1"):
+        with pytest.raises(ReleaseError, match=f"the tag {tag} is not of version 7"):
+            check_tag(tag, "7.3.0")
 
 
 def test_the_sbom_names_what_is_released(tmp_path: Path) -> None:
