@@ -59,8 +59,10 @@ def dies(started: str = "") -> None:
 
 
 def hangs(started: str) -> None:
-    """Runs until it is stopped."""
-    Path(started).touch()
+    """Writes the pid of its process, and runs until it is stopped."""
+    part = Path(f"{started}.part")
+    part.write_text(str(os.getpid()))
+    part.rename(started)
     while True:
         time.sleep(0.02)
 

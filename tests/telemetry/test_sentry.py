@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -174,6 +175,39 @@ def test_a_job_that_is_lost_is_an_event_once_it_fails_by_it(
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert [event["contexts"]["fusion"]["job_id"] for event in items(collector, "event")] == [dead.id]
+
+
+@pytest.mark.long
+@pytest.mark.gate
+def test_of_a_worker_that_is_killed_between_a_last_loss_and_its_answer_nothing_is_sent(
+    workers: Workers, conn: redis.Redis, queue: Queue, collector: Collector, tmp_path: Path
+) -> None:
+    """The job has failed, and no other worker learns why: one event too few, never two."""
+    started, here = tmp_path / "started", tmp_path / "dead" / "here"
+    dead = put(queue, "hangs", str(started), on_lost="fail")
+    env = sentry_env("process", collector)
+    worker = workers.start("q", env={**env, "FUSION_FAILPOINTS": f"turn.sent=wait:{here}"})
+    eventually(started.exists, unhurried(20))
+    here.parent.mkdir()
+    os.kill(int(started.read_text()), signal.SIGKILL)
+
+    def failed() -> bool:
+        """The worker waits in the turn that says so; it goes on from any other."""
+        if not here.exists():
+            return False
+        try:
+            return eventually(lambda: status_of(conn, dead.id) == "failed", 1)
+        except AssertionError:
+            here.with_name("here.met").unlink()
+            here.unlink()
+            return False
+
+    eventually(failed, unhurried(30))
+    worker.signal(signal.SIGKILL)
+    worker.wait()
+    workers.burst("q", env=env, timeout=unhurried(60))
+    assert (status_of(conn, dead.id), conn.hget(f"rq:job:{dead.id}", "lost")) == ("failed", b"1")
+    assert items(collector, "event") == []
 
 
 @pytest.mark.parametrize("executor", EACH)
