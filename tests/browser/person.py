@@ -76,7 +76,14 @@ class Person:
         assert not self.troubles, "\n".join(self.troubles)
 
     def close(self) -> None:
+        from playwright.sync_api import Error
+
         for context in self._contexts:
+            for page in context.pages:
+                try:  # Chromium may answer a close that meets the end of a navigation, and leave the page open: the context then never closes
+                    page.goto("about:blank")
+                except Error:  # closed, or on its way elsewhere
+                    pass
             context.close()
 
     def _settle(self) -> None:
