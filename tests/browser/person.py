@@ -80,7 +80,7 @@ class Person:
 
         for context in self._contexts:
             for page in context.pages:
-                try:  # Chromium may answer a close that meets the end of a navigation, and leave the page open: the context then never closes
+                try:  # Chromium may answer a close that meets the end of a navigation, and keep the page: the context never closes (playwright#42366)
                     page.goto("about:blank")
                 except Error:  # closed, or on its way elsewhere
                     pass
