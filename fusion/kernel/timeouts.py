@@ -120,15 +120,11 @@ class deferred:
             hold.firm = firm + self._firm
             hold.depth = depth + 1
             if hold.struck:
-                self._let_in(hold)
-
-    def _let_in(self, hold: Hold) -> None:
-        """Raise here, before the block, what was raised just before it: since Python 3.13 that comes one call later."""
-        try:
-            nothing()
-        except BaseException:
-            hold.depth, hold.firm = self._outer
-            raise
+                try:
+                    nothing()  # raises here what was raised just before: since Python 3.13 that comes one call later
+                except BaseException:
+                    hold.depth, hold.firm = self._outer
+                    raise
 
     def __exit__(self, *exc: object) -> None:
         hold = self._hold
