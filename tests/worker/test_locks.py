@@ -116,6 +116,8 @@ def test_whatever_becomes_of_the_run_that_has_it(
         eventually(lambda: job.get_status() == "finished", 30, why="it has run again")
     elif how in ("kill the worker", "cold"):
         assert job.get_status() == "queued"
+    else:  # its block ended, and gave the lock back, before its worker commits the end
+        eventually(lambda: job.get_status() == ("stopped" if how == "stop" else "failed"), 30, why="its end is committed")
     check_conservation(conn, [job.id, second.id])
     numbers = [int(word.partition("-")[2]) for word in words(seen) if word.startswith("begin")]
     assert numbers == sorted(set(numbers)), "each holder has a higher one"

@@ -29,6 +29,8 @@ def _groups() -> Iterator[ParameterSet]:
         met |= shown
 
 
+# The waits of `run` together: samples alone are ten seconds apart.
+@pytest.mark.timeout(180)
 @claim("P1")
 @pytest.mark.parametrize("cases", [*_groups()])
 def test_a_process_may_be_killed_at_any_failpoint(cases: list[Case], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
