@@ -110,6 +110,15 @@ def test_a_slot_with_a_floor_takes_that_class_and_above_only(broker: Broker) -> 
     assert ids(hand.turn(slots=[2]).jobs) == ["high"]
 
 
+def test_so_it_is_beside_many_of_that_class_and_above(broker: Broker) -> None:
+    put(broker, "q", "low", priority=0)
+    put(broker, "q", *"abcd")
+    put(broker, "q", "high", priority=2)
+    hand = Hand(broker, "q")
+    assert ids(hand.turn(slots=[1] * 8).jobs) == ["high", *"abcd"]
+    assert drain(hand) == ["low"]
+
+
 def test_nothing_is_claimed_while_suspended(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", "b")
     hand = Hand(broker, "q")
@@ -257,6 +266,14 @@ def test_a_claim_rings_the_doorbell_for_the_jobs_left(broker: Broker, conn: redi
     assert [conn.llen(f"rq:wake:{queue}") for queue in ("q", "r", "empty")] == [left, left, 0]
     hand.turn(slots=[])
     assert conn.llen("rq:wake:empty") == 0
+
+
+def test_a_claim_rings_the_second_doorbell_for_a_high_job_left(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a", "b", priority=2)
+    hand = Hand(broker, "q")
+    conn.delete("rq:wake:q", "rq:wake:q:high")
+    hand.take()
+    assert (conn.llen("rq:wake:q"), conn.llen("rq:wake:q:high")) == (1, 1)
 
 
 def test_a_doorbell_holds_one_token(broker: Broker, conn: redis.Redis) -> None:

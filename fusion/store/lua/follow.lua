@@ -48,10 +48,10 @@ if is_on_probation() or redis.call('EXISTS', K_suspended, paused_key(A_queue)) >
   return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
-local n, out, lines, more, at = tonumber(A_n), {}, {}, 1, 1
-local line = look(A_queue, n, nil)
-while #jobs < n and line[at] do
-  local head = line[at]
+local n, out, lines, more = tonumber(A_n), {}, {}, 1
+local head = look(A_queue, n, nil)
+advance(head)
+while #jobs < n and head.id do
   if not is_alike(head) or gates[0] and not is_open(0, false) then
     more = 0
     break
@@ -62,7 +62,7 @@ while #jobs < n and line[at] do
     break
   end
   out[#out + 1] = head.id
-  at = at + 1
+  advance(head)
   if job then
     if gates[0] then note_start(0) end
     jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
@@ -75,8 +75,7 @@ if unexpected[1] then redis.call('ZREM', EXPIRING, unpack(unexpected)) end
 if out[1] then redis.call('ZREM', ready_key(A_queue), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, A_queue) end
 if gates[0] then
-  local head = line[at]
-  if keep_gate(0, A_queue, head, nil, #jobs) then ring(A_queue, head.class) end
+  if keep_gate(0, A_queue, head.id and head, nil, #jobs) then ring(A_queue, head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

@@ -6,7 +6,7 @@
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue callback_error next_due
 -- ONCE: write_tallies emit are_wildcards ring on_claim take_out starving claim_in_chain each_of iso iso_before tally
--- ONCE: reserve queue_of_plain on_end end_job
+-- ONCE: reserve queue_of_plain on_end end_job advance
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return write_tallies are_wildcards ring on_arrive
 -- RARE: on_claim take_out each_of iso iso_before tally reserve emit read_job on_end end_job
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
@@ -209,21 +209,31 @@ end
 
 -- The best entry of a source; nil if it has none or can't be served.
 local function head_of(i)
-  local line = queued[i]
-  if line == nil or line and not line[line.at] and not line.whole then
+  local line, looked = queued[i], false
+  if line and line.id then return line end
+  repeat
+    if line then
+      advance(line)
+    end
+    if looked or line == false or line and (line.id or line.whole) then break end
+    looked = true
     local queue = set_at[i] or names[i]
     take_out(i)
     if set_at[i] then -- its key is its own
     -- no queue ever was a LIST
     elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end
-    -- all that may be wanted, from the second look on
-    local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
+    -- All that may be wanted, from the second look on: what is of the last entry's class alone, and without scores, if
+    -- nothing is to be compared with them.
+    local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
+      and not fifos[queue]
+    local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
+      alike and line.found[#line.found], alike and line.class)
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
     line = ok and found
     queued[i] = line
-  end
-  return line and line[line.at]
+  until false
+  return line and line.id and line
 end
 
 -- The source to take from, and the index of its queue. A queue whose head has a key is `shut` for claiming ahead.
@@ -275,7 +285,7 @@ local function claim(floor, mark)
     end
     local from, of = best_queue(floor, mark == AHEAD)
     if not from then break end
-    local head, late, late_of = queued[from][queued[from].at], nil, nil
+    local head, late, late_of = queued[from], nil, nil
     if gated and floor <= 0 and head.class > 0 and mark ~= AHEAD then
       late, late_of = starving(head.class)
     end
@@ -294,7 +304,7 @@ local function claim(floor, mark)
         take_out(from)
         queued[from] = nil
       else
-        line.at = line.at + 1
+        line.id = nil
       end
       if found then
         job = found
@@ -335,7 +345,9 @@ local function claim_in_chain(floor)
     local of
     for i = 0, count - 1 do
       local head = head_of(i)
-      if head and (head.class > class_of(score) or names[i] == queue and head.score > score) then return nil end
+      if head and (head.class > class_of(score) or names[i] == queue and score_in(queue, head) > score) then
+        return nil
+      end
       if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
     end
     if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
@@ -444,10 +456,18 @@ end
 
 -- What is left wakes another worker.
 local function wake_others()
+  local plain = not (stopped or gated or wildcards[1])
   for i = 0, count - 1 do
-    local head = not (bound[i] and queued[i] == nil) and head_of(i)
-    if head then
-      ring(names[i], head.class, true)
+    local line = queued[i]
+    if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
+      -- Not read yet, of no better class, and nothing silences its bell: whether any is there is all that counts.
+      local ready, bell = ready_key(names[i]), wake_key(names[i])
+      if redis.call('EXISTS', ready, ready, bell) == 2 then redis.call('RPUSH', bell, '1') end
+    else
+      local head = not (bound[i] and queued[i] == nil) and head_of(i)
+      if head then
+        ring(names[i], head.class, true)
+      end
     end
     if bound[i] and queued[i] == nil then wake(origin[i], bound[i]) end
   end

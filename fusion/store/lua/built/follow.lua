@@ -244,10 +244,17 @@ if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 62, id, key, 'started') end
 end
 end
---@include/job/claim.lua:99
-local function look(queue, count, set)
+--@include/job/claim.lua:101
+local function look(queue, count, set, text, class)
+if text then
+local found = redis.call('ZREVRANGEBYSCORE', (P .. 'queue:' .. queue), text, '(' .. class, 'LIMIT', '0', count)
+if found[1] then
+return { found = found, at = 0, step = 1, whole = false, id = nil, class = class, score = nil }
+end
+end
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(90, queue)
-local last = count == 2 and '1' or count - 1
+--@include/job/claim.lua:110
+local last = count == 1 and '0' or count == 2 and '1' or count - 1
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -263,22 +270,28 @@ elseif not found[1] and (queue == 'scheduler') then
 more = rare(89, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
-local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
-for i = 1, #found, 2 do
-local score = found[i + 1] + 0
+local whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1])
+return { found = found, at = -1, step = 2, whole = whole, id = nil, class = nil, score = nil, aside = nil }, more
+end
+--@include/job/claim.lua:132
+local function advance(line)
+local at = line.at + line.step
+local id = line.found[at]
+line.at, line.id = at, id
+if id and line.step == 2 then
+local score = line.found[at + 1] + 0
 local aside = score < 0
-local class = aside and 0 or score < 255 and score - score % 1 or 255
-line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
+line.score, line.aside = score, aside
+line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
-return line, more
 end
---@include/job/claim.lua:147
+--@include/job/claim.lua:169
 local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. 'worker:' .. argv[1] .. ':jobs'), { nil, nil }
 local leased = { queue = nil }
 local unexpected = {}
---@include/job/claim.lua:151
+--@include/job/claim.lua:173
 local lacking = argv[9] ~= '0' and {}
---@include/job/claim.lua:207
+--@include/job/claim.lua:231
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
@@ -290,7 +303,7 @@ return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:219
+--@include/job/claim.lua:243
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -302,7 +315,7 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(93, key)
+job = rare(94, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
@@ -318,28 +331,28 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(77, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(77, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-rare(94, id, key, queue, set, job)
+rare(95, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:255
-local placed = head.score % 1 ~= 0 and tonumber(seq)
+--@include/job/claim.lua:279
+local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(91, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(92, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 43, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(92, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 43, id, key, queue, set and head.score or rare(91, queue, head), log_tag, ahead)
+if not ok then return rare(93, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -379,13 +392,13 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:308
+--@include/job/claim.lua:332
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(85, key) end
---@include/job/claim.lua:314
+--@include/job/claim.lua:338
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 local n = 7 + (ahead and 2 or 0)
@@ -519,7 +532,7 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_
 end
 return made_0[nth](...)
 end
-if nth <= 104 then
+if nth <= 105 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1336,12 +1349,17 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:155
+--@include/job/claim.lua:145
+local function score_in(queue, head)
+return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and in_fifo(queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
+end
+--@include/job/claim.lua:177
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
 if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
-park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
+local score = score_in(queue, head)
+park(id, key, queue, 'probation:' .. queue, score, '+inf', 'lost again and again: each runs alone')
 emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
 return true
 end
@@ -1349,24 +1367,25 @@ end
 local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
 if not why or not has_room(set) then return false end
 local since = tonumber(redis.call('HGET', key, 'held_since'))
-park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
+park(id, key, queue, set, score_in(queue, head), (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms,
+'reason', why)
 if not since then emit('blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:173
+--@include/job/claim.lua:197
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(10, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
---@include/job/claim.lua:183
+--@include/job/claim.lua:207
 local function read_by_name(key)
 local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
---@include/job/claim.lua:190
+--@include/job/claim.lua:214
 local function end_expired(id, key, queue, set, job)
 if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
@@ -1470,7 +1489,7 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, set_aside, put_off_broken, read_by_name, end_expired, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, set_aside, put_off_broken, read_by_name, end_expired, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 14](...)
 end
@@ -1505,15 +1524,15 @@ return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46
 if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
-or rare(101, { [0] = argv[5] }, 1)[1] then
+or rare(102, { [0] = argv[5] }, 1)[1] then
 return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}
-local n, out, lines, more, at = tonumber(argv[8]), {}, {}, 1, 1
-local line = look(argv[5], n, nil)
-while #jobs < n and line[at] do
-local head = line[at]
-if not is_alike(head) or gates[0] and not rare(102, 0, false) then
+local n, out, lines, more = tonumber(argv[8]), {}, {}, 1
+local head = look(argv[5], n, nil)
+advance(head)
+while #jobs < n and head.id do
+if not is_alike(head) or gates[0] and not rare(103, 0, false) then
 more = 0
 break
 end
@@ -1523,9 +1542,9 @@ more = 0
 break
 end
 out[#out + 1] = head.id
-at = at + 1
+advance(head)
 if job then
-if gates[0] then rare(103, 0) end
+if gates[0] then rare(104, 0) end
 jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
 end
 end
@@ -1536,8 +1555,7 @@ if unexpected[1] then command('ZREM', P .. 'expiring', unpack(unexpected)) end
 if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and (P .. 'fifo:' .. argv[5]) or (P .. 'queue:' .. argv[5])), unpack(out)) end
 if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
-local head = line[at]
-if rare(104, 0, argv[5], head, nil, #jobs) then ring(argv[5], head.class) end
+if rare(105, 0, argv[5], head.id and head, nil, #jobs) then ring(argv[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil

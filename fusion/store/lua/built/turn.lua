@@ -324,10 +324,17 @@ return 'failed', true
 end
 return 'ok', true
 end
---@include/job/claim.lua:99
-local function look(queue, count, set)
+--@include/job/claim.lua:101
+local function look(queue, count, set, text, class)
+if text then
+local found = redis.call('ZREVRANGEBYSCORE', (P .. 'queue:' .. queue), text, '(' .. class, 'LIMIT', '0', count)
+if found[1] then
+return { found = found, at = 0, step = 1, whole = false, id = nil, class = class, score = nil }
+end
+end
 local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(138, queue)
-local last = count == 2 and '1' or count - 1
+--@include/job/claim.lua:110
+local last = count == 1 and '0' or count == 2 and '1' or count - 1
 local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
@@ -343,22 +350,16 @@ elseif not found[1] and (queue == 'scheduler') then
 more = rare(137, queue)
 found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
-local line = { nil, nil, at = 1, whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1]) }
-for i = 1, #found, 2 do
-local score = found[i + 1] + 0
-local aside = score < 0
-local class = aside and 0 or score < 255 and score - score % 1 or 255
-line[(i + 1) / 2] = { id = found[i], class = class, score = score, aside = aside }
+local whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1])
+return { found = found, at = -1, step = 2, whole = whole, id = nil, class = nil, score = nil, aside = nil }, more
 end
-return line, more
-end
---@include/job/claim.lua:147
+--@include/job/claim.lua:169
 local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. 'worker:' .. argv[1] .. ':jobs'), { nil, nil }
 local leased = { queue = nil }
 local unexpected = {}
---@include/job/claim.lua:151
+--@include/job/claim.lua:173
 local lacking = argv[15] ~= '0' and {}
---@include/job/claim.lua:207
+--@include/job/claim.lua:231
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
@@ -370,7 +371,7 @@ return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:219
+--@include/job/claim.lua:243
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -382,7 +383,7 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(142, key)
+job = rare(143, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
@@ -398,28 +399,28 @@ return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(119, id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
+rare(119, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-rare(143, id, key, queue, set, job)
+rare(144, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:255
-local placed = head.score % 1 ~= 0 and tonumber(seq)
+--@include/job/claim.lua:279
+local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(140, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(141, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 78, id, key, queue, head.score, log_tag, ahead)
-if not ok then return rare(141, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 78, id, key, queue, set and head.score or rare(139, queue, head), log_tag, ahead)
+if not ok then return rare(142, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -456,18 +457,18 @@ if set then rare(92, id, key, queue) end
 if set or not placed then rare(20, id, key, queue) end
 --@include/job/claim.lua:22
 do
---@include/job/claim.lua:302
+--@include/job/claim.lua:326
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, 'started') end
 end
 end
---@include/job/claim.lua:303
+--@include/job/claim.lua:327
 if expires then unexpected[#unexpected + 1] = id end
 --@include/lib/emit.lua:39
 repeat
---@include/job/claim.lua:304
+--@include/job/claim.lua:328
 local event, id, queue, log_tag = 'processing', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -511,16 +512,16 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', ARGV[1])
 end
 until true
---@include/job/claim.lua:305
+--@include/job/claim.lua:329
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:308
+--@include/job/claim.lua:332
 if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
 local row, last = {}, 29
 for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(133, key) end
---@include/job/claim.lua:314
+--@include/job/claim.lua:338
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 local n = 7 + (ahead and 2 or 0)
@@ -1069,7 +1070,7 @@ made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally
 end
 return made_0[nth](...)
 end
-if nth <= 150 then
+if nth <= 151 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -2043,7 +2044,11 @@ if name == queue then return take_over(queue) end
 end
 return false
 end
---@include/job/claim.lua:131
+--@include/job/claim.lua:145
+local function score_in(queue, head)
+return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
+end
+--@include/job/claim.lua:153
 local function pass_expired(queue)
 local ready, aside, missing = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
@@ -2059,12 +2064,13 @@ end
 if missing[1] then redis.pcall('ZADD', P .. 'expiring', unpack(missing)) end
 if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
---@include/job/claim.lua:155
+--@include/job/claim.lua:177
 local function set_aside(queue, id, key, head, task, deliveries, log_tag)
 if (tonumber(deliveries) or 0) >= PROBATION then
 local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
 if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
-park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
+local score = score_in(queue, head)
+park(id, key, queue, 'probation:' .. queue, score, '+inf', 'lost again and again: each runs alone')
 rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'probation')
 return true
 end
@@ -2072,29 +2078,30 @@ end
 local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
 if not why or not has_room(set) then return false end
 local since = tonumber(redis.call('HGET', key, 'held_since'))
-park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
+park(id, key, queue, set, score_in(queue, head), (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms,
+'reason', why)
 if not since then rare(11, 'blocked', id, queue, log_tag, 'worker', ARGV[1], 'reason', string.match(why, '^[%w_.]*')) end
 return true
 end
---@include/job/claim.lua:173
+--@include/job/claim.lua:197
 local function put_off_broken(id, key, queue, set, log_tag, why)
 rare(19, id, now_ms + 30000)
 redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
 if set then unpark(id, key, queue) end
 rare(11, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency key is broken')
 end
---@include/job/claim.lua:183
+--@include/job/claim.lua:207
 local function read_by_name(key)
 local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
---@include/job/claim.lua:190
+--@include/job/claim.lua:214
 local function end_expired(id, key, queue, set, job)
 if job.hooks then hooked[key] = true end
 local class = redis.call('HGET', key, 'priority')
 rare(26, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', job.seq or '')
---@include/job/claim.lua:195
+--@include/job/claim.lua:219
 rare(9, job.seq, job.origin, class, queue, class)
 if set then unpark(id, key, queue) end
 rare(11, 'expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
@@ -2215,7 +2222,7 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 43](...)
 end
@@ -2254,12 +2261,33 @@ local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
 --@turn.lua:211
 local function head_of(i)
-local line = queued[i]
-if line == nil or line and not line[line.at] and not line.whole then
+local line, looked = queued[i], false
+if line and line.id then return line end
+repeat
+if line then
+--@include/job/claim.lua:132
+do
+--@turn.lua:216
+local line = line
+--@include/job/claim.lua:133
+local at = line.at + line.step
+local id = line.found[at]
+line.at, line.id = at, id
+if id and line.step == 2 then
+local score = line.found[at + 1] + 0
+local aside = score < 0
+line.score, line.aside = score, aside
+line.class = aside and 0 or score < 255 and score - score % 1 or 255
+end
+end
+--@turn.lua:217
+end
+if looked or line == false or line and (line.id or line.whole) then break end
+looked = true
 local queue = set_at[i] or names[i]
 --@turn.lua:204
 repeat
---@turn.lua:215
+--@turn.lua:221
 local i = i
 --@turn.lua:205
 if not out[i][1] then break end
@@ -2273,24 +2301,27 @@ end
 --@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:216
+--@turn.lua:222
 if set_at[i] then
---@turn.lua:218
+--@turn.lua:224
 elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:220
-local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or 2, set_at[i])
+--@turn.lua:227
+local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
+and not fifos[queue]
+local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
+alike and line.found[#line.found], alike and line.class)
 if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
+until false
+return line and line.id and line
 end
-return line and line[line.at]
-end
---@turn.lua:266
+--@turn.lua:276
 local work, expired = 0, 0
---@turn.lua:367
+--@turn.lua:379
 local spare
---@turn.lua:473
+--@turn.lua:493
 if token == last then
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
 local i = 0
@@ -2312,7 +2343,7 @@ for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:495
+--@turn.lua:515
 unrung = {}
 expected = math.max(1, argv[16] + n_slots)
 --@turn.lua:68
@@ -2398,7 +2429,7 @@ until true
 --@turn.lua:107
 end
 end
---@turn.lua:460
+--@turn.lua:480
 do
 --@turn.lua:121
 do
@@ -2406,7 +2437,7 @@ if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 19, slots_from - 1 do listed[argv[j]] = true end
-rare(144, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(145, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2443,7 +2474,7 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:464
+--@turn.lua:484
 for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
 --@turn.lua:166
 do
@@ -2466,7 +2497,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', KEYS[2]) == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(145, names, count) end
+if gated and count > 0 then bad = rare(146, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2483,18 +2514,18 @@ end
 end
 end
 end
---@turn.lua:369
+--@turn.lua:381
 do
 unsettled = {}
 local ahead_from = begun_from - argv[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
 local given
---@turn.lua:269
+--@turn.lua:279
 do
---@turn.lua:374
+--@turn.lua:386
 local floor, mark = floor, mark
---@turn.lua:270
+--@turn.lua:280
 local job
 while not job do
 if work >= 100 then
@@ -2502,15 +2533,15 @@ again = 1
 break
 end
 local from, of
---@turn.lua:231
+--@turn.lua:241
 do
---@turn.lua:276
+--@turn.lua:286
 local floor, ahead = floor, mark == "a"
---@turn.lua:232
+--@turn.lua:242
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(146, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(147, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2526,24 +2557,24 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:277
+--@turn.lua:287
 if not from then break end
-local head, late, late_of = queued[from][queued[from].at], nil, nil
+local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:253
+--@turn.lua:263
 do
---@turn.lua:280
+--@turn.lua:290
 local class = head.class
---@turn.lua:254
+--@turn.lua:264
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = not found and gates[i] and queued[i] ~= false and rare(150, i, names[i], class, #jobs)
+local head = not found and gates[i] and queued[i] ~= false and rare(151, i, names[i], class, #jobs)
 if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:281
+--@turn.lua:291
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2559,7 +2590,7 @@ out[from][#out[from] + 1] = head.id
 if late then
 --@turn.lua:204
 repeat
---@turn.lua:294
+--@turn.lua:304
 local i = from
 --@turn.lua:205
 if not out[i][1] then break end
@@ -2573,14 +2604,14 @@ end
 --@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:295
+--@turn.lua:305
 queued[from] = nil
 else
-line.at = line.at + 1
+line.id = nil
 end
 if found then
 job = found
-if gates[of] then rare(148, of) end
+if gates[of] then rare(149, of) end
 if argv[9] == '0' then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
@@ -2589,7 +2620,7 @@ expired = expired + 1
 if expired == 5 then
 --@turn.lua:204
 repeat
---@turn.lua:308
+--@turn.lua:318
 local i = from
 --@turn.lua:205
 if not out[i][1] then break end
@@ -2603,8 +2634,8 @@ end
 --@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:309
-rare(139, queue)
+--@turn.lua:319
+rare(140, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2614,13 +2645,13 @@ end
 end
 given = job
 end
---@turn.lua:375
+--@turn.lua:387
 if not given and mark == "a" and chains[1] then
---@turn.lua:323
+--@turn.lua:333
 do
---@turn.lua:376
+--@turn.lua:388
 local floor = floor
---@turn.lua:326
+--@turn.lua:336
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2633,7 +2664,9 @@ local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET',
 local of
 for i = 0, count - 1 do
 local head = head_of(i)
-if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and head.score > score) then return nil end
+if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and rare(139, queue, head) > score) then
+return nil
+end
 if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
 end
 if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or deliveries or isolate
@@ -2661,7 +2694,7 @@ end
 end
 given = found
 end
---@turn.lua:377
+--@turn.lua:389
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2672,40 +2705,40 @@ break
 end
 end
 end
---@turn.lua:388
+--@turn.lua:400
 do
 local leases = { 'NX', nil, nil }
 for queue, entries in pairs(leased) do
 --@turn.lua:60
 do
---@turn.lua:391
+--@turn.lua:403
 local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
 --@turn.lua:61
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:392
+--@turn.lua:404
 leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
 end
 --@turn.lua:60
 do
---@turn.lua:394
+--@turn.lua:406
 local verb, key, list, first = 'HSET', held_key, held, 3
 --@turn.lua:61
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:60
 do
---@turn.lua:395
+--@turn.lua:407
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
 --@turn.lua:61
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:396
+--@turn.lua:408
 if leases[2] then try_command('ZADD', P .. 'leases', unpack(leases)) end
 for i = 0, n_sources - 1 do
 --@turn.lua:204
 repeat
---@turn.lua:398
+--@turn.lua:410
 local i = i
 --@turn.lua:205
 if not out[i][1] then break end
@@ -2719,10 +2752,10 @@ end
 --@turn.lua:207
 out[i] = {}
 until true
---@turn.lua:399
+--@turn.lua:411
 end
 end
---@turn.lua:402
+--@turn.lua:414
 do
 if gated then
 for i = 0, count - 1 do
@@ -2733,10 +2766,10 @@ end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(149, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
+if rare(150, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:417
+--@turn.lua:429
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2746,12 +2779,12 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:428
+--@turn.lua:440
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(147, i) then
+if crowded and head and gates[i] and rare(148, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if #jobs < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2763,21 +2796,28 @@ end
 end
 end
 end
---@turn.lua:471
+--@turn.lua:491
 end
---@turn.lua:500
+--@turn.lua:520
 local state, due = 'busy', soonest
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then
---@turn.lua:446
+--@turn.lua:458
 do
+local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
+local line = queued[i]
+if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
+--@turn.lua:464
+local ready, bell = (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
+if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
+else
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:450
+--@turn.lua:469
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2807,7 +2847,8 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:451
+--@turn.lua:470
+end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
 end
@@ -2816,13 +2857,13 @@ local head = head_of(i)
 if head then rare(90, set_at[i], head.class) end
 end
 end
---@turn.lua:505
+--@turn.lua:525
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:507
+--@turn.lua:527
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2840,9 +2881,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:508
+--@turn.lua:528
 end
---@turn.lua:510
+--@turn.lua:530
 note[2] = table.concat(lines, '\n')
 local n = #note
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
@@ -2850,7 +2891,7 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:518
+--@turn.lua:538
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2861,7 +2902,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:524
+--@turn.lua:544
 if first_count then rare(8) end
 local waits = (waiting or parked or argv[6] ~= '') and rare(93, argv[6])
 local first = jobs[1] or NONE
