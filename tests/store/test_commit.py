@@ -130,9 +130,10 @@ def test_a_retry_without_a_delay_to_a_broken_queue_waits_in_the_schedule(broker:
 
 def test_a_turn_returns_when_its_own_retry_is_due(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b", "c")
-    turn = hand.turn(outcome(hand.take(), "retry", delay=0.4, reason="r"), slots=[0])
+    retried = outcome(hand.take(), "retry", delay=0.4, reason="r")
+    turn = hand.turn(retried, slots=[0])
     assert (ids(turn.jobs), turn.next_in) == (["b"], 0.4)
-    assert hand.turn(token=hand.token) == turn, "a resend too"
+    assert hand.turn(retried, slots=[0], token=hand.token) == turn, "a resend too"
     assert hand.turn(outcome(turn.jobs[0]), slots=[0]).next_in is None
 
 

@@ -68,6 +68,7 @@ def test_batched_jobs_are_claimed_a_number_at_a_time_and_not_ahead(broker: Broke
     first = hand.take()
     assert follow(hand, first, 2, 1) == (["b", "c"], True)
     assert follow(hand, first, 2, 1) == (["b", "c"], True), "a resend"
+    assert ids(hand.turn(slots=[0], token=hand.token).jobs) == ["a"], "a resend of the turn"
     assert follow(hand, first, 9, 2) == (["d", "e", "f"], True)
     assert follow(hand, first, 9, 3) == ([], True)
     _, answers = hand.broker.extend(hand.name, hand.incarnation, [("b", f"{first.execution_id}.1.1")], LEASE, 420, "busy")

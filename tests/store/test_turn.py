@@ -10,6 +10,7 @@ from fusion.store.layout.records import TurnRequest
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import (
+    DATA,
     LEASE,
     Hand,
     drain,
@@ -179,6 +180,18 @@ def test_a_resend_gives_only_what_is_still_held_by_that_token(broker: Broker, co
     other = Hand(broker, "q", name="host.2")
     assert ids(other.claim()) == ["a"]
     assert ids(hand.turn(slots=[0, 0], token=hand.token).jobs) == ["b"]
+
+
+def test_a_resend_gives_no_job_that_could_not_be_given(broker: Broker, conn: redis.Redis) -> None:
+    """Its lease stands, and the first answer did not have it."""
+    hand = Hand(broker, "q")
+    conn.hset("rq:job:old", mapping={"status": "queued", "data": DATA, "origin": "q"})
+    conn.zadd("rq:queue:q", {"old": 1})
+    conn.set("rq:queues", "no set")
+    first = hand.turn(slots=[0])
+    assert ([queue for queue, _ in first.bad], first.jobs) == (["q"], [])
+    assert status_of(conn, "old") == "started"
+    assert hand.turn(slots=[0], token=hand.token).jobs == []
 
 
 def test_an_outdated_token_does_nothing(broker: Broker, conn: redis.Redis) -> None:

@@ -24,14 +24,15 @@
 --   outcomes  kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...
 -- Returns: {status, answers, bad, again, releases, next_ms, waits, open_ms, jobs...}; status: ok | suspended |
 --   unregistered | outdated; again: 1 = another turn finds more; releases: 1 = `release` has something to do;
---   answers: a line each; bad: {queue, error}; jobs: how many words a job has, and these: queue, id, execution, values
---   of RUN_FIELDS... (each list in a reply takes long, an empty one too); next_ms: ms to a due job that the
+--   answers: a line each, one `ok` if all are; bad: {queue, error}; jobs: how many words a job has, and these: queue,
+--   id, execution, values of RUN_FIELDS... (each list in a reply takes long, an empty one too); next_ms: ms to a due job that the
 --   worker may not know of, -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
 --   closed by its rate opens then; missing mostly
 -- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
--- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
--- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
+-- A token answers twice alike: the worker's hash keeps, in `turn`, the last token and what nothing else tells: its
+-- answers, if not all are `ok`, jobs that could not be given (a line each), ms to what it put into the schedule, and
+-- open_ms. What it was given is among the jobs that the worker holds: their executions have the token.
 local RELEASING = P .. 'releasing'
 local incarnation, memory, was, beat, finished, worked
 if A_n_outcomes == '0' then
@@ -45,7 +46,8 @@ local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+'
 if token < last then return { 'outdated', false, false, 0, 0, -1 } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
 -- A list that is made with room for its first entries need not grow.
-local answers, jobs, bad = { nil }, { nil }, {}
+local jobs, bad = { nil }, {}
+local answers -- of all outcomes, if one is not `ok`
 
 -- Where each section begins: behind the one before it.
 local QUEUES_FROM = REST
@@ -61,12 +63,13 @@ local function each_of(verb, key, list, first)
   for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
--- What the worker's hash remembers of this turn, and what else goes into it.
-local lines, note = { A_token, nil, nil }, { 'turn', '' }
+-- What the worker's hash remembers of this turn.
+local remembered = A_token
 
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
+local n_finished, n_failed, spent = 0, 0, nil -- of the outcomes that changed something; the time of their runs
 local function commit_half()
-  local done, at, any_changed, failed = { nil }, outcomes_from, false, 0
+  local done, at = { nil }, outcomes_from
   for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
     local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
@@ -74,32 +77,33 @@ local function commit_half()
     local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
     at = at + 8 + n
     if not ok then answer = 'error: ' .. error_text(answer) end
-    answers[i] = answer
-    lines[#lines + 1] = '<' .. answer
+    if answer ~= 'ok' and not answers then
+      answers = {}
+      for before = 1, i - 1 do answers[before] = 'ok' end
+    end
+    if answers then
+      answers[i] = answer
+      remembered = remembered .. '\n<' .. answer
+    end
     if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
     if ok and changed then
       if raised[1] then -- counted last, and once: an outcome that is refused comes again
         redis.pcall('HINCRBY', CALLBACK_ERRORS, 'count', 1)
         redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
       end
-      any_changed = true
-      worked = (tonumber(worked) or 0) + elapsed
+      spent = (spent or 0) + elapsed
       if kind == 'finished' or kind == 'repeat' then
-        finished = (tonumber(finished) or 0) + 1
+        n_finished = n_finished + 1
       elseif kind == 'failed' or kind == 'retry' or answer == 'failed' then
-        failed = failed + 1
+        n_failed = n_failed + 1
       end
     end
   end
-  if any_changed then
-    note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil,
-      nil }
-    if failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', failed)) ~= 'number' then
-      redis.call('HSET', K_worker, 'failed_job_count', failed)
-    end
+  if n_failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', n_failed)) ~= 'number' then
+    redis.call('HSET', K_worker, 'failed_job_count', n_failed)
   end
   for wip, ids in pairs(left) do
-    each_of('ZREM', wip, ids, 1)
+    for i = 1, #ids, 1000 do left[wip] = redis.pcall('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
   end
   each_of('HDEL', held_key, done, 1)
   if done[1] then
@@ -295,6 +299,7 @@ local function claim(floor, mark)
       set_at[from])
     if not ok then
       bad[#bad + 1] = { queue, error_text(found) }
+      remembered = remembered .. '\n!' .. head.id
       queued[from] = false
     elseif found == KEYED then
       line.shut = true -- those that are claimed ahead come last
@@ -355,6 +360,7 @@ local function claim_in_chain(floor)
       return nil
     end
     local exec = execution .. (#jobs + 1) .. AHEAD
+    chain.tried = id
     admit(chain.name, id, score, true)
     local job = take(queue, { id = id, class = class_of(score), score = score }, exec, nil, chain)
     out[of][#out[of] + 1] = id
@@ -366,8 +372,9 @@ local function claim_in_chain(floor)
   local share, found = math.min(MOST_BEHIND, math.ceil(A_n_ahead / math.max(1, n_slots - A_n_ahead))), nil
   while chains[1] and not found do
     local chain = table.remove(chains, 1)
-    chain.behind = (chain.behind or 0) + 1
+    chain.behind, chain.tried = (chain.behind or 0) + 1, nil
     local ok, job = pcall(claim_behind, chain)
+    if not ok and chain.tried then remembered = remembered .. '\n!' .. chain.tried end
     if ok and job then
       if chain.behind < share then chains[#chains + 1] = chain end
       found = job
@@ -390,7 +397,6 @@ local function fill_slots()
     if not given and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
     if given then
       jobs[#jobs + 1] = given
-      lines[#lines + 1] = '>' .. given[1] .. ' ' .. given[2] .. (mark == '' and '' or ' ' .. mark)
     elseif floor <= 0 then
       break -- there is none of any class
     end
@@ -398,14 +404,14 @@ local function fill_slots()
 end
 
 local function write_down_claims()
-  local leases = { 'NX', nil, nil }
   for queue, entries in pairs(leased) do
-    each_of('ZADD', wip_key(queue), entries, 1)
-    leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
+    local wip = wip_key(queue)
+    each_of('ZADD', wip, entries, 1)
+    -- a job has just left it, so the index has its queue: `reap` takes out only those without any
+    if not (tonumber(left[wip]) and left[wip] > 0) then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, queue) end
   end
   each_of('HSET', held_key, held, 3)
   each_of('ZREM', EXPIRING, unexpected, 1)
-  if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
   for i = 0, n_sources - 1 do
     take_out(i)
   end
@@ -491,19 +497,27 @@ local function claim_half()
 end
 
 if token == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
+  answers = {}
   for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
-  local i = 0
-  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
-    i = i + 1
-    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
-      TIED_FIELDS, CHAIN_FIELDS)
-    if job[1] == 'started' and job[2] == exec then
-      local last = 2 + N_RUN_FIELDS + N_TIED_FIELDS + (mark == AHEAD and N_CHAIN_FIELDS or 0)
-      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
+  local found, mine, most = redis.pcall('HGETALL', held_key), {}, 0
+  for i = 1, #found, 2 do
+    local id, exec = found[i], found[i + 1]
+    local nth = string.sub(exec, 1, #execution) == execution and string.match(exec, '^(%d+)%a?$', #execution + 1)
+    if nth and not string.find(memory .. '\n', '\n!' .. id .. '\n', 1, true) then
+      mine[nth + 0], most = { id, exec }, math.max(most, nth)
     end
   end
-  local reply = { 'ok', table.concat(answers, '\n'), false, 0, redis.call('EXISTS', RELEASING),
-    tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
+  for nth = 1, most do
+    local id, exec = unpack(mine[nth] or {})
+    local job = id and redis.pcall('HMGET', job_key(id), 'status', 'execution_id', 'origin', RUN_FIELDS, TIED_FIELDS,
+      CHAIN_FIELDS)
+    if job and job[1] == 'started' and job[2] == exec then
+      local last = 3 + N_RUN_FIELDS + N_TIED_FIELDS + (mark_of(exec) == AHEAD and N_CHAIN_FIELDS or 0)
+      jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
+    end
+  end
+  local reply = { 'ok', answers[1] and table.concat(answers, '\n') or A_n_outcomes ~= '0' and 'ok' or false, false, 0,
+    redis.call('EXISTS', RELEASING), tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
     tonumber(string.match(memory, '\n~(%d+)')) or false }
   for _, job in ipairs(jobs) do
     reply[#reply + 1] = #job
@@ -518,8 +532,8 @@ commit_half()
 claim_half()
 
 local state, due = 'busy', soonest -- of a turn that gave jobs: when the first is due that it put into the schedule
-if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
-if opens then lines[#lines + 1] = '~' .. opens end
+if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
+if opens then remembered = remembered .. '\n~' .. opens end
 if #jobs > 0 then
   wake_others()
 else
@@ -527,8 +541,13 @@ else
   due = next_due(due_limits or soonest)
 end
 
-note[2] = table.concat(lines, '\n')
-local n = #note
+local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
+if spent then
+  note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
+  if n_finished > 0 then
+    note[5], note[6], n = 'successful_job_count', string.format('%d', (tonumber(finished) or 0) + n_finished), 6
+  end
+end
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
 if #jobs > 0 or state ~= 'busy' then
   note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
@@ -544,9 +563,9 @@ give_back_numbers()
 if first_count then write_tallies() end
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known)
 local first = jobs[1] or NONE
-local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
-  bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,
-  opens or false, jobs[1] and #first or nil, unpack(first) }
+local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
+  A_n_outcomes ~= '0' and 'ok' or false, bad[1] and bad or false, again, releasing and 1 or 0,
+  due and math.max(0, due - now_ms) or -1, waits or false, opens or false, jobs[1] and #first or nil, unpack(first) }
 n = #first + 9
 for nth = 2, #jobs do
   local job = jobs[nth]

@@ -61,13 +61,13 @@ def _outcomes(request: TurnRequest) -> list[Any]:
     return flat
 
 
-def turn(answer: Any) -> Turn:
-    """Read the reply of turn.lua."""
+def turn(outcomes: int, answer: Any) -> Turn:
+    """Read the reply of turn.lua. `outcomes`: how many it was to commit."""
     status, answers, bad, again, releases, next_ms, *more = answer
     waits, opens_ms, *words = more or (None, None)
     return Turn(
         status.decode(),
-        answers.decode("utf-8", "replace").split("\n") if answers else [],
+        ["ok"] * outcomes if answers == b"ok" else answers.decode("utf-8", "replace").split("\n") if answers else [],
         list(starmap(claimed, _rows(words))),
         [(codec.text(queue), codec.text(error)) for queue, error in bad or ()],
         bool(again),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -65,7 +66,7 @@ class WorkerBroker(ScriptHost):
         args, rest = turn_codec.arguments(request)
         keys = {"worker": self.keys.worker(request.name), "suspended": self.keys.suspended}
         self._script("turn")  # it asks the server for its version, if that is not known: before anything is sent
-        return ScriptCall(self, "turn", keys, args, rest, turn_codec.turn)
+        return ScriptCall(self, "turn", keys, args, rest, partial(turn_codec.turn, len(request.commits)))
 
     def follow(
         self, name: str, incarnation: str, token: int, lease: float, leader: Claimed, most: int

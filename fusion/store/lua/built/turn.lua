@@ -2227,7 +2227,7 @@ end
 return made_1[nth - 43](...)
 end
 end
---@turn.lua:36
+--@turn.lua:37
 local incarnation, memory, was, beat, finished, worked
 if argv[16] == '0' then
 incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
@@ -2239,27 +2239,30 @@ if incarnation ~= argv[2] then return { 'unregistered', false, false, 0, 0, -1 }
 local token, last = argv[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
 if token < last then return { 'outdated', false, false, 0, 0, -1 } end
 local execution = argv[2] .. ':' .. argv[3] .. ':'
---@turn.lua:48
-local answers, jobs, bad = { nil }, { nil }, {}
---@turn.lua:52
+--@turn.lua:49
+local jobs, bad = { nil }, {}
+local answers
+--@turn.lua:54
 local n_slots = argv[11] + 0
 local slots_from = 19 + argv[10]
 local begun_from = slots_from + n_slots
 local sets_from = begun_from + 2 * argv[13]
 local lacking_from = sets_from + argv[14]
 local outcomes_from = lacking_from + 2 * argv[15]
---@turn.lua:65
-local lines, note = { argv[3], nil, nil }, { 'turn', '' }
---@turn.lua:112
+--@turn.lua:67
+local remembered = argv[3]
+--@turn.lua:70
+local n_finished, n_failed, spent = 0, 0, nil
+--@turn.lua:116
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:117
+--@turn.lua:121
 local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:211
+--@turn.lua:215
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2267,7 +2270,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:216
+--@turn.lua:220
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2280,32 +2283,32 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:217
+--@turn.lua:221
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:204
+--@turn.lua:208
 repeat
---@turn.lua:221
+--@turn.lua:225
 local i = i
---@turn.lua:205
+--@turn.lua:209
 if not out[i][1] then break end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:206
+--@turn.lua:210
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:207
+--@turn.lua:211
 out[i] = {}
 until true
---@turn.lua:222
+--@turn.lua:226
 if set_at[i] then
---@turn.lua:224
+--@turn.lua:228
 elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:227
+--@turn.lua:231
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
@@ -2317,25 +2320,33 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:276
+--@turn.lua:280
 local work, expired = 0, 0
---@turn.lua:379
+--@turn.lua:386
 local spare
---@turn.lua:493
+--@turn.lua:499
 if token == last then
+answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
-local i = 0
-for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
-i = i + 1
-local exec, job = execution .. i .. mark, try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
-"takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
-if job[1] == 'started' and job[2] == exec then
-local last = 2 + 29 + 7 + (mark == "a" and 2 or 0)
-jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, last) }
+local found, mine, most = try_command('HGETALL', held_key), {}, 0
+for i = 1, #found, 2 do
+local id, exec = found[i], found[i + 1]
+local nth = string.sub(exec, 1, #execution) == execution and string.match(exec, '^(%d+)%a?$', #execution + 1)
+if nth and not string.find(memory .. '\n', '\n!' .. id .. '\n', 1, true) then
+mine[nth + 0], most = { id, exec }, math.max(most, nth)
 end
 end
-local reply = { 'ok', table.concat(answers, '\n'), false, 0, command('EXISTS', P .. 'releasing'),
-tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, argv[6]),
+for nth = 1, most do
+local id, exec = unpack(mine[nth] or {})
+local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
+"concurrency_key", "follows")
+if job and job[1] == 'started' and job[2] == exec then
+local last = 3 + 29 + 7 + ((string.sub(exec, -1)) == "a" and 2 or 0)
+jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
+end
+end
+local reply = { 'ok', answers[1] and table.concat(answers, '\n') or argv[16] ~= '0' and 'ok' or false, false, 0,
+command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, argv[6]),
 tonumber(string.match(memory, '\n~(%d+)')) or false }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
@@ -2343,19 +2354,19 @@ for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:515
+--@turn.lua:529
 unrung = {}
 expected = math.max(1, argv[16] + n_slots)
---@turn.lua:68
+--@turn.lua:71
 do
-local done, at, any_changed, failed = { nil }, outcomes_from, false, 0
+local done, at = { nil }, outcomes_from
 for i = 1, argv[16] + 0 do
 local kind, id, exec, elapsed, age, delay, reason, n = unpack(argv, at, at + 7)
 local more = n == '0' and {} or { unpack(argv, at + 8, at + 7 + n) }
 local raised
 --@include/job/commit.lua:22
 do
---@turn.lua:73
+--@turn.lua:76
 local more = more
 --@include/job/commit.lua:23
 local found = nothing
@@ -2366,52 +2377,46 @@ end
 end
 raised = found
 end
---@turn.lua:74
+--@turn.lua:77
 local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
 at = at + 8 + n
 if not ok then answer = 'error: ' .. rare(50, answer) end
+if answer ~= 'ok' and not answers then
+answers = {}
+for before = 1, i - 1 do answers[before] = 'ok' end
+end
+if answers then
 answers[i] = answer
-lines[#lines + 1] = '<' .. answer
+remembered = remembered .. '\n<' .. answer
+end
 if ok and (answer == 'ok' or try_command('HGET', held_key, id) == exec) then done[#done + 1] = id end
 if ok and changed then
 if raised[1] then
 try_command('HINCRBY', P .. 'callback_errors', 'count', 1)
 try_command('HSET', P .. 'callback_errors', 'job_id', id, 'at', now_iso)
 end
-any_changed = true
-worked = (tonumber(worked) or 0) + elapsed
+spent = (spent or 0) + elapsed
 if kind == 'finished' or kind == 'repeat' then
-finished = (tonumber(finished) or 0) + 1
+n_finished = n_finished + 1
 elseif kind == 'failed' or kind == 'retry' or answer == 'failed' then
-failed = failed + 1
+n_failed = n_failed + 1
 end
 end
 end
-if any_changed then
-note = { 'turn', '', 'successful_job_count', finished or 0, 'total_working_us', worked, nil, nil, nil, nil, nil,
-nil }
-if failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', failed)) ~= 'number' then
-command('HSET', KEYS[1], 'failed_job_count', failed)
-end
+if n_failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', n_failed)) ~= 'number' then
+command('HSET', KEYS[1], 'failed_job_count', n_failed)
 end
 for wip, ids in pairs(left) do
---@turn.lua:60
-do
---@turn.lua:102
-local verb, key, list, first = 'ZREM', wip, ids, 1
---@turn.lua:61
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+for i = 1, #ids, 1000 do left[wip] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
 end
---@turn.lua:103
-end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:104
+--@turn.lua:108
 local verb, key, list, first = 'HDEL', held_key, done, 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:105
+--@turn.lua:109
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2426,12 +2431,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:107
+--@turn.lua:111
 end
 end
---@turn.lua:480
+--@turn.lua:486
 do
---@turn.lua:121
+--@turn.lua:125
 do
 if n_slots > 0 and argv[8] == '0' then
 for i = 19, slots_from - 1 do
@@ -2449,7 +2454,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:157
+--@turn.lua:161
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2457,7 +2462,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:139
+--@turn.lua:143
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2474,9 +2479,9 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:484
+--@turn.lua:490
 for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
---@turn.lua:166
+--@turn.lua:170
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2514,18 +2519,18 @@ end
 end
 end
 end
---@turn.lua:381
+--@turn.lua:388
 do
 unsettled = {}
 local ahead_from = begun_from - argv[12]
 for i = slots_from, begun_from - 1 do
 local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
 local given
---@turn.lua:279
+--@turn.lua:283
 do
---@turn.lua:386
+--@turn.lua:393
 local floor, mark = floor, mark
---@turn.lua:280
+--@turn.lua:284
 local job
 while not job do
 if work >= 100 then
@@ -2533,11 +2538,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:241
+--@turn.lua:245
 do
---@turn.lua:286
+--@turn.lua:290
 local floor, ahead = floor, mark == "a"
---@turn.lua:242
+--@turn.lua:246
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2557,15 +2562,15 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:287
+--@turn.lua:291
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:263
+--@turn.lua:267
 do
---@turn.lua:290
+--@turn.lua:294
 local class = head.class
---@turn.lua:264
+--@turn.lua:268
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2574,7 +2579,7 @@ if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:291
+--@turn.lua:295
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2582,29 +2587,30 @@ local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] an
 set_at[from])
 if not ok then
 bad[#bad + 1] = { queue, rare(50, found) }
+remembered = remembered .. '\n!' .. head.id
 queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
---@turn.lua:204
+--@turn.lua:208
 repeat
---@turn.lua:304
+--@turn.lua:309
 local i = from
---@turn.lua:205
+--@turn.lua:209
 if not out[i][1] then break end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:206
+--@turn.lua:210
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:207
+--@turn.lua:211
 out[i] = {}
 until true
---@turn.lua:305
+--@turn.lua:310
 queued[from] = nil
 else
 line.id = nil
@@ -2618,23 +2624,23 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:204
+--@turn.lua:208
 repeat
---@turn.lua:318
+--@turn.lua:323
 local i = from
---@turn.lua:205
+--@turn.lua:209
 if not out[i][1] then break end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:206
+--@turn.lua:210
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:207
+--@turn.lua:211
 out[i] = {}
 until true
---@turn.lua:319
+--@turn.lua:324
 rare(140, queue)
 queued[from] = nil
 head_of(from)
@@ -2645,13 +2651,13 @@ end
 end
 given = job
 end
---@turn.lua:387
+--@turn.lua:394
 if not given and mark == "a" and chains[1] then
---@turn.lua:333
+--@turn.lua:338
 do
---@turn.lua:388
+--@turn.lua:395
 local floor = floor
---@turn.lua:336
+--@turn.lua:341
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2674,6 +2680,7 @@ or string.find(ties or '', '[dmt]') then
 return nil
 end
 local exec = execution .. (#jobs + 1) .. "a"
+chain.tried = id
 rare(68, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
@@ -2685,8 +2692,9 @@ end
 local share, found = math.min(15, math.ceil(argv[12] / math.max(1, n_slots - argv[12]))), nil
 while chains[1] and not found do
 local chain = table.remove(chains, 1)
-chain.behind = (chain.behind or 0) + 1
+chain.behind, chain.tried = (chain.behind or 0) + 1, nil
 local ok, job = pcall(claim_behind, chain)
+if not ok and chain.tried then remembered = remembered .. '\n!' .. chain.tried end
 if ok and job then
 if chain.behind < share then chains[#chains + 1] = chain end
 found = job
@@ -2694,68 +2702,66 @@ end
 end
 given = found
 end
---@turn.lua:389
+--@turn.lua:396
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
 jobs[#jobs + 1] = given
-lines[#lines + 1] = '>' .. given[1] .. ' ' .. given[2] .. (mark == '' and '' or ' ' .. mark)
 elseif floor <= 0 then
 break
 end
 end
 end
---@turn.lua:400
-do
-local leases = { 'NX', nil, nil }
-for queue, entries in pairs(leased) do
---@turn.lua:60
-do
---@turn.lua:403
-local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
---@turn.lua:61
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:404
-leases[#leases + 1], leases[#leases + 2] = LEASE_END, queue
-end
---@turn.lua:60
-do
 --@turn.lua:406
+do
+for queue, entries in pairs(leased) do
+local wip = (P .. 'wip:' .. queue)
+--@turn.lua:62
+do
+--@turn.lua:409
+local verb, key, list, first = 'ZADD', wip, entries, 1
+--@turn.lua:63
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:411
+if not (tonumber(left[wip]) and left[wip] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
+end
+--@turn.lua:62
+do
+--@turn.lua:413
 local verb, key, list, first = 'HSET', held_key, held, 3
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:407
+--@turn.lua:414
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:408
-if leases[2] then try_command('ZADD', P .. 'leases', unpack(leases)) end
+--@turn.lua:415
 for i = 0, n_sources - 1 do
---@turn.lua:204
+--@turn.lua:208
 repeat
---@turn.lua:410
+--@turn.lua:416
 local i = i
---@turn.lua:205
+--@turn.lua:209
 if not out[i][1] then break end
---@turn.lua:60
+--@turn.lua:62
 do
---@turn.lua:206
+--@turn.lua:210
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:61
+--@turn.lua:63
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:207
+--@turn.lua:211
 out[i] = {}
 until true
---@turn.lua:411
+--@turn.lua:417
 end
 end
---@turn.lua:414
+--@turn.lua:420
 do
 if gated then
 for i = 0, count - 1 do
@@ -2769,7 +2775,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(150, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:429
+--@turn.lua:435
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2779,7 +2785,7 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:440
+--@turn.lua:446
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2796,20 +2802,20 @@ end
 end
 end
 end
---@turn.lua:491
+--@turn.lua:497
 end
---@turn.lua:520
+--@turn.lua:534
 local state, due = 'busy', soonest
-if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
-if opens then lines[#lines + 1] = '~' .. opens end
+if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
+if opens then remembered = remembered .. '\n~' .. opens end
 if #jobs > 0 then
---@turn.lua:458
+--@turn.lua:464
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:464
+--@turn.lua:470
 local ready, bell = (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2817,7 +2823,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:469
+--@turn.lua:475
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2847,7 +2853,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:470
+--@turn.lua:476
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2857,13 +2863,13 @@ local head = head_of(i)
 if head then rare(90, set_at[i], head.class) end
 end
 end
---@turn.lua:525
+--@turn.lua:539
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:527
+--@turn.lua:541
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2881,17 +2887,22 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:528
+--@turn.lua:542
 end
---@turn.lua:530
-note[2] = table.concat(lines, '\n')
-local n = #note
+--@turn.lua:544
+local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
+if spent then
+note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
+if n_finished > 0 then
+note[5], note[6], n = 'successful_job_count', string.format('%d', (tonumber(finished) or 0) + n_finished), 6
+end
+end
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
 if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:538
+--@turn.lua:557
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2902,13 +2913,13 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:544
+--@turn.lua:563
 if first_count then rare(8) end
 local waits = (waiting or parked or argv[6] ~= '') and rare(93, argv[6])
 local first = jobs[1] or NONE
-local reply = { suspended and 'suspended' or 'ok', answers[2] and table.concat(answers, '\n') or answers[1] or false,
-bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1, waits or false,
-opens or false, jobs[1] and #first or nil, unpack(first) }
+local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
+argv[16] ~= '0' and 'ok' or false, bad[1] and bad or false, again, releasing and 1 or 0,
+due and math.max(0, due - now_ms) or -1, waits or false, opens or false, jobs[1] and #first or nil, unpack(first) }
 n = #first + 9
 for nth = 2, #jobs do
 local job = jobs[nth]
