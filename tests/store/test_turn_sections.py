@@ -45,7 +45,7 @@ def test_the_sections_stand_in_one_order() -> None:
         "w",
         "i",
         3,
-        [commit],
+        [commit, outcome(Claimed("q", "j2", "e:1:2", {}), "held", reason="why")],
         ["q", "* last"],
         [2, 0],
         30,
@@ -57,11 +57,18 @@ def test_the_sections_stand_in_one_order() -> None:
     args, rest = turn_codec.arguments(request)
     assert rest == [
         *("q", "* last"),
-        *(2, 0),
         *("k", "e:1:1a"),
         *("held:q:t",),
         *("t", "why"),
-        *("finished", "j", "e:1:1", 0, 0, 0, "", 2, "result", "1"),
+        *("finished", "j", "e:1:1", 0, 0, 2, "result", "1"),
+        *("held", "j2", "e:1:2", 0, 0, 0, 0, "why"),
     ]
     counts = {name: value for name, value in args.items() if name.startswith("n_")}
-    assert counts == {"n_queues": 2, "n_slots": 2, "n_ahead": 1, "n_begun": 1, "n_sets": 1, "n_lacking": 1, "n_outcomes": 1}
+    assert counts == {"n_queues": 2, "n_slots": 2, "n_outcomes": 2}
+    assert (args["lowest"], args["special"]) == ("2 0", "0 0 0 1 1 1 1 v")
+
+
+def test_what_few_turns_have_takes_no_word_of_the_others() -> None:
+    args, rest = turn_codec.arguments(TurnRequest("w", "i", 3, [], ["q"], [0, 0], 30, 420))
+    assert rest == ["q"]
+    assert (args["lowest"], args["special"]) == (0, "")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusion.store.layout.compact import expand_claimed
 
-#: What a run needs, in the order in which `turn` returns it, up to the last that the job has: most have the first six alone. The first five
-#: are where lua/include/job/claim.lua looks for them.
+#: What a run needs, in the order in which `turn` returns it, up to the last that the job has: a plain job has the first three
+#: alone (lua/include/job/claim.lua).
 RUN_FIELDS = (
     "data",
+    "func",
+    "created_at",
     "origin",
     "log_tag",
     "serializer",
-    "func",
-    "created_at",
     "timeout",
     "meta",
     "priority",
@@ -54,10 +54,12 @@ _DIGITS = 20
 _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS + CHAIN_FIELDS)
 
 
-def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:
-    """Name the values of a claimed job, behind which others may be missing; what is absent though it has a default of the layout is filled
-    in."""
-    return expand_claimed({name: value for name, value in zip(_RUN_BYTES, values, strict=False) if value is not None})
+def run_fields(queue: bytes, values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Name the values of a job claimed from this queue, behind which others may be missing; what is absent though it has a default of the
+    layout is filled in."""
+    fields = {name: value for name, value in zip(_RUN_BYTES, values, strict=False) if value is not None}
+    fields.setdefault(b"origin", queue)
+    return expand_claimed(fields)
 
 
 def to_pairs(fields: Mapping[str, Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 -- follow: claim the jobs that stand next in line behind one that this worker has, as long as they may share its call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms queue class execution n n_lacking id func gather serializer
+-- ARGV: name incarnation token lease_ms queue class execution n id func gather serializer
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq on_leave
 -- INCLUDE: keys count emit ring limit claim turn_gates

@@ -1,7 +1,6 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
--- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets
--- ARGV: n_lacking n_outcomes minute minute_text
+-- KEYS: worker
+-- ARGV: name incarnation token lease_ms worker_ttl special n_queues n_slots lowest n_outcomes minute minute_text
 -- FLAGS: allow-oom
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue callback_error next_due
@@ -13,22 +12,25 @@
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
 -- Uses: origin parked soonest tail unexpected unrung unsettled wildcards
--- `known`: the version of the list of sets of blocked jobs that the worker has. `alone`: 1 = it runs one job at a time,
---   and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`: 1 = the queues' order is a rank
+-- `lowest`: the lowest priority that a slot may take, the same of all, or that of each with a space between. The last
+--   n_ahead slots are room behind running jobs
+-- `special`: empty, or with a space between: alone only_sets listed n_ahead n_begun n_sets n_lacking known. `alone`:
+--   1 = it runs one job at a time, and nothing ever beside it. `only_sets`: 1 = it takes blocked jobs alone. `listed`:
+--   1 = the queues' order is a rank. `known`: the version of the list of sets of blocked jobs that it has, or empty
+-- Each word of a call, and of its reply, takes the server half a thousand instructions: what few have is left out.
 -- Sections, one behind the other (fusion/store/write/turn_codec.py writes them); n_...: how many entries each has
 --   queues    a name, or a wildcard and after a space the last queue that was served by it
---   slots     the lowest priority that it may take. The last n_ahead are room behind running jobs
 --   begun     id, execution: of jobs that were claimed ahead and have begun
 --   sets      of blocked jobs that the worker can serve, of its queues
 --   lacking   a task that the worker lacks, why
---   outcomes  kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...
--- Returns: {status, answers, bad, again, releases, next_ms, waits, open_ms, jobs...}; status: ok | suspended |
---   unregistered | outdated; again: 1 = another turn finds more; releases: 1 = `release` has something to do;
---   answers: a line each, one `ok` if all are; bad: {queue, error}; jobs: how many words a job has, and these: queue,
---   id, execution, values of RUN_FIELDS... (each list in a reply takes long, an empty one too); next_ms: ms to a due job that the
---   worker may not know of, -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its
---   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
---   closed by its rate opens then; missing mostly
+--   outcomes  kind id execution elapsed_us age_us n_pairs pairs..., and of all but `finished` delay_ms reason
+-- Returns: {status, answers, more, jobs...}; status: ok | suspended | unregistered | outdated; answers: a line each,
+--   one `ok` if all are; jobs: how many words a job has, and these: queue, id, execution, values of RUN_FIELDS... (of a
+--   plain job but the first three: its origin is the queue); more: none, mostly, or {bad, again, releases, next_ms,
+--   waits, open_ms} (each list in a reply takes long, an empty one too); bad: {queue, error}; again: 1 = another turn
+--   finds more; releases: 1 = `release` has something to do; next_ms: ms to a due job that the worker may not know of,
+--   -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its version (empty: there is none),
+--   and the sets; open_ms: ms until this worker is to take a turn, as a queue that is closed by its rate opens then
 -- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token and what nothing else tells: its
 -- answers, if not all are `ok`, jobs that could not be given (a line each), ms to what it put into the schedule, and
@@ -41,22 +43,29 @@ else
   incarnation, memory, was, beat, finished, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn',
       'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
 end
-if incarnation ~= A_incarnation then return { 'unregistered', false, false, 0, 0, -1 } end
+if incarnation ~= A_incarnation then return { 'unregistered', false, false } end
 local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
-if token < last then return { 'outdated', false, false, 0, 0, -1 } end
+if token < last then return { 'outdated', false, false } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
 -- A list that is made with room for its first entries need not grow.
 local jobs, bad = { nil }, {}
 local answers -- of all outcomes, if one is not `ok`
 
+local mark, known, only_sets, listed_queues, n_ahead = '', '', false, false, 0
 -- Where each section begins: behind the one before it.
 local QUEUES_FROM = REST
 local n_slots = A_n_slots + 0
-local slots_from = QUEUES_FROM + A_n_queues
-local begun_from = slots_from + n_slots
-local sets_from = begun_from + 2 * A_n_begun
-local lacking_from = sets_from + A_n_sets
-local outcomes_from = lacking_from + 2 * A_n_lacking
+local begun_from = QUEUES_FROM + A_n_queues
+local sets_from, lacking_from, outcomes_from = begun_from, begun_from, begun_from
+if A_special ~= '' then
+  local alone, only, listed_too, ahead, n_begun, n_sets, n_lacking, version = string.match(A_special,
+    '^(%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  mark, only_sets, listed_queues = alone == '1' and ALONE or '', only == '1', listed_too == '1'
+  n_ahead, known = ahead + 0, version
+  sets_from = begun_from + 2 * n_begun
+  lacking_from = sets_from + n_sets
+  outcomes_from = lacking_from + 2 * n_lacking
+end
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
 local function each_of(verb, key, list, first)
@@ -71,11 +80,15 @@ local n_finished, n_failed, spent = 0, 0, nil -- of the outcomes that changed so
 local function commit_half()
   local done, at = { nil }, outcomes_from
   for i = 1, A_n_outcomes + 0 do
-    local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-    local more = n == '0' and {} or { unpack(ARGV, at + 8, at + 7 + n) }
+    local kind, id, exec, elapsed, age = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+    local n, delay, reason = ARGV[at + 5], nil, nil
+    local more = n == '0' and {} or { unpack(ARGV, at + 6, at + 5 + n) }
+    at = at + 6 + n
+    if kind ~= 'finished' then
+      delay, reason, at = ARGV[at] + 0, ARGV[at + 1], at + 2
+    end
     local raised = callback_error(more)
-    local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
-    at = at + 8 + n
+    local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
     if not ok then answer = 'error: ' .. error_text(answer) end
     if answer ~= 'ok' and not answers then
       answers = {}
@@ -123,10 +136,10 @@ local start, again = 0, 0 -- the queue whose turn it is; 1 if another turn finds
 local stopped, suspended, due_limits, waiting, gated, releasing -- what there is of that which is rare
 
 local function list_queues()
-  if n_slots > 0 and A_only_sets == '0' then
-    for i = QUEUES_FROM, slots_from - 1 do
+  if n_slots > 0 and not only_sets then
+    for i = QUEUES_FROM, begun_from - 1 do
       if is_wildcard(ARGV[i]) then
-        for j = QUEUES_FROM, slots_from - 1 do listed[ARGV[j]] = true end
+        for j = QUEUES_FROM, begun_from - 1 do listed[ARGV[j]] = true end
         expand(string.match(ARGV[i], '^(%S+) ?(.*)$'))
       else
         names[count] = ARGV[i]
@@ -170,7 +183,7 @@ end
 local function check_rare_keys()
   local paused = { nil }
   for i = 0, count - 1 do paused[i + 1] = paused_key(names[i]) end
-  local there = redis.call('EXISTS', K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING,
+  local there = redis.call('EXISTS', SUSPENDED, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, RELEASING,
     unpack(paused, 1, math.min(count, 1000)))
   for first = 1001, count, 1000 do
     there = there + redis.call('EXISTS', unpack(paused, first, math.min(first + 999, count)))
@@ -185,7 +198,7 @@ local function check_rare_keys()
   releasing = there > 0 and redis.call('EXISTS', RELEASING) == 1
   if releasing then there = there - 1 end
   stopped = there > 0
-  suspended = stopped and redis.call('EXISTS', K_suspended) == 1
+  suspended = stopped and redis.call('EXISTS', SUSPENDED) == 1
   if suspended then count = 0 end
   if gated and count > 0 then bad = read_gates(names, count) end
   for i = 0, count - 1 do
@@ -314,7 +327,7 @@ local function claim(floor, mark)
       if found then
         job = found
         if gates[of] then note_start(of) end
-        if A_listed == '0' then start = of + 1 end -- the others of its class come before it
+        if not listed_queues then start = of + 1 end -- the others of its class come before it
       else
         work = work + (found == nil and TO_SET_ASIDE or TO_CLEAR)
         if expired_now and not head.aside and not set_at[from] then
@@ -369,7 +382,7 @@ local function claim_in_chain(floor)
     chain.id, chain.exec = id, exec
     return job
   end
-  local share, found = math.min(MOST_BEHIND, math.ceil(A_n_ahead / math.max(1, n_slots - A_n_ahead))), nil
+  local share, found = math.min(MOST_BEHIND, math.ceil(n_ahead / math.max(1, n_slots - n_ahead))), nil
   while chains[1] and not found do
     local chain = table.remove(chains, 1)
     chain.behind, chain.tried = (chain.behind or 0) + 1, nil
@@ -387,9 +400,11 @@ local spare -- the lowest priority of the slots that stay free
 
 local function fill_slots()
   unsettled = {}
-  local ahead_from = begun_from - A_n_ahead
-  for i = slots_from, begun_from - 1 do
-    local floor, mark = tonumber(ARGV[i]), i >= ahead_from and AHEAD or A_alone == '1' and ALONE or ''
+  local floor, floors, last_at_once = tonumber(A_lowest), nil, n_slots - n_ahead
+  if not floor then floors = string.gmatch(A_lowest, '%d+') end
+  for nth = 1, n_slots do
+    if floors then floor = floors() + 0 end
+    if nth > last_at_once then mark = AHEAD end
     local given = claim(floor, mark)
     if not given and mark == AHEAD and chains[1] then
       given = claim_in_chain(floor)
@@ -487,7 +502,10 @@ local function claim_half()
   list_queues()
   note_begun()
   list_sets()
-  for i = lacking_from, outcomes_from - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+  for i = lacking_from, outcomes_from - 1, 2 do
+    lacking = lacking or {}
+    lacking[ARGV[i]] = ARGV[i + 1]
+  end
   check_rare_keys()
   fill_slots()
   write_down_claims()
@@ -516,9 +534,9 @@ if token == last then -- a resend: the same answers, and the jobs that are still
       jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
     end
   end
-  local reply = { 'ok', answers[1] and table.concat(answers, '\n') or A_n_outcomes ~= '0' and 'ok' or false, false, 0,
-    redis.call('EXISTS', RELEASING), tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
-    tonumber(string.match(memory, '\n~(%d+)')) or false }
+  local reply = { 'ok', answers[1] and table.concat(answers, '\n') or A_n_outcomes ~= '0' and 'ok' or false,
+    { false, 0, redis.call('EXISTS', RELEASING), tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(known),
+      tonumber(string.match(memory, '\n~(%d+)')) or false } }
   for _, job in ipairs(jobs) do
     reply[#reply + 1] = #job
     for i = 1, #job do reply[#reply + 1] = job[i] end
@@ -561,12 +579,15 @@ end
 redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
 if first_count then write_tallies() end
-local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known)
+local waits, more = (waiting or parked or known ~= '') and news_of_waits(known), false
+if bad[1] or again == 1 or releasing or due or waits or opens then
+  more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
+    waits or false, opens or false }
+end
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
-  A_n_outcomes ~= '0' and 'ok' or false, bad[1] and bad or false, again, releasing and 1 or 0,
-  due and math.max(0, due - now_ms) or -1, waits or false, opens or false, jobs[1] and #first or nil, unpack(first) }
-n = #first + 9
+  A_n_outcomes ~= '0' and 'ok' or false, more, jobs[1] and #first or nil, unpack(first) }
+n = #first + 4
 for nth = 2, #jobs do
   local job = jobs[nth]
   n = n + 1

@@ -20,33 +20,35 @@ def arguments(request: TurnRequest) -> tuple[dict[str, Any], list[Any]]:
     number, text = minute()
     rest = [
         *request.queues,
-        *request.slots,
         *chain.from_iterable(request.begun),
         *filtered.sets,
         *chain.from_iterable(filtered.lacking.items()),
         *outcomes,
     ]
+    slots = request.slots
     args = {
         "name": request.name,
         "incarnation": request.incarnation,
         "token": request.token,
         "lease_ms": int(request.lease * 1e3),
         "worker_ttl": int(request.worker_ttl),
-        "known": filtered.known,
-        "alone": int(filtered.alone or filtered.only),
-        "only_sets": int(filtered.only),
-        "listed": int(request.listed),
+        "special": _special(request),
         "n_queues": len(request.queues),
-        "n_slots": len(request.slots),
-        "n_ahead": request.ahead,
-        "n_begun": len(request.begun),
-        "n_sets": len(filtered.sets),
-        "n_lacking": len(filtered.lacking),
+        "n_slots": len(slots),
+        "lowest": slots[0] if len({*slots}) == 1 else " ".join(map(str, slots)),
         "n_outcomes": len(request.commits),
         "minute": number,
         "minute_text": text,
     }
     return args, rest
+
+
+def _special(request: TurnRequest) -> str:
+    """The argument for what most turns do not have; empty if this one has none of it."""
+    own = request.claim_filter
+    counts = request.ahead, len(request.begun), len(own.sets), len(own.lacking)
+    flags = int(own.alone or own.only), int(own.only), int(request.listed)
+    return " ".join(map(str, (*flags, *counts, own.known))) if own.known or any(flags) or any(counts) else ""
 
 
 def _outcomes(request: TurnRequest) -> list[Any]:
@@ -56,15 +58,16 @@ def _outcomes(request: TurnRequest) -> list[Any]:
         if one.attempt:
             pairs += ("attempt", json.dumps(one.attempt))
         elapsed, age, delay = int(one.elapsed * 1e6), int(one.age * 1e6), int(one.delay * 1e3)
-        flat += (one.kind, one.job_id, one.execution_id, elapsed, age, delay, one.reason)
-        flat += (len(pairs), *pairs)
+        flat += (one.kind, one.job_id, one.execution_id, elapsed, age, len(pairs), *pairs)
+        if one.kind != "finished":
+            flat += (delay, one.reason)
     return flat
 
 
 def turn(outcomes: int, answer: Any) -> Turn:
     """Read the reply of turn.lua. `outcomes`: how many it was to commit."""
-    status, answers, bad, again, releases, next_ms, *more = answer
-    waits, opens_ms, *words = more or (None, None)
+    status, answers, more, *words = answer
+    bad, again, releases, next_ms, waits, opens_ms = more or (None, 0, 0, -1, None, None)
     return Turn(
         status.decode(),
         ["ok"] * outcomes if answers == b"ok" else answers.decode("utf-8", "replace").split("\n") if answers else [],
@@ -89,4 +92,4 @@ def _rows(words: list[Any]) -> Iterator[list[Any]]:
 def claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:
     """Read a claimed job from its row in a reply."""
     lossy = ("utf-8", "replace")
-    return Claimed(queue.decode(*lossy), job_id.decode(*lossy), execution_id.decode(), codec.run_fields([*fields]))
+    return Claimed(queue.decode(*lossy), job_id.decode(*lossy), execution_id.decode(), codec.run_fields(queue, fields))

@@ -64,7 +64,7 @@ class WorkerBroker(ScriptHost):
         """Commit outcomes, then claim a job for each free slot. After a lost reply, call again with the same `token`; use a new one only
         after a reply."""
         args, rest = turn_codec.arguments(request)
-        keys = {"worker": self.keys.worker(request.name), "suspended": self.keys.suspended}
+        keys = {"worker": self.keys.worker(request.name)}
         self._script("turn")  # it asks the server for its version, if that is not known: before anything is sent
         return ScriptCall(self, "turn", keys, args, rest, partial(turn_codec.turn, len(request.commits)))
 
@@ -83,7 +83,6 @@ class WorkerBroker(ScriptHost):
             "class": fields.get(b"priority", b"1"),
             "execution": leader.execution_id,
             "n": most,
-            "n_lacking": 0,
             "id": leader.id,
             "func": fields[b"func"],
             "gather": fields[b"gather"],

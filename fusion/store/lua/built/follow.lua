@@ -1,5 +1,5 @@
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms queue class execution n n_lacking id func gather serializer
+-- ARGV: name incarnation token lease_ms queue class execution n id func gather serializer
 -- FLAGS: allow-oom
 --@
 local command, argv = redis.call, ARGV
@@ -290,7 +290,7 @@ local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. '
 local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:173
-local lacking = argv[9] ~= '0' and {}
+local lacking
 --@include/job/claim.lua:231
 local chains = {}
 local function take(queue, head, exec, set, behind)
@@ -393,9 +393,9 @@ emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
 --@include/job/claim.lua:332
-if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
+if fresh then return { queue, id, exec, data, func, created_at } end
 local row, last = {}, 29
-for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
+for i, field in ipairs({ "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(85, key) end
 --@include/job/claim.lua:338
@@ -1381,7 +1381,7 @@ emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency k
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -1502,7 +1502,7 @@ if memory and string.sub(memory, 1, #first) == first then
 local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
-local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
+local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
 "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")
 if job[1] == 'started' and job[2] == exec then
 jobs[#jobs + 1] = { argv[5], id, exec, unpack(job, 3, 2 + 29 + 7) }
@@ -1514,12 +1514,12 @@ end
 local function is_alike(entry)
 if entry.class ~= tonumber(ARGV[6]) or entry.aside or not (#entry.id <= 128 and (string.find(entry.id, '^%w+$') or string.find(entry.id, '^[%w_.:-]+$')) ~= nil) then return false end
 local job = redis.pcall('HMGET', (P .. 'job:' .. entry.id), 'status', 'gather', 'func', 'serializer', 'origin', 'suspect')
-return not job.err and job[1] == 'queued' and job[2] == ARGV[12] and job[3] == ARGV[11]
-and (job[4] or '') == ARGV[13] and job[5] == ARGV[5] and (job[6] or '0') == '0'
+return not job.err and job[1] == 'queued' and job[2] == ARGV[11] and job[3] == ARGV[10]
+and (job[4] or '') == ARGV[12] and job[5] == ARGV[5] and (job[6] or '0') == '0'
 end
 --@follow.lua:41
 local function is_on_probation()
-local found = redis.pcall('HMGET', (P .. 'job:' .. ARGV[10]), 'lost', 'on_lost')
+local found = redis.pcall('HMGET', (P .. 'job:' .. ARGV[9]), 'lost', 'on_lost')
 return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
 --@follow.lua:46

@@ -1,5 +1,5 @@
--- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl known alone only_sets listed n_queues n_slots n_ahead n_begun n_sets n_lacking n_outcomes minute minute_text
+-- KEYS: worker
+-- ARGV: name incarnation token lease_ms worker_ttl special n_queues n_slots lowest n_outcomes minute minute_text
 -- FLAGS: allow-oom
 --@
 local command, try_command, argv = redis.call, redis.pcall, ARGV
@@ -13,7 +13,7 @@ local now_ms = now_s * 1000 + (now_us - now_us % 1000) / 1000
 --@include/lib/time.lua:6
 local minute, prefix
 --@include/lib/time.lua:8
-if argv[17] then minute, prefix = argv[17] + 0, argv[18] end
+if argv[11] then minute, prefix = argv[11] + 0, argv[12] end
 --@include/lib/time.lua:32
 local now_iso
 --@include/lib/time.lua:11
@@ -358,7 +358,7 @@ local LEASE_END, held_key, held = string.format('%d', now_ms + argv[4]), (P .. '
 local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:173
-local lacking = argv[15] ~= '0' and {}
+local lacking
 --@include/job/claim.lua:231
 local chains = {}
 local function take(queue, head, exec, set, behind)
@@ -516,9 +516,9 @@ until true
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
 --@include/job/claim.lua:332
-if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
+if fresh then return { queue, id, exec, data, func, created_at } end
 local row, last = {}, 29
-for i, field in ipairs({ "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
+for i, field in ipairs({ "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(133, key) end
 --@include/job/claim.lua:338
@@ -2092,7 +2092,7 @@ rare(11, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurren
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -2227,42 +2227,50 @@ end
 return made_1[nth - 43](...)
 end
 end
---@turn.lua:37
+--@turn.lua:39
 local incarnation, memory, was, beat, finished, worked
-if argv[16] == '0' then
+if argv[10] == '0' then
 incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
 else
 incarnation, memory, was, beat, finished, worked = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn',
 'state', 'beat_ms', 'successful_job_count', 'total_working_us'))
 end
-if incarnation ~= argv[2] then return { 'unregistered', false, false, 0, 0, -1 } end
+if incarnation ~= argv[2] then return { 'unregistered', false, false } end
 local token, last = argv[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
-if token < last then return { 'outdated', false, false, 0, 0, -1 } end
+if token < last then return { 'outdated', false, false } end
 local execution = argv[2] .. ':' .. argv[3] .. ':'
---@turn.lua:49
+--@turn.lua:51
 local jobs, bad = { nil }, {}
 local answers
 --@turn.lua:54
-local n_slots = argv[11] + 0
-local slots_from = 19 + argv[10]
-local begun_from = slots_from + n_slots
-local sets_from = begun_from + 2 * argv[13]
-local lacking_from = sets_from + argv[14]
-local outcomes_from = lacking_from + 2 * argv[15]
---@turn.lua:67
+local mark, known, only_sets, listed_queues, n_ahead = '', '', false, false, 0
+--@turn.lua:57
+local n_slots = argv[8] + 0
+local begun_from = 13 + argv[7]
+local sets_from, lacking_from, outcomes_from = begun_from, begun_from, begun_from
+if argv[6] ~= '' then
+local alone, only, listed_too, ahead, n_begun, n_sets, n_lacking, version = string.match(argv[6],
+'^(%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+) (.*)$')
+mark, only_sets, listed_queues = alone == '1' and "s" or '', only == '1', listed_too == '1'
+n_ahead, known = ahead + 0, version
+sets_from = begun_from + 2 * n_begun
+lacking_from = sets_from + n_sets
+outcomes_from = lacking_from + 2 * n_lacking
+end
+--@turn.lua:76
 local remembered = argv[3]
---@turn.lua:70
+--@turn.lua:79
 local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:116
+--@turn.lua:129
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:121
+--@turn.lua:134
 local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:215
+--@turn.lua:228
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2270,7 +2278,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:220
+--@turn.lua:233
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2283,32 +2291,32 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:221
+--@turn.lua:234
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:208
+--@turn.lua:221
 repeat
---@turn.lua:225
+--@turn.lua:238
 local i = i
---@turn.lua:209
+--@turn.lua:222
 if not out[i][1] then break end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:210
+--@turn.lua:223
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:211
+--@turn.lua:224
 out[i] = {}
 until true
---@turn.lua:226
+--@turn.lua:239
 if set_at[i] then
---@turn.lua:228
+--@turn.lua:241
 elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:231
+--@turn.lua:244
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
@@ -2320,11 +2328,11 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:280
+--@turn.lua:293
 local work, expired = 0, 0
---@turn.lua:386
+--@turn.lua:399
 local spare
---@turn.lua:499
+--@turn.lua:517
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2338,35 +2346,40 @@ end
 end
 for nth = 1, most do
 local id, exec = unpack(mine[nth] or {})
-local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "origin", "log_tag", "serializer", "func", "created_at", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
+local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
 "concurrency_key", "follows")
 if job and job[1] == 'started' and job[2] == exec then
 local last = 3 + 29 + 7 + ((string.sub(exec, -1)) == "a" and 2 or 0)
 jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
 end
 end
-local reply = { 'ok', answers[1] and table.concat(answers, '\n') or argv[16] ~= '0' and 'ok' or false, false, 0,
-command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, argv[6]),
-tonumber(string.match(memory, '\n~(%d+)')) or false }
+local reply = { 'ok', answers[1] and table.concat(answers, '\n') or argv[10] ~= '0' and 'ok' or false,
+{ false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, known),
+tonumber(string.match(memory, '\n~(%d+)')) or false } }
 for _, job in ipairs(jobs) do
 reply[#reply + 1] = #job
 for i = 1, #job do reply[#reply + 1] = job[i] end
 end
 return reply
 end
---@turn.lua:529
+--@turn.lua:547
 unrung = {}
-expected = math.max(1, argv[16] + n_slots)
---@turn.lua:71
+expected = math.max(1, argv[10] + n_slots)
+--@turn.lua:80
 do
 local done, at = { nil }, outcomes_from
-for i = 1, argv[16] + 0 do
-local kind, id, exec, elapsed, age, delay, reason, n = unpack(argv, at, at + 7)
-local more = n == '0' and {} or { unpack(argv, at + 8, at + 7 + n) }
+for i = 1, argv[10] + 0 do
+local kind, id, exec, elapsed, age = argv[at], argv[at + 1], argv[at + 2], argv[at + 3], argv[at + 4]
+local n, delay, reason = argv[at + 5], nil, nil
+local more = n == '0' and {} or { unpack(argv, at + 6, at + 5 + n) }
+at = at + 6 + n
+if kind ~= 'finished' then
+delay, reason, at = argv[at] + 0, argv[at + 1], at + 2
+end
 local raised
 --@include/job/commit.lua:22
 do
---@turn.lua:76
+--@turn.lua:90
 local more = more
 --@include/job/commit.lua:23
 local found = nothing
@@ -2377,9 +2390,8 @@ end
 end
 raised = found
 end
---@turn.lua:77
-local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay + 0, reason, more, raised)
-at = at + 8 + n
+--@turn.lua:91
+local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
 if not ok then answer = 'error: ' .. rare(50, answer) end
 if answer ~= 'ok' and not answers then
 answers = {}
@@ -2409,14 +2421,14 @@ end
 for wip, ids in pairs(left) do
 for i = 1, #ids, 1000 do left[wip] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
 end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:108
+--@turn.lua:121
 local verb, key, list, first = 'HDEL', held_key, done, 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:109
+--@turn.lua:122
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2431,17 +2443,17 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:111
+--@turn.lua:124
 end
 end
---@turn.lua:486
+--@turn.lua:501
 do
---@turn.lua:125
+--@turn.lua:138
 do
-if n_slots > 0 and argv[8] == '0' then
-for i = 19, slots_from - 1 do
+if n_slots > 0 and not only_sets then
+for i = 13, begun_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
-for j = 19, slots_from - 1 do listed[argv[j]] = true end
+for j = 13, begun_from - 1 do listed[argv[j]] = true end
 rare(145, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
@@ -2454,7 +2466,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:161
+--@turn.lua:174
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2462,7 +2474,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:143
+--@turn.lua:156
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2479,13 +2491,16 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:490
-for i = lacking_from, outcomes_from - 1, 2 do lacking[argv[i]] = argv[i + 1] end
---@turn.lua:170
+--@turn.lua:505
+for i = lacking_from, outcomes_from - 1, 2 do
+lacking = lacking or {}
+lacking[argv[i]] = argv[i + 1]
+end
+--@turn.lua:183
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
-local there = command('EXISTS', KEYS[2], P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing',
+local there = command('EXISTS', P .. 'suspended', P .. 'fifos', P .. 'wildcards', P .. 'limits:due', P .. 'waits', P .. 'gates', P .. 'releasing',
 unpack(paused, 1, math.min(count, 1000)))
 for first = 1001, count, 1000 do
 there = there + command('EXISTS', unpack(paused, first, math.min(first + 999, count)))
@@ -2500,7 +2515,7 @@ if gated then there = there - 1 end
 releasing = there > 0 and command('EXISTS', P .. 'releasing') == 1
 if releasing then there = there - 1 end
 stopped = there > 0
-suspended = stopped and command('EXISTS', KEYS[2]) == 1
+suspended = stopped and command('EXISTS', P .. 'suspended') == 1
 if suspended then count = 0 end
 if gated and count > 0 then bad = rare(146, names, count) end
 for i = 0, count - 1 do
@@ -2519,18 +2534,20 @@ end
 end
 end
 end
---@turn.lua:388
+--@turn.lua:401
 do
 unsettled = {}
-local ahead_from = begun_from - argv[12]
-for i = slots_from, begun_from - 1 do
-local floor, mark = tonumber(argv[i]), i >= ahead_from and "a" or argv[7] == '1' and "s" or ''
+local floor, floors, last_at_once = tonumber(argv[9]), nil, n_slots - n_ahead
+if not floor then floors = string.gmatch(argv[9], '%d+') end
+for nth = 1, n_slots do
+if floors then floor = floors() + 0 end
+if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:283
+--@turn.lua:296
 do
---@turn.lua:393
+--@turn.lua:408
 local floor, mark = floor, mark
---@turn.lua:284
+--@turn.lua:297
 local job
 while not job do
 if work >= 100 then
@@ -2538,11 +2555,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:245
+--@turn.lua:258
 do
---@turn.lua:290
+--@turn.lua:303
 local floor, ahead = floor, mark == "a"
---@turn.lua:246
+--@turn.lua:259
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2562,15 +2579,15 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:291
+--@turn.lua:304
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:267
+--@turn.lua:280
 do
---@turn.lua:294
+--@turn.lua:307
 local class = head.class
---@turn.lua:268
+--@turn.lua:281
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2579,7 +2596,7 @@ if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:295
+--@turn.lua:308
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2594,23 +2611,23 @@ line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
---@turn.lua:208
+--@turn.lua:221
 repeat
---@turn.lua:309
+--@turn.lua:322
 local i = from
---@turn.lua:209
+--@turn.lua:222
 if not out[i][1] then break end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:210
+--@turn.lua:223
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:211
+--@turn.lua:224
 out[i] = {}
 until true
---@turn.lua:310
+--@turn.lua:323
 queued[from] = nil
 else
 line.id = nil
@@ -2618,29 +2635,29 @@ end
 if found then
 job = found
 if gates[of] then rare(149, of) end
-if argv[9] == '0' then start = of + 1 end
+if not listed_queues then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:208
+--@turn.lua:221
 repeat
---@turn.lua:323
+--@turn.lua:336
 local i = from
---@turn.lua:209
+--@turn.lua:222
 if not out[i][1] then break end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:210
+--@turn.lua:223
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:211
+--@turn.lua:224
 out[i] = {}
 until true
---@turn.lua:324
+--@turn.lua:337
 rare(140, queue)
 queued[from] = nil
 head_of(from)
@@ -2651,13 +2668,13 @@ end
 end
 given = job
 end
---@turn.lua:394
+--@turn.lua:409
 if not given and mark == "a" and chains[1] then
---@turn.lua:338
+--@turn.lua:351
 do
---@turn.lua:395
+--@turn.lua:410
 local floor = floor
---@turn.lua:341
+--@turn.lua:354
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2689,7 +2706,7 @@ redis.call('HSET', (P .. 'job:' .. chain.id), 'followed_by', id .. ' ' .. exec)
 chain.id, chain.exec = id, exec
 return job
 end
-local share, found = math.min(15, math.ceil(argv[12] / math.max(1, n_slots - argv[12]))), nil
+local share, found = math.min(15, math.ceil(n_ahead / math.max(1, n_slots - n_ahead))), nil
 while chains[1] and not found do
 local chain = table.remove(chains, 1)
 chain.behind, chain.tried = (chain.behind or 0) + 1, nil
@@ -2702,7 +2719,7 @@ end
 end
 given = found
 end
---@turn.lua:396
+--@turn.lua:411
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2712,56 +2729,56 @@ break
 end
 end
 end
---@turn.lua:406
+--@turn.lua:421
 do
 for queue, entries in pairs(leased) do
 local wip = (P .. 'wip:' .. queue)
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:409
+--@turn.lua:424
 local verb, key, list, first = 'ZADD', wip, entries, 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:411
+--@turn.lua:426
 if not (tonumber(left[wip]) and left[wip] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
 end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:413
+--@turn.lua:428
 local verb, key, list, first = 'HSET', held_key, held, 3
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:414
+--@turn.lua:429
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:415
+--@turn.lua:430
 for i = 0, n_sources - 1 do
---@turn.lua:208
+--@turn.lua:221
 repeat
---@turn.lua:416
+--@turn.lua:431
 local i = i
---@turn.lua:209
+--@turn.lua:222
 if not out[i][1] then break end
---@turn.lua:62
+--@turn.lua:71
 do
---@turn.lua:210
+--@turn.lua:223
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
---@turn.lua:63
+--@turn.lua:72
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:211
+--@turn.lua:224
 out[i] = {}
 until true
---@turn.lua:417
+--@turn.lua:432
 end
 end
---@turn.lua:420
+--@turn.lua:435
 do
 if gated then
 for i = 0, count - 1 do
@@ -2775,7 +2792,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(150, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:435
+--@turn.lua:450
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2785,7 +2802,7 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:446
+--@turn.lua:461
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2802,20 +2819,20 @@ end
 end
 end
 end
---@turn.lua:497
+--@turn.lua:515
 end
---@turn.lua:534
+--@turn.lua:552
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
 if #jobs > 0 then
---@turn.lua:464
+--@turn.lua:479
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:470
+--@turn.lua:485
 local ready, bell = (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2823,7 +2840,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:475
+--@turn.lua:490
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2853,7 +2870,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:476
+--@turn.lua:491
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2863,13 +2880,13 @@ local head = head_of(i)
 if head then rare(90, set_at[i], head.class) end
 end
 end
---@turn.lua:539
+--@turn.lua:557
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:541
+--@turn.lua:559
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2887,9 +2904,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:542
+--@turn.lua:560
 end
---@turn.lua:544
+--@turn.lua:562
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2902,7 +2919,7 @@ if #jobs > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:557
+--@turn.lua:575
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2913,14 +2930,17 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:563
+--@turn.lua:581
 if first_count then rare(8) end
-local waits = (waiting or parked or argv[6] ~= '') and rare(93, argv[6])
+local waits, more = (waiting or parked or known ~= '') and rare(93, known), false
+if bad[1] or again == 1 or releasing or due or waits or opens then
+more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
+waits or false, opens or false }
+end
 local first = jobs[1] or NONE
 local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
-argv[16] ~= '0' and 'ok' or false, bad[1] and bad or false, again, releasing and 1 or 0,
-due and math.max(0, due - now_ms) or -1, waits or false, opens or false, jobs[1] and #first or nil, unpack(first) }
-n = #first + 9
+argv[10] ~= '0' and 'ok' or false, more, jobs[1] and #first or nil, unpack(first) }
+n = #first + 4
 for nth = 2, #jobs do
 local job = jobs[nth]
 n = n + 1

@@ -170,7 +170,7 @@ local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), work
 local leased = { queue = nil } -- by queue: what is to be entered among those that run, behind the first
 local unexpected = {} -- ids that are to leave the index of expiry
 
-local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
+local lacking -- tasks that this worker was found to lack: their jobs are for others
 
 -- A job that its queue holds and this worker must not run now: it is blocked, and true is returned. One lost so often
 -- that the next loss is to be its own; and one of a task that the worker lacks.
@@ -329,7 +329,7 @@ local function take(queue, head, exec, set, behind)
   if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
   if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
   -- most jobs have few of them: each that is answered costs both sides
-  if fresh then return { queue, id, exec, data, queue, false, false, func, created_at } end
+  if fresh then return { queue, id, exec, data, func, created_at } end
   local row, last = {}, N_RUN_FIELDS
   for i, field in ipairs({ RUN_FIELDS }) do row[i] = job[field] or false end
   if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
