@@ -11,7 +11,7 @@
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens
--- Uses: origin parked soonest tail unexpected unrung unsettled wildcards
+-- Uses: origin parked reply soonest tail unexpected unrung unsettled wildcards
 -- `lowest`: the lowest priority that a slot may take, the same of all, or that of each with a space between. The last
 --   n_ahead slots are room behind running jobs
 -- `special`: empty, or with a space between: alone only_sets listed n_ahead n_begun n_sets n_lacking known. `alone`:
@@ -29,8 +29,9 @@
 --   plain job but the first three: its origin is the queue); more: none, mostly, or {bad, again, releases, next_ms,
 --   waits, open_ms} (each list in a reply takes long, an empty one too); bad: {queue, error}; again: 1 = another turn
 --   finds more; releases: 1 = `release` has something to do; next_ms: ms to a due job that the worker may not know of,
---   -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its version (empty: there is none),
---   and the sets; open_ms: ms until this worker is to take a turn, as a queue that is closed by its rate opens then
+--   -1 for none; waits: none if the worker has the list of sets of blocked jobs; else its version (empty: there is
+--   none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is closed by its rate opens
+--   then; missing mostly
 -- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token and what nothing else tells: its
 -- answers, if not all are `ok`, jobs that could not be given (a line each), ms to what it put into the schedule, and
@@ -47,8 +48,8 @@ if incarnation ~= A_incarnation then return { 'unregistered', false, false } end
 local token, last = A_token + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
 if token < last then return { 'outdated', false, false } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
--- A list that is made with room for its first entries need not grow.
-local jobs, bad = { nil }, {}
+reply[1], reply[2], reply[3] = 'ok', false, false
+local n_given, bad = 0, {} -- jobs that the reply has
 local answers -- of all outcomes, if one is not `ok`
 
 local mark, known, only_sets, listed_queues, n_ahead = '', '', false, false, 0
@@ -243,7 +244,7 @@ local function head_of(i)
     -- nothing is to be compared with them.
     local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
       and not fifos[queue]
-    local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
+    local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
       alike and line.found[#line.found], alike and line.class)
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
@@ -281,7 +282,7 @@ local function starving(class)
   local found, at
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local head = not found and gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
+    local head = not found and gates[i] and queued[i] ~= false and overdue(i, names[i], class, n_given)
     if head then found, at = head, i end
   end
   return found, at
@@ -308,7 +309,7 @@ local function claim(floor, mark)
     end
     if late then head, from, of = late, late_of, late_of end
     local queue, line = names[of], queued[from]
-    local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
+    local ok, found, expired_now = pcall(take, queue, head, execution .. (n_given > 0 and n_given + 1 or '1') .. mark,
       set_at[from])
     if not ok then
       bad[#bad + 1] = { queue, error_text(found) }
@@ -372,7 +373,7 @@ local function claim_in_chain(floor)
         or string.find(ties or '', '[dmt]') then
       return nil
     end
-    local exec = execution .. (#jobs + 1) .. AHEAD
+    local exec = execution .. (n_given + 1) .. AHEAD
     chain.tried = id
     admit(chain.name, id, score, true)
     local job = take(queue, { id = id, class = class_of(score), score = score }, exec, nil, chain)
@@ -386,8 +387,12 @@ local function claim_in_chain(floor)
   while chains[1] and not found do
     local chain = table.remove(chains, 1)
     chain.behind, chain.tried = (chain.behind or 0) + 1, nil
+    local size = #reply
     local ok, job = pcall(claim_behind, chain)
-    if not ok and chain.tried then remembered = remembered .. '\n!' .. chain.tried end
+    if not ok then
+      if chain.tried then remembered = remembered .. '\n!' .. chain.tried end
+      while #reply > size do table.remove(reply) end
+    end
     if ok and job then
       if chain.behind < share then chains[#chains + 1] = chain end
       found = job
@@ -411,7 +416,7 @@ local function fill_slots()
     end
     if not given and mark ~= AHEAD then spare = math.min(spare or floor, floor) end
     if given then
-      jobs[#jobs + 1] = given
+      n_given = n_given + 1
     elseif floor <= 0 then
       break -- there is none of any class
     end
@@ -442,7 +447,7 @@ local function keep_gates()
   for i in pairs(gates) do
     local head = head_of(i)
     for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-    if keep_gate(i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+    if keep_gate(i, names[i], head, spare, n_given) then ring(names[i], head.class) end
   end
 end
 
@@ -450,7 +455,7 @@ end
 local function settle_keys()
   local names_of_keys = unsettled
   for i = 0, count - 1 do
-    if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is reported later
+    if n_given > 0 then unrung[names[i]] = nil end -- what is left there is reported later
   end
   for queue in pairs(unrung) do ring(queue) end
   unsettled, unrung = nil, nil
@@ -464,12 +469,12 @@ local function mend_indexes()
       local head = head_of(i)
       if crowded and head and gates[i] and is_shut(i) then -- whatever opens it, or else the survey, brings it back
         redis.pcall('ZREM', work_key(origin[i]), names[i])
-        if #jobs < n_slots then again = 1 end
+        if n_given < n_slots then again = 1 end
       elseif head and head.class < bound[i] then
         redis.pcall('ZADD', work_key(origin[i]), head.class, names[i])
       elseif not head and not (is_list(names[i]) and redis.pcall('EXISTS', queue_key(names[i])) == 1) then
         redis.pcall('ZREM', work_key(origin[i]), names[i])
-        if crowded and #jobs < n_slots then again = 1 end -- it hid others
+        if crowded and n_given < n_slots then again = 1 end -- it hid others
       end
     end
   end
@@ -531,16 +536,12 @@ if token == last then -- a resend: the same answers, and the jobs that are still
       CHAIN_FIELDS)
     if job and job[1] == 'started' and job[2] == exec then
       local last = 3 + N_RUN_FIELDS + N_TIED_FIELDS + (mark_of(exec) == AHEAD and N_CHAIN_FIELDS or 0)
-      jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
+      add_to(reply, job[3], id, exec, unpack(job, 4, last))
     end
   end
-  local reply = { 'ok', answers[1] and table.concat(answers, '\n') or A_n_outcomes ~= '0' and 'ok' or false,
-    { false, 0, redis.call('EXISTS', RELEASING), tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(known),
-      tonumber(string.match(memory, '\n~(%d+)')) or false } }
-  for _, job in ipairs(jobs) do
-    reply[#reply + 1] = #job
-    for i = 1, #job do reply[#reply + 1] = job[i] end
-  end
+  reply[2] = answers[1] and table.concat(answers, '\n') or A_n_outcomes ~= '0' and 'ok'
+  reply[3] = { false, 0, redis.call('EXISTS', RELEASING), tonumber(string.match(memory, '\n@(%d+)')) or -1,
+    news_of_waits(known), tonumber(string.match(memory, '\n~(%d+)')) or false }
   return reply
 end
 
@@ -552,7 +553,7 @@ claim_half()
 local state, due = 'busy', soonest -- of a turn that gave jobs: when the first is due that it put into the schedule
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
-if #jobs > 0 then
+if n_given > 0 then
   wake_others()
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
@@ -567,8 +568,8 @@ if spent then
   end
 end
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
-if #jobs > 0 or state ~= 'busy' then
-  note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
+if n_given > 0 or state ~= 'busy' then
+  note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
 -- a turn is a sign of life, written down this often at most
@@ -584,15 +585,7 @@ if bad[1] or again == 1 or releasing or due or waits or opens then
   more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
     waits or false, opens or false }
 end
-local first = jobs[1] or NONE
-local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
-  A_n_outcomes ~= '0' and 'ok' or false, more, jobs[1] and #first or nil, unpack(first) }
-n = #first + 4
-for nth = 2, #jobs do
-  local job = jobs[nth]
-  n = n + 1
-  reply[n] = #job
-  for i = 1, #job do reply[n + i] = job[i] end
-  n = n + #job
-end
+if suspended then reply[1] = 'suspended' end
+if A_n_outcomes ~= '0' then reply[2] = answers and table.concat(answers, '\n') or 'ok' end
+reply[3] = more
 return reply

@@ -71,7 +71,7 @@ def turn(outcomes: int, answer: Any) -> Turn:
     return Turn(
         status.decode(),
         ["ok"] * outcomes if answers == b"ok" else answers.decode("utf-8", "replace").split("\n") if answers else [],
-        list(starmap(claimed, _rows(words))),
+        claims(words),
         [(codec.text(queue), codec.text(error)) for queue, error in bad or ()],
         bool(again),
         None if next_ms < 0 else next_ms / 1000,
@@ -79,6 +79,11 @@ def turn(outcomes: int, answer: Any) -> Turn:
         None if opens_ms is None else opens_ms / 1000,
         bool(releases),
     )
+
+
+def claims(words: list[Any]) -> list[Claimed]:
+    """Read the words of claimed jobs at the end of a reply."""
+    return list(starmap(claimed, _rows(words)))
 
 
 def _rows(words: list[Any]) -> Iterator[list[Any]]:

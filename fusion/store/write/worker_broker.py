@@ -88,8 +88,8 @@ class WorkerBroker(ScriptHost):
             "gather": fields[b"gather"],
             "serializer": fields.get(b"serializer", b""),
         }
-        _, jobs, more = self._script("follow")({"worker": self.keys.worker(name), "suspended": self.keys.suspended}, args)
-        return [turn_codec.claimed(*row) for row in jobs], bool(more)
+        _, more, *words = self._script("follow")({"worker": self.keys.worker(name), "suspended": self.keys.suspended}, args)
+        return turn_codec.claims(words), bool(more)
 
     def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
         """Request the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is granted

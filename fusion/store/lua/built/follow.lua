@@ -291,7 +291,9 @@ local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:173
 local lacking
---@include/job/claim.lua:231
+--@include/job/claim.lua:226
+local reply = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
+--@include/job/claim.lua:241
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
@@ -303,7 +305,7 @@ return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:243
+--@include/job/claim.lua:253
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -339,7 +341,7 @@ rare(95, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:279
+--@include/job/claim.lua:289
 local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
@@ -392,21 +394,32 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:332
-if fresh then return { queue, id, exec, data, func, created_at } end
-local row, last = {}, 29
-for i, field in ipairs({ "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
+--@include/job/claim.lua:342
+local more
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(85, key) end
---@include/job/claim.lua:338
+--@include/job/claim.lua:346
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+end
+--@include/job/claim.lua:350
+local at = #reply + 4
+reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
+if fresh then
+reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+return true
+end
+local names, last = { "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties" }, 29
+while not (more or job[names[last]]) do last = last - 1 end
+for i = 1, last do reply[at + i] = job[names[i]] or false end
+if more then
 local n = 7 + (ahead and 2 or 0)
-for i = 1, n do row[last + i] = more[i] end
+while n > 0 and not more[n] do n = n - 1 end
+for i = 1, n do reply[at + last + i] = more[i] end
 last = last + n
 end
-while not row[last] do last = last - 1 end
-return { queue, id, exec, unpack(row, 1, last) }
+reply[at - 3] = last + 3
+return true
 end
 --@include/gates/turn_gates.lua:5
 local gates = {}
@@ -532,7 +545,7 @@ made_0 = { score_of, next_seq, enter_line, meet, wildcards_of, push, wake, ring_
 end
 return made_0[nth](...)
 end
-if nth <= 105 then
+if nth <= 106 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1381,7 +1394,7 @@ emit('held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurrency k
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -1394,6 +1407,12 @@ end_job(id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_at
 rare(4, job.seq, job.origin, class, queue, class)
 if set then unpark(id, key, queue) end
 emit('expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
+end
+--@include/job/claim.lua:227
+local function add_to(list, ...)
+local words = { ... }
+list[#list + 1] = #words
+for _, word in ipairs(words) do list[#list + 1] = word end
 end
 --@include/gates/queue_gate.lua:14
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
@@ -1489,79 +1508,82 @@ redis.call('SET', closed, 'rate', 'PX', wait)
 return false
 end
 --@
-made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, set_aside, put_off_broken, read_by_name, end_expired, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
+made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, passed, is_struck, move_back, has_room, ring_set, park, unpark, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, set_aside, put_off_broken, read_by_name, end_expired, add_to, gate_word, held_until, without_until, forget_until, read_gate, is_awaited, read_gates, is_open, note_start, keep_gate }
 end
 return made_1[nth - 14](...)
 end
 end
 --@follow.lua:16
 local incarnation, memory = unpack(command('HMGET', KEYS[1], 'incarnation', 'follow'))
-if incarnation ~= argv[2] then return { 'unregistered', {}, 0 } end
-local execution, jobs, first = argv[7] .. '.' .. argv[3] .. '.', {}, argv[7] .. ' ' .. argv[3] .. ' '
+if incarnation ~= argv[2] then return { 'unregistered', 0 } end
+local execution, given, first = argv[7] .. '.' .. argv[3] .. '.', {}, argv[7] .. ' ' .. argv[3] .. ' '
 if memory and string.sub(memory, 1, #first) == first then
+reply[1], reply[2] = 'ok', tonumber(string.sub(memory, #first + 1, #first + 1)) or 0
 local i = 0
 for id in string.gmatch(memory, '\n(%S+)') do
 i = i + 1
-local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties",
+local exec, job = execution .. i, redis.pcall('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties",
 "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals")
 if job[1] == 'started' and job[2] == exec then
-jobs[#jobs + 1] = { argv[5], id, exec, unpack(job, 3, 2 + 29 + 7) }
+rare(96, reply, argv[5], id, exec, unpack(job, 3, 2 + 29 + 7))
 end
 end
-return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
+return reply
 end
---@follow.lua:33
+--@follow.lua:34
 local function is_alike(entry)
 if entry.class ~= tonumber(ARGV[6]) or entry.aside or not (#entry.id <= 128 and (string.find(entry.id, '^%w+$') or string.find(entry.id, '^[%w_.:-]+$')) ~= nil) then return false end
 local job = redis.pcall('HMGET', (P .. 'job:' .. entry.id), 'status', 'gather', 'func', 'serializer', 'origin', 'suspect')
 return not job.err and job[1] == 'queued' and job[2] == ARGV[11] and job[3] == ARGV[10]
 and (job[4] or '') == ARGV[12] and job[5] == ARGV[5] and (job[6] or '0') == '0'
 end
---@follow.lua:41
+--@follow.lua:42
 local function is_on_probation()
 local found = redis.pcall('HMGET', (P .. 'job:' .. ARGV[9]), 'lost', 'on_lost')
 return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
 end
---@follow.lua:46
+--@follow.lua:47
 if is_on_probation() or command('EXISTS', KEYS[2], (P .. 'paused:' .. argv[5])) > 0
-or rare(102, { [0] = argv[5] }, 1)[1] then
-return { 'closed', {}, 0 }
+or rare(103, { [0] = argv[5] }, 1)[1] then
+return { 'closed', 0 }
 end
 unrung, unsettled = {}, {}
-local n, out, lines, more = tonumber(argv[8]), {}, {}, 1
+local n, out, more = tonumber(argv[8]), {}, 1
+reply[1], reply[2] = 'ok', 0
 local head = look(argv[5], n, nil)
 advance(head)
-while #jobs < n and head.id do
-if not is_alike(head) or gates[0] and not rare(103, 0, false) then
+while #given < n and head.id do
+if not is_alike(head) or gates[0] and not rare(104, 0, false) then
 more = 0
 break
 end
-local ok, job = pcall(take, argv[5], head, execution .. (#jobs + 1), nil)
+local ok, job = pcall(take, argv[5], head, execution .. (#given + 1), nil)
 if not ok then
 more = 0
 break
 end
 out[#out + 1] = head.id
-advance(head)
 if job then
-if gates[0] then rare(104, 0) end
-jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
+if gates[0] then rare(105, 0) end
+given[#given + 1] = head.id
 end
+advance(head)
 end
---@follow.lua:72
+--@follow.lua:74
 if leased[argv[5]] and leased[argv[5]][1] then command('ZADD', (P .. 'wip:' .. argv[5]), unpack(leased[argv[5]])) end
 if held[1] then command('HSET', (P .. 'worker:' .. argv[1] .. ':jobs'), unpack(held)) end
 if unexpected[1] then command('ZREM', P .. 'expiring', unpack(unexpected)) end
 if out[1] then command('ZREM', (fifos[argv[5]] ~= false and in_fifo(argv[5]) and (P .. 'fifo:' .. argv[5]) or (P .. 'queue:' .. argv[5])), unpack(out)) end
-if jobs[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
+if given[1] then redis.pcall('ZADD', P .. 'leases', 'NX', LEASE_END, argv[5]) end
 if gates[0] then
-if rare(105, 0, argv[5], head.id and head, nil, #jobs) then ring(argv[5], head.class) end
+if rare(106, 0, argv[5], head.id and head, nil, #given) then ring(argv[5], head.class) end
 end
 local rung, names = unrung, unsettled
 unrung, unsettled = nil, nil
 for queue in pairs(rung) do ring(queue) end
 for name in pairs(names) do pcall(rare, 36, name) end
-command('HSET', KEYS[1], 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
+command('HSET', KEYS[1], 'follow', first .. more .. (given[1] and '\n' .. table.concat(given, '\n') or ''))
 give_back_numbers()
 write_tallies()
-return { 'ok', jobs, more }
+reply[2] = more
+return reply

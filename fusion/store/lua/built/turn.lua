@@ -359,7 +359,9 @@ local leased = { queue = nil }
 local unexpected = {}
 --@include/job/claim.lua:173
 local lacking
---@include/job/claim.lua:231
+--@include/job/claim.lua:226
+local reply = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
+--@include/job/claim.lua:241
 local chains = {}
 local function take(queue, head, exec, set, behind)
 local id = head.id
@@ -371,7 +373,7 @@ return false
 end
 local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
---@include/job/claim.lua:243
+--@include/job/claim.lua:253
 if size == 6 then
 status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
 'seq', 'func', 'data'))
@@ -407,7 +409,7 @@ rare(144, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
---@include/job/claim.lua:279
+--@include/job/claim.lua:289
 local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
@@ -457,18 +459,18 @@ if set then rare(92, id, key, queue) end
 if set or not placed then rare(20, id, key, queue) end
 --@include/job/claim.lua:22
 do
---@include/job/claim.lua:326
+--@include/job/claim.lua:336
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, 'started') end
 end
 end
---@include/job/claim.lua:327
+--@include/job/claim.lua:337
 if expires then unexpected[#unexpected + 1] = id end
 --@include/lib/emit.lua:39
 repeat
---@include/job/claim.lua:328
+--@include/job/claim.lua:338
 local event, id, queue, log_tag = 'processing', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -512,24 +514,35 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', ARGV[1])
 end
 until true
---@include/job/claim.lua:329
+--@include/job/claim.lua:339
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:332
-if fresh then return { queue, id, exec, data, func, created_at } end
-local row, last = {}, 29
-for i, field in ipairs({ "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties" }) do row[i] = job[field] or false end
+--@include/job/claim.lua:342
+local more
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(133, key) end
---@include/job/claim.lua:338
+--@include/job/claim.lua:346
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
-local more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
+end
+--@include/job/claim.lua:350
+local at = #reply + 4
+reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
+if fresh then
+reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+return true
+end
+local names, last = { "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties" }, 29
+while not (more or job[names[last]]) do last = last - 1 end
+for i = 1, last do reply[at + i] = job[names[i]] or false end
+if more then
 local n = 7 + (ahead and 2 or 0)
-for i = 1, n do row[last + i] = more[i] end
+while n > 0 and not more[n] do n = n - 1 end
+for i = 1, n do reply[at + last + i] = more[i] end
 last = last + n
 end
-while not row[last] do last = last - 1 end
-return { queue, id, exec, unpack(row, 1, last) }
+reply[at - 3] = last + 3
+return true
 end
 --@include/job/wildcards.lua:4
 local names, count = { [0] = nil }, 0
@@ -1070,7 +1083,7 @@ made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally
 end
 return made_0[nth](...)
 end
-if nth <= 151 then
+if nth <= 152 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -2092,7 +2105,7 @@ rare(11, 'held', id, queue, log_tag, 'worker', ARGV[1], 'reason', 'its concurren
 end
 --@include/job/claim.lua:207
 local function read_by_name(key)
-local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
+local names, fields = { 'status', 'expires_at', 'deliveries', 'seq', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", 'hooks' }, {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do fields[names[i]] = value or nil end
 return fields
 end
@@ -2105,6 +2118,12 @@ rare(26, id, key, queue, class, 'expired', 86400, nil, 'origin', queue, 'ended_a
 rare(9, job.seq, job.origin, class, queue, class)
 if set then unpark(id, key, queue) end
 rare(11, 'expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
+end
+--@include/job/claim.lua:227
+local function add_to(list, ...)
+local words = { ... }
+list[#list + 1] = #words
+for _, word in ipairs(words) do list[#list + 1] = word end
 end
 --@include/job/wildcards.lua:8
 local function expand(wildcard, last)
@@ -2222,12 +2241,12 @@ end
 end
 end
 --@
-made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
+made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, add_to, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
 return made_1[nth - 43](...)
 end
 end
---@turn.lua:39
+--@turn.lua:40
 local incarnation, memory, was, beat, finished, worked
 if argv[10] == '0' then
 incarnation, memory, was, beat = unpack(command('HMGET', KEYS[1], 'incarnation', 'turn', 'state', 'beat_ms'))
@@ -2239,12 +2258,12 @@ if incarnation ~= argv[2] then return { 'unregistered', false, false } end
 local token, last = argv[3] + 0, memory and tonumber(string.match(memory, '^%d+')) or 0
 if token < last then return { 'outdated', false, false } end
 local execution = argv[2] .. ':' .. argv[3] .. ':'
---@turn.lua:51
-local jobs, bad = { nil }, {}
+reply[1], reply[2], reply[3] = 'ok', false, false
+local n_given, bad = 0, {}
 local answers
---@turn.lua:54
+--@turn.lua:55
 local mark, known, only_sets, listed_queues, n_ahead = '', '', false, false, 0
---@turn.lua:57
+--@turn.lua:58
 local n_slots = argv[8] + 0
 local begun_from = 13 + argv[7]
 local sets_from, lacking_from, outcomes_from = begun_from, begun_from, begun_from
@@ -2257,20 +2276,20 @@ sets_from = begun_from + 2 * n_begun
 lacking_from = sets_from + n_sets
 outcomes_from = lacking_from + 2 * n_lacking
 end
---@turn.lua:76
+--@turn.lua:77
 local remembered = argv[3]
---@turn.lua:79
+--@turn.lua:80
 local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:129
+--@turn.lua:130
 local NONE = {}
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:134
+--@turn.lua:135
 local queued, out = { [0] = nil }, { [0] = nil }
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:228
+--@turn.lua:229
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2278,7 +2297,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:233
+--@turn.lua:234
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2291,35 +2310,35 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:234
+--@turn.lua:235
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:221
-repeat
---@turn.lua:238
-local i = i
 --@turn.lua:222
-if not out[i][1] then break end
---@turn.lua:71
-do
+repeat
+--@turn.lua:239
+local i = i
 --@turn.lua:223
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+if not out[i][1] then break end
 --@turn.lua:72
+do
+--@turn.lua:224
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:73
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:224
+--@turn.lua:225
 out[i] = {}
 until true
---@turn.lua:239
+--@turn.lua:240
 if set_at[i] then
---@turn.lua:241
+--@turn.lua:242
 elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:244
+--@turn.lua:245
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
-local ok, found, more = pcall(look, queue, line and n_slots - #jobs + 1 or n_slots > 1 and 2 or 1, set_at[i],
+local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
 alike and line.found[#line.found], alike and line.class)
 if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
 if ok and more then again = 1 end
@@ -2328,11 +2347,11 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:293
+--@turn.lua:294
 local work, expired = 0, 0
---@turn.lua:399
+--@turn.lua:404
 local spare
---@turn.lua:517
+--@turn.lua:522
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2346,26 +2365,22 @@ end
 end
 for nth = 1, most do
 local id, exec = unpack(mine[nth] or {})
-local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "ttl", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
+local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'execution_id', 'origin', "data", "func", "created_at", "origin", "log_tag", "serializer", "timeout", "ttl", "meta", "priority", "description", "attempts", "retryCount", "retry", "enqueued_at", "on_success", "on_failure", "held_since", "isolate", "on_stopped", "success_task_handler", "failed_task_handler", "callback_url", "on_lost", "signature", "cursor", "suspect", "keep_logs", "ties", "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals",
 "concurrency_key", "follows")
 if job and job[1] == 'started' and job[2] == exec then
 local last = 3 + 29 + 7 + ((string.sub(exec, -1)) == "a" and 2 or 0)
-jobs[#jobs + 1] = { job[3], id, exec, unpack(job, 4, last) }
+rare(145, reply, job[3], id, exec, unpack(job, 4, last))
 end
 end
-local reply = { 'ok', answers[1] and table.concat(answers, '\n') or argv[10] ~= '0' and 'ok' or false,
-{ false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1, rare(93, known),
-tonumber(string.match(memory, '\n~(%d+)')) or false } }
-for _, job in ipairs(jobs) do
-reply[#reply + 1] = #job
-for i = 1, #job do reply[#reply + 1] = job[i] end
-end
+reply[2] = answers[1] and table.concat(answers, '\n') or argv[10] ~= '0' and 'ok'
+reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1,
+rare(93, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:547
+--@turn.lua:548
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
---@turn.lua:80
+--@turn.lua:81
 do
 local done, at = { nil }, outcomes_from
 for i = 1, argv[10] + 0 do
@@ -2379,7 +2394,7 @@ end
 local raised
 --@include/job/commit.lua:22
 do
---@turn.lua:90
+--@turn.lua:91
 local more = more
 --@include/job/commit.lua:23
 local found = nothing
@@ -2390,7 +2405,7 @@ end
 end
 raised = found
 end
---@turn.lua:91
+--@turn.lua:92
 local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
 if not ok then answer = 'error: ' .. rare(50, answer) end
 if answer ~= 'ok' and not answers then
@@ -2421,14 +2436,14 @@ end
 for wip, ids in pairs(left) do
 for i = 1, #ids, 1000 do left[wip] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
 end
---@turn.lua:71
-do
---@turn.lua:121
-local verb, key, list, first = 'HDEL', held_key, done, 1
 --@turn.lua:72
+do
+--@turn.lua:122
+local verb, key, list, first = 'HDEL', held_key, done, 1
+--@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:122
+--@turn.lua:123
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2443,18 +2458,18 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:124
+--@turn.lua:125
 end
 end
---@turn.lua:501
+--@turn.lua:506
 do
---@turn.lua:138
+--@turn.lua:139
 do
 if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 13, begun_from - 1 do listed[argv[j]] = true end
-rare(145, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(146, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2466,7 +2481,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:174
+--@turn.lua:175
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2474,7 +2489,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:156
+--@turn.lua:157
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2491,12 +2506,12 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:505
+--@turn.lua:510
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
 end
---@turn.lua:183
+--@turn.lua:184
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2517,7 +2532,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', P .. 'suspended') == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(146, names, count) end
+if gated and count > 0 then bad = rare(147, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2534,7 +2549,7 @@ end
 end
 end
 end
---@turn.lua:401
+--@turn.lua:406
 do
 unsettled = {}
 local floor, floors, last_at_once = tonumber(argv[9]), nil, n_slots - n_ahead
@@ -2543,11 +2558,11 @@ for nth = 1, n_slots do
 if floors then floor = floors() + 0 end
 if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:296
-do
---@turn.lua:408
-local floor, mark = floor, mark
 --@turn.lua:297
+do
+--@turn.lua:413
+local floor, mark = floor, mark
+--@turn.lua:298
 local job
 while not job do
 if work >= 100 then
@@ -2555,15 +2570,15 @@ again = 1
 break
 end
 local from, of
---@turn.lua:258
-do
---@turn.lua:303
-local floor, ahead = floor, mark == "a"
 --@turn.lua:259
+do
+--@turn.lua:304
+local floor, ahead = floor, mark == "a"
+--@turn.lua:260
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(147, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(148, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2579,28 +2594,28 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:304
+--@turn.lua:305
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:280
-do
---@turn.lua:307
-local class = head.class
 --@turn.lua:281
+do
+--@turn.lua:308
+local class = head.class
+--@turn.lua:282
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = not found and gates[i] and queued[i] ~= false and rare(151, i, names[i], class, #jobs)
+local head = not found and gates[i] and queued[i] ~= false and rare(152, i, names[i], class, n_given)
 if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:308
+--@turn.lua:309
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
-local ok, found, expired_now = pcall(take, queue, head, execution .. (jobs[1] and #jobs + 1 or '1') .. mark,
+local ok, found, expired_now = pcall(take, queue, head, execution .. (n_given > 0 and n_given + 1 or '1') .. mark,
 set_at[from])
 if not ok then
 bad[#bad + 1] = { queue, rare(50, found) }
@@ -2611,53 +2626,53 @@ line.shut = true
 else
 out[from][#out[from] + 1] = head.id
 if late then
---@turn.lua:221
-repeat
---@turn.lua:322
-local i = from
 --@turn.lua:222
-if not out[i][1] then break end
---@turn.lua:71
-do
+repeat
+--@turn.lua:323
+local i = from
 --@turn.lua:223
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+if not out[i][1] then break end
 --@turn.lua:72
+do
+--@turn.lua:224
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:224
+--@turn.lua:225
 out[i] = {}
 until true
---@turn.lua:323
+--@turn.lua:324
 queued[from] = nil
 else
 line.id = nil
 end
 if found then
 job = found
-if gates[of] then rare(149, of) end
+if gates[of] then rare(150, of) end
 if not listed_queues then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:221
-repeat
---@turn.lua:336
-local i = from
 --@turn.lua:222
-if not out[i][1] then break end
---@turn.lua:71
-do
+repeat
+--@turn.lua:337
+local i = from
 --@turn.lua:223
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+if not out[i][1] then break end
 --@turn.lua:72
+do
+--@turn.lua:224
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:224
+--@turn.lua:225
 out[i] = {}
 until true
---@turn.lua:337
+--@turn.lua:338
 rare(140, queue)
 queued[from] = nil
 head_of(from)
@@ -2668,13 +2683,13 @@ end
 end
 given = job
 end
---@turn.lua:409
+--@turn.lua:414
 if not given and mark == "a" and chains[1] then
---@turn.lua:351
+--@turn.lua:352
 do
---@turn.lua:410
+--@turn.lua:415
 local floor = floor
---@turn.lua:354
+--@turn.lua:355
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2696,7 +2711,7 @@ if not of or lacking or status ~= 'blocked' or set ~= 'limit:' .. chain.name or 
 or string.find(ties or '', '[dmt]') then
 return nil
 end
-local exec = execution .. (#jobs + 1) .. "a"
+local exec = execution .. (n_given + 1) .. "a"
 chain.tried = id
 rare(68, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
@@ -2710,8 +2725,12 @@ local share, found = math.min(15, math.ceil(n_ahead / math.max(1, n_slots - n_ah
 while chains[1] and not found do
 local chain = table.remove(chains, 1)
 chain.behind, chain.tried = (chain.behind or 0) + 1, nil
+local size = #reply
 local ok, job = pcall(claim_behind, chain)
-if not ok and chain.tried then remembered = remembered .. '\n!' .. chain.tried end
+if not ok then
+if chain.tried then remembered = remembered .. '\n!' .. chain.tried end
+while #reply > size do table.remove(reply) end
+end
 if ok and job then
 if chain.behind < share then chains[#chains + 1] = chain end
 found = job
@@ -2719,66 +2738,66 @@ end
 end
 given = found
 end
---@turn.lua:411
+--@turn.lua:416
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
-jobs[#jobs + 1] = given
+n_given = n_given + 1
 elseif floor <= 0 then
 break
 end
 end
 end
---@turn.lua:421
+--@turn.lua:426
 do
 for queue, entries in pairs(leased) do
 local wip = (P .. 'wip:' .. queue)
---@turn.lua:71
-do
---@turn.lua:424
-local verb, key, list, first = 'ZADD', wip, entries, 1
 --@turn.lua:72
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:426
-if not (tonumber(left[wip]) and left[wip] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
-end
---@turn.lua:71
-do
---@turn.lua:428
-local verb, key, list, first = 'HSET', held_key, held, 3
---@turn.lua:72
-for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
-end
---@turn.lua:71
 do
 --@turn.lua:429
-local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
---@turn.lua:72
+local verb, key, list, first = 'ZADD', wip, entries, 1
+--@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:430
-for i = 0, n_sources - 1 do
---@turn.lua:221
-repeat
 --@turn.lua:431
-local i = i
---@turn.lua:222
-if not out[i][1] then break end
---@turn.lua:71
-do
---@turn.lua:223
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+if not (tonumber(left[wip]) and left[wip] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
+end
 --@turn.lua:72
+do
+--@turn.lua:433
+local verb, key, list, first = 'HSET', held_key, held, 3
+--@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:224
-out[i] = {}
-until true
---@turn.lua:432
-end
+--@turn.lua:72
+do
+--@turn.lua:434
+local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
+--@turn.lua:73
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:435
+for i = 0, n_sources - 1 do
+--@turn.lua:222
+repeat
+--@turn.lua:436
+local i = i
+--@turn.lua:223
+if not out[i][1] then break end
+--@turn.lua:72
+do
+--@turn.lua:224
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+--@turn.lua:73
+for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+--@turn.lua:225
+out[i] = {}
+until true
+--@turn.lua:437
+end
+end
+--@turn.lua:440
 do
 if gated then
 for i = 0, count - 1 do
@@ -2789,50 +2808,50 @@ end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(150, i, names[i], head, spare, #jobs) then rare(16, names[i], head.class) end
+if rare(151, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:450
+--@turn.lua:455
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
-if #jobs > 0 then unrung[names[i]] = nil end
+if n_given > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 70, name) end
 end
---@turn.lua:461
+--@turn.lua:466
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(148, i) then
+if crowded and head and gates[i] and rare(149, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
-if #jobs < n_slots then again = 1 end
+if n_given < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
 try_command('ZADD', (P .. 'work:' .. origin[i]), head.class, names[i])
 elseif not head and not ((names[i] == 'scheduler') and try_command('EXISTS', (P .. 'queue:' .. names[i])) == 1) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
-if crowded and #jobs < n_slots then again = 1 end
+if crowded and n_given < n_slots then again = 1 end
 end
 end
 end
 end
---@turn.lua:515
+--@turn.lua:520
 end
---@turn.lua:552
+--@turn.lua:553
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
-if #jobs > 0 then
---@turn.lua:479
+if n_given > 0 then
+--@turn.lua:484
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:485
+--@turn.lua:490
 local ready, bell = (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2840,7 +2859,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:490
+--@turn.lua:495
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2870,7 +2889,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:491
+--@turn.lua:496
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2880,13 +2899,13 @@ local head = head_of(i)
 if head then rare(90, set_at[i], head.class) end
 end
 end
---@turn.lua:557
+--@turn.lua:558
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:559
+--@turn.lua:560
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2904,9 +2923,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:560
+--@turn.lua:561
 end
---@turn.lua:562
+--@turn.lua:563
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2915,11 +2934,11 @@ note[5], note[6], n = 'successful_job_count', string.format('%d', (tonumber(fini
 end
 end
 if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
-if #jobs > 0 or state ~= 'busy' then
-note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
+if n_given > 0 or state ~= 'busy' then
+note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:575
+--@turn.lua:576
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2930,22 +2949,14 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:581
+--@turn.lua:582
 if first_count then rare(8) end
 local waits, more = (waiting or parked or known ~= '') and rare(93, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
 more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
 waits or false, opens or false }
 end
-local first = jobs[1] or NONE
-local reply = { suspended and 'suspended' or 'ok', answers and table.concat(answers, '\n') or
-argv[10] ~= '0' and 'ok' or false, more, jobs[1] and #first or nil, unpack(first) }
-n = #first + 4
-for nth = 2, #jobs do
-local job = jobs[nth]
-n = n + 1
-reply[n] = #job
-for i = 1, #job do reply[n + i] = job[i] end
-n = n + #job
-end
+if suspended then reply[1] = 'suspended' end
+if argv[10] ~= '0' then reply[2] = answers and table.concat(answers, '\n') or 'ok' end
+reply[3] = more
 return reply

@@ -2,9 +2,9 @@
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit states unique
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside take_given
--- RARER: read_by_name end_expired score_in
+-- RARER: read_by_name end_expired score_in add_to
 -- Uses: fifos hooked tied
--- Exports: chains held lacking leased unexpected
+-- Exports: chains held lacking leased reply unexpected
 
 -- A step of a chain (`g` among its ties) is given what its parent returned: a claim copies it, once, into the step's
 -- own record. The parent is there: it is not forgotten before its children have ended.
@@ -221,9 +221,19 @@ local function end_expired(id, key, queue, set, job)
   emit('expired', id, queue, job.log_tag, 'reason', 'waited longer than its ttl')
 end
 
--- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
--- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
--- set afterwards, and writes down `held` and `leased`: what may be of a wrong type shows here, before the job changes.
+-- What the caller answers: words of its own, and behind them of each job how many words it has, and these. A list that
+-- is made with room for its first entries need not grow.
+local reply = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
+local function add_to(list, ...)
+  local words = { ... }
+  list[#list + 1] = #words
+  for _, word in ipairs(words) do list[#list + 1] = word end
+end
+
+-- Lease an entry of a queue, or of a set of its blocked jobs. Returns true if the reply has the job, false when the
+-- entry was no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the
+-- queue or set afterwards, and writes down `held` and `leased`: what may be of a wrong type shows here, before the job
+-- changes.
 -- KEYED for a job that has a slot of its key, or shares a call with others, and is not claimed ahead: it stays.
 -- `behind`: a chain whose last job it is to follow. It has no slot: it runs in that job's slot, after it, in the same
 -- process, and only if that job finishes there. The commit of that job gives it the slot (`pass_slot_on`).
@@ -329,18 +339,29 @@ local function take(queue, head, exec, set, behind)
   if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
   if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
   -- most jobs have few of them: each that is answered costs both sides
-  if fresh then return { queue, id, exec, data, func, created_at } end
-  local row, last = {}, N_RUN_FIELDS
-  for i, field in ipairs({ RUN_FIELDS }) do row[i] = job[field] or false end
+  local more
   if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
     if string.find(ties, 'g', 1, true) then take_given(key) end
     -- of the run before this one
     if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
-    local more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
+    more = redis.call('HMGET', key, TIED_FIELDS, CHAIN_FIELDS)
+  end
+  -- nothing fails any more: the reply has all words of a job or none
+  local at = #reply + 4
+  reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
+  if fresh then
+    reply[at + 1], reply[at + 2], reply[at + 3] = data, func, created_at
+    return true
+  end
+  local names, last = { RUN_FIELDS }, N_RUN_FIELDS
+  while not (more or job[names[last]]) do last = last - 1 end
+  for i = 1, last do reply[at + i] = job[names[i]] or false end
+  if more then
     local n = N_TIED_FIELDS + (ahead and N_CHAIN_FIELDS or 0)
-    for i = 1, n do row[last + i] = more[i] end
+    while n > 0 and not more[n] do n = n - 1 end
+    for i = 1, n do reply[at + last + i] = more[i] end
     last = last + n
   end
-  while not row[last] do last = last - 1 end
-  return { queue, id, exec, unpack(row, 1, last) }
+  reply[at - 3] = last + 3
+  return true
 end
