@@ -349,7 +349,7 @@ end
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
+local seconds, expiry = ttl, '+inf'
 if seconds >= 0 then
 if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
 seconds = seconds - seconds % 1

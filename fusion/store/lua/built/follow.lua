@@ -206,7 +206,7 @@ local net_of, net
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
+local seconds, expiry = ttl, '+inf'
 if seconds >= 0 then
 if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
 seconds = seconds - seconds % 1
@@ -299,7 +299,7 @@ local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
-if type(size) ~= 'number' then
+if size ~= 6 and type(size) ~= 'number' then
 rare(77, id, queue, nil, 'the queue names what is no job')
 return false
 end
@@ -372,7 +372,7 @@ else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
 leased[queue] = {}
 end
-if #held == 0 then redis.call('HSET', held_key, id, exec) end
+if not held[1] then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')

@@ -181,7 +181,7 @@ local id, key, queue, class, status, ttl, leave = id, key, queue, job and job.pr
 --@include/job/end_job.lua:12
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
+local seconds, expiry = ttl, '+inf'
 if seconds >= 0 then
 if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
 seconds = seconds - seconds % 1
@@ -367,7 +367,7 @@ local function take(queue, head, exec, set, behind)
 local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
-if type(size) ~= 'number' then
+if size ~= 6 and type(size) ~= 'number' then
 rare(119, id, queue, nil, 'the queue names what is no job')
 return false
 end
@@ -440,7 +440,7 @@ else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
 leased[queue] = {}
 end
-if #held == 0 then redis.call('HSET', held_key, id, exec) end
+if not held[1] then redis.call('HSET', held_key, id, exec) end
 held[#held + 1], held[#held + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
@@ -808,7 +808,7 @@ end
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
 local what = status == 'finished' and 'completed' or status
 if what == 'expired' or what == 'discarded' then status = 'canceled' end
-local seconds, expiry = tonumber(ttl) or -1, '+inf'
+local seconds, expiry = ttl, '+inf'
 if seconds >= 0 then
 if seconds < 60 then seconds = 60 elseif seconds > (1e9) then seconds = (1e9) end
 seconds = seconds - seconds % 1
@@ -2615,8 +2615,8 @@ end
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
-local ok, found, expired_now = pcall(take, queue, head, execution .. (n_given > 0 and n_given + 1 or '1') .. mark,
-set_at[from])
+local nth = n_given > 0 and string.format('%d', n_given + 1) or '1'
+local ok, found, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[from])
 if not ok then
 bad[#bad + 1] = { queue, rare(50, found) }
 remembered = remembered .. '\n!' .. head.id

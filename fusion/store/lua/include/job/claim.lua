@@ -243,7 +243,7 @@ local function take(queue, head, exec, set, behind)
   local id = head.id
   local key = job_key(id)
   local size = is_id(id) and redis.pcall('HLEN', key)
-  if type(size) ~= 'number' then
+  if size ~= 6 and type(size) ~= 'number' then
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
@@ -316,7 +316,7 @@ local function take(queue, head, exec, set, behind)
     redis.call('ZADD', wip_key(queue), LEASE_END, id)
     leased[queue] = {}
   end
-  if #held == 0 then redis.call('HSET', held_key, id, exec) end
+  if not held[1] then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')

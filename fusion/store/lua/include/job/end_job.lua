@@ -7,11 +7,11 @@
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 local net_of, net -- seconds that the last job is kept, and its EXPIRE as text
 
--- `status`: also `expired` and `discarded`, which are `canceled` for a reason of their own.
+-- `status`: also `expired` and `discarded`, which are `canceled` for a reason of their own. `ttl`: seconds, a number.
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
   local what = status == 'finished' and 'completed' or status
   if what == 'expired' or what == 'discarded' then status = 'canceled' end
-  local seconds, expiry = tonumber(ttl) or -1, '+inf'
+  local seconds, expiry = ttl, '+inf'
   if seconds >= 0 then
     if seconds < MIN_TTL then seconds = MIN_TTL elseif seconds > LONGEST_TTL then seconds = LONGEST_TTL end
     seconds = seconds - seconds % 1
