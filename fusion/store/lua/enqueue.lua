@@ -1,7 +1,7 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs minute minute_text
--- ONCE: line_up expect_expiry look_for_remains iso accept enter_line tally write_tallies reserve emit are_wildcards
+-- ONCE: line_up look_for_remains iso accept enter_line tally write_tallies reserve emit are_wildcards
 -- ONCE: ring on_arrive
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARE: iso accept enter_line tally write_tallies reserve emit are_wildcards ring on_arrive
@@ -11,7 +11,7 @@
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
--- Returns: {'ok', enqueued_at, and if there are any a list of the ids that were discarded, of
+-- Returns: enqueued_at, mostly; else {'ok', enqueued_at, and if there are any a list of the ids that were discarded, of
 --   those that met another of their unique key: {id, the other, how, pairs of the other's fields}; how: `skip`, it was
 --   not accepted; `replaced`, it was, and the other is canceled: its own status in place of the pairs}, and the
 --   ids of those that are deferred} | {'missing', id, a parent of it of which there is no job} |
@@ -57,10 +57,10 @@ end
 -- The answer about unique keys; ids by unique key of those that come now; by the id of one that is skipped the job
 -- that has its key.
 local met, brought, instead
-local seen = {} -- by id: this call brings it
+local seen = A_n_jobs ~= '1' and {} or nil -- by id: this call brings it; nobody asks of one alone
 local coming = {} -- by id the parents of those that come now
 local awaited = {} -- ids of these parents
-local apart = {} -- ids of those that are deferred
+local apart -- ids of those that are deferred
 
 -- The parents of a job, with those that skipped ones have met in place of these. Of one that is named twice the last
 -- policy holds.
@@ -99,8 +99,8 @@ end
 -- The answer that all is well, and what it reports beside that.
 local function answer_more(at, outbox_batch)
   if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
-  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
-  return { 'ok', at, discarded, met or {}, apart }
+  if not (discarded or apart or met and met[1]) then return { 'ok', at } end
+  return { 'ok', at, discarded or {}, met or {}, apart or {} }
 end
 
 local at, fresh, first_answer, again, targets, several = REST, { nil }, now_iso, nil, {}, 0
@@ -163,9 +163,11 @@ for _ = 1, alone and 1 or A_n_jobs + 0 do
     local older = met and redis.call('HGET', again, 'replaces')
     if older then met[#met + 1] = { id, older, 'replaced', status } end
     if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
+      discarded = discarded or {}
       discarded[#discarded + 1] = id
     end
     if status == 'deferred' then
+      apart = apart or {}
       apart[#apart + 1] = id
       if graph and (redis.call('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
     end
@@ -176,7 +178,7 @@ for _ = 1, alone and 1 or A_n_jobs + 0 do
   elseif other and other.way == 'skip' then
     met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
     instead[id], instead[1] = other.owner, true -- ids are texts
-  elseif seen[id] or status and not is_terminal(status) then
+  elseif seen and seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, may_go(graph_before) and 'coming' or status or 'queued' }
   else
     local why, of_before = false, tied_before or graph_before and 'p'
@@ -313,7 +315,10 @@ for i, job in ipairs(fresh) do
     write_tallies() -- of those before it
     return error_reply(aside)
   end
-  if waits then apart[#apart + 1] = job.id end
+  if waits then
+    apart = apart or {}
+    apart[#apart + 1] = job.id
+  end
   if graph then redis.call('HSET', job_key(job.id), 'graph', graph) end
   if job.parents and instead and instead[1] then
     redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents))
@@ -327,5 +332,5 @@ write_tallies()
 if best then
   ring(A_queue, best)
 end
-if outbox_batch or met or discarded[1] or apart[1] then return answer_more(now_iso, outbox_batch) end
-return { 'ok', now_iso }
+if outbox_batch or met or discarded or apart then return answer_more(now_iso, outbox_batch) end
+return now_iso -- a list takes longer

@@ -245,6 +245,8 @@ def arguments(
 def accepted(answer: Any, queue: str) -> str:
     """Read the server's time of enqueueing from the reply. Returns `AcceptedInPart` if there are further facts. Raises DuplicateJob,
     QueueFull, UnknownDependency, GraphDropped, or the error for a batch that takes no more."""
+    if isinstance(answer, bytes):
+        return answer.decode()
     if answer[0] != b"ok":
         raise _refusal(answer, queue)
     at: str = answer[1].decode()

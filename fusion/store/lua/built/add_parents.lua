@@ -99,7 +99,7 @@ local function first_missing(parents, sent)
 for _, member in ipairs(parents) do
 local _, id = parent_in(member)
 redis.call('ZCARD', (P .. 'job:' .. id .. ':children'))
-if not sent[id] and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
+if not (sent and sent[id]) and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
 end
 end
 --@include/deps/attach.lua:26

@@ -97,16 +97,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(15, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(14, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(15, other, what, class, 1) end
+if other then rare(14, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(15, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(16)
+rare(14, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(15)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -196,18 +196,18 @@ local soonest
 local gate_texts = {}
 --@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(39, id, key, queue, named) end
+if tied[key] then return rare(38, id, key, queue, named) end
 end
 --@include/job/callbacks.lua:7
 local hooked = {}
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 47, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 59, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 68, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 56, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 46, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 46, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 58, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 67, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 55, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 45, id, key) end
 end
 end
 --@include/job/end_job.lua:7
@@ -227,11 +227,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(55, id, key, expiry)
+local pinned = tied[key] and rare(54, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(14, key))
+tally(what, queue, class, tied[key] and rare(13, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -245,22 +245,21 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(50, id, key, queue, status) end
+if hooked[key] then rare(49, id, key, queue, status) end
 end
 --@include/job/accept.lua:6
 local discarded
-discarded = {}
---@include/job/accept.lua:31
+--@include/job/accept.lua:30
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
+--@include/job/accept.lua:34
 if deferred then
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
 if due then more[3], more[4] = 'due', string.format('%d', due) end
 elseif later then
-rare(10, id, due)
+rare(8, id, due)
 more, seq = { 'arrival', seq }, ''
 elseif front then
 seq = -redis.call('INCR', P .. 'seq:front')
@@ -268,13 +267,13 @@ enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.m
 else
 line_up(queue, id, priority, seq)
 end
---@include/job/accept.lua:49
+--@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 72, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 71, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:55
+--@include/job/accept.lua:54
 if ARGV[first] == 'func' then
 if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
 if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
@@ -284,11 +283,15 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(23, queue)
+ttl = rare(22, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
-if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
-if more[1] then
+local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
+if expires_at and not more[1] then
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, 'expires_at',
+expires_at, unpack(ARGV, first, last))
+elseif more[1] then
+if expires_at then more[#more + 1], more[#more + 2] = 'expires_at', expires_at end
 local all, n = { unpack(ARGV, first, last) }, last - first + 1
 for j = 1, #more do all[n + j] = more[j] end
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
@@ -297,7 +300,7 @@ redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso
 unpack(ARGV, first, last))
 end
 if ttl then
-rare(6, id, more[#more])
+redis.pcall('ZADD', P .. 'expiring', expires_at, id)
 end
 if ended and ended ~= '' then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
@@ -310,9 +313,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(64, rare(73, 'batch', first, last), id, rare(73, 'batch_as', first, last))
+rare(63, rare(72, 'batch', first, last), id, rare(72, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(14, key, rare(73, 'concurrency_key', first, last)))
+tally('enqueued', queue, priority, tied[key] and rare(13, key, rare(72, 'concurrency_key', first, last)))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -321,7 +324,8 @@ else
 emit('queued', id, queue, log_tag, 'priority', priority)
 local way = on_arrive(id, key, queue, true)
 if way == 'discard' then
-rare(11, id, key, queue, log_tag)
+rare(10, id, key, queue, log_tag)
+discarded = discarded or {}
 discarded[#discarded + 1] = id
 end
 if way then return true end
@@ -341,7 +345,7 @@ redis.pcall('LTRIM', history, -50, -1)
 end
 --@
 rare = function(nth, ...)
-if nth <= 11 then
+if nth <= 10 then
 if not made_0 then
 --@include/lib/ring.lua:11
 local woken
@@ -402,14 +406,6 @@ end
 sound[name .. ' ' .. queue] = true
 return nil
 end
---@include/job/expiry.lua:6
-local function expect_expiry(id, expires_at)
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
-end
---@include/job/expiry.lua:10
-local function forget_expiry(id, expires_at)
-if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
-end
 --@include/job/schedule.lua:7
 local function ring_scheduler(ms)
 local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
@@ -444,6 +440,10 @@ local soon = string.format('(%.17g', (now_ms + 1) / 1000)
 local before = redis.call('ZCOUNT', P .. 'scheduler:scheduled_jobs', soon, string.format('(%.17g', ms / 1000))
 if before == 0 then ring_scheduler(ms) end
 end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
+end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
@@ -454,11 +454,11 @@ forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
 --@
-made_0 = { meet, wildcards_of, push, wake, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, discard }
+made_0 = { meet, wildcards_of, push, wake, broken_limit, ring_scheduler, score_at, schedule, forget_expiry, discard }
 end
 return made_0[nth](...)
 end
-if nth <= 82 then
+if nth <= 81 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -610,7 +610,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(8, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(6, ms) end
 end
 --@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
@@ -1089,7 +1089,7 @@ if not group then return end
 take_out_failure(group, id, queue or origin or '', quarantined)
 redis.call('HDEL', key, 'failure_group')
 end
---@include/job/accept.lua:20
+--@include/job/accept.lua:19
 local function field_of(name, first, last)
 for i = first, last, 2 do
 if ARGV[i] == name then return ARGV[i + 1] end
@@ -1150,7 +1150,7 @@ local limit = string.match(set, '^limit:(.*)')
 redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
 redis.call('HDEL', key, 'waits_in')
 end
-rare(7, id, expires)
+rare(9, id, expires)
 emit('canceled', id, queue, log_tag, 'reason', 'replaced')
 end
 --@include/unique/newcomer.lua:74
@@ -1238,7 +1238,7 @@ end
 --@
 made_1 = { locks_key, unique_key, counters_of_key, note_more, write_more, has_turns, open_turns, forget_turns, turn_of, gate_of, gate_value, timeout_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, parent_in, is_parent, pin_while_read, end_for_kin, owner_of, take_key, let_go, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, end_replaced, accept_unique, waits_for, name_child, attach }
 end
-return made_1[nth - 11](...)
+return made_1[nth - 10](...)
 end
 end
 --@cron_tick.lua:15
@@ -1271,26 +1271,26 @@ local function is_its(key) return redis.pcall('HGET', key, 'cron') == ARGV[1] en
 --@cron_tick.lua:46
 local function enqueue(tick, id, delay, behind)
 local last_pair = at - 1
-local unique = rare(76, first_pair, last_pair)
-local other = unique and rare(77, unique, nil, ARGV[6])
+local unique = rare(75, first_pair, last_pair)
+local other = unique and rare(76, unique, nil, ARGV[6])
 if other and other.way ~= 'replace' then
 note(tick, 'duplicate', other.owner)
 skipped = skipped + 1
 return
 end
-local key = rare(73, 'concurrency_key', first_pair, last_pair)
+local key = rare(72, 'concurrency_key', first_pair, last_pair)
 local broken = key and rare(5, key, ARGV[6])
 if broken then error(broken, 0) end
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. ARGV[6]))
 local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
 local place, later = next_seq(), nil
 if behind then
-rare(82, id, behind, place)
+rare(81, id, behind, place)
 elseif not due or due <= now_ms then
-place = rare(20, ARGV[6], ARGV[7], place, rare(73, 'fair_key', first_pair, last_pair) or '')
+place = rare(19, ARGV[6], ARGV[7], place, rare(72, 'fair_key', first_pair, last_pair) or '')
 end
 if unique then
-later = rare(79, unique, ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil,
+later = rare(78, unique, ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil,
 first_pair, last_pair, behind)
 else
 later = accept(ARGV[6], id, ARGV[7], due, false, tonumber(ARGV[8]), ARGV[4], place, nil, first_pair, last_pair,

@@ -67,15 +67,14 @@ tied = {}
 local ended_before = 0
 --@include/job/accept.lua:6
 local discarded
-discarded = {}
 --@enqueue.lua:59
 local met, brought, instead
-local seen = {}
+local seen = argv[2] ~= '1' and {} or nil
 --@enqueue.lua:63
-local apart = {}
+local apart
 --@
 rare = function(nth, ...)
-if nth <= 30 then
+if nth <= 29 then
 if not made_0 then
 --@include/lib/ring.lua:11
 local woken
@@ -164,9 +163,9 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(37, other, what, class, 1) end
+if other then rare(36, other, what, class, 1) end
 end
 --@include/job/count.lua:67
 local function meet(seq, from, was, queue, class)
@@ -289,14 +288,6 @@ end
 sound[name .. ' ' .. queue] = true
 return nil
 end
---@include/job/expiry.lua:6
-local function expect_expiry(id, expires_at)
-if tonumber(expires_at) then redis.pcall('ZADD', P .. 'expiring', expires_at, id) end
-end
---@include/job/expiry.lua:10
-local function forget_expiry(id, expires_at)
-if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
-end
 --@include/job/schedule.lua:7
 local function ring_scheduler(ms)
 local bell, left = (P .. 'wake:' .. '_scheduler'), ms and math.max(ms - now_ms, 0)
@@ -333,17 +324,21 @@ if before == 0 then ring_scheduler(ms) end
 end
 --@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(63, id, key, queue, named) end
+if tied[key] then return rare(62, id, key, queue, named) end
 end
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 71, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 91, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 101, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 88, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 70, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 70, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 90, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 100, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 87, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 69, id, key) end
 end
+end
+--@include/job/expiry.lua:10
+local function forget_expiry(id, expires_at)
+if expires_at then redis.pcall('ZREM', P .. 'expiring', id) end
 end
 --@include/job/end_job.lua:11
 local function end_job(id, key, queue, class, status, ttl, leave, ...)
@@ -359,11 +354,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(82, id, key, expiry)
+local pinned = tied[key] and rare(81, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(36, key))
+tally(what, queue, class, tied[key] and rare(35, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -377,7 +372,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(74, id, key, queue, status) end
+if hooked[key] then rare(73, id, key, queue, status) end
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
@@ -388,18 +383,18 @@ end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and ra
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
 end
---@include/job/accept.lua:12
+--@include/job/accept.lua:11
 local function due_of(place)
 local before, fair_key = string.match(place, '^([^=]*)=(.+)$')
 local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
 if not sign then return nil, (before or place) == 'front', fair_key end
 return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
 end
---@include/job/accept.lua:31
+--@include/job/accept.lua:30
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
+--@include/job/accept.lua:34
 if deferred then
 redis.call('ZADD', set_of('deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
@@ -413,7 +408,7 @@ enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.m
 else
 --@include/lib/score.lua:26
 do
---@include/job/accept.lua:46
+--@include/job/accept.lua:45
 local queue, id, priority, seq = queue, id, priority, seq
 --@include/lib/score.lua:27
 if (queue == 'scheduler') then
@@ -422,15 +417,15 @@ else
 enter_line(queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id)
 end
 end
---@include/job/accept.lua:47
+--@include/job/accept.lua:46
 end
---@include/job/accept.lua:49
+--@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 104, id, key) end
 local names = redis.call('HKEYS', key)
 for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:55
+--@include/job/accept.lua:54
 if ARGV[first] == 'func' then
 if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
 if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
@@ -440,11 +435,15 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(41, queue)
+ttl = rare(40, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
-if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
-if more[1] then
+local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
+if expires_at and not more[1] then
+redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, 'expires_at',
+expires_at, unpack(ARGV, first, last))
+elseif more[1] then
+if expires_at then more[#more + 1], more[#more + 2] = 'expires_at', expires_at end
 local all, n = { unpack(ARGV, first, last) }, last - first + 1
 for j = 1, #more do all[n + j] = more[j] end
 redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
@@ -453,7 +452,7 @@ redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso
 unpack(ARGV, first, last))
 end
 if ttl then
-expect_expiry(id, more[#more])
+redis.pcall('ZADD', P .. 'expiring', expires_at, id)
 end
 if ended and ended ~= '' then redis.call('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
@@ -466,9 +465,9 @@ end
 end
 if known then redis.call('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
+rare(96, rare(105, 'batch', first, last), id, rare(105, 'batch_as', first, last))
 end
-tally('enqueued', queue, priority, tied[key] and rare(36, key, rare(106, 'concurrency_key', first, last)))
+tally('enqueued', queue, priority, tied[key] and rare(35, key, rare(105, 'concurrency_key', first, last)))
 if deferred then
 emit('deferred', id, queue, log_tag, 'priority', priority)
 elseif later then
@@ -478,6 +477,7 @@ emit('queued', id, queue, log_tag, 'priority', priority)
 local way = on_arrive(id, key, queue, true)
 if way == 'discard' then
 discard(id, key, queue, log_tag)
+discarded = discarded or {}
 discarded[#discarded + 1] = id
 end
 if way then return true end
@@ -499,11 +499,11 @@ if noted ~= '' then redis.call('HSET', key, queue, noted) end
 return { last >= tonumber(number) and 'done' or 'gap', noted }
 end
 --@
-made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, iso, enter_line, tally, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, broken_limit, expect_expiry, forget_expiry, ring_scheduler, score_at, schedule, on_arrive, on_end, end_job, discard, due_of, accept, of_outbox }
+made_0 = { is_terminal, is_elsewhere, in_fifo, set_of, error_text, error_reply, iso, enter_line, tally, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, broken_limit, ring_scheduler, score_at, schedule, on_arrive, on_end, forget_expiry, end_job, discard, due_of, accept, of_outbox }
 end
 return made_0[nth](...)
 end
-if nth <= 126 then
+if nth <= 125 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -686,7 +686,7 @@ end
 local function look_at_limit(member, ms)
 redis.call('ZADD', P .. 'limits:due', 'LT', ms, member)
 soonest = math.min(soonest or ms, ms)
-if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(21, ms) end
+if (redis.call('ZRANGE', P .. 'limits:due', 0, 0)[1]) == member then rare(19, ms) end
 end
 --@include/limit/limit.lua:74
 local function place_in_key(key, queue, score, arrives)
@@ -940,7 +940,7 @@ now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'call
 'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
 rare(10, nil, nil, nil, '_callbacks', 1)
 redis.call('ZADD', P .. 'callbacks:open', now_s, id)
-rare(24, id, key, '_callbacks')
+rare(22, id, key, '_callbacks')
 rare(17, '_callbacks', 1)
 return id
 end
@@ -1240,7 +1240,7 @@ if not group then return end
 take_out_failure(group, id, queue or origin or '', quarantined)
 redis.call('HDEL', key, 'failure_group')
 end
---@include/job/accept.lua:20
+--@include/job/accept.lua:19
 local function field_of(name, first, last)
 for i = first, last, 2 do
 if ARGV[i] == name then return ARGV[i + 1] end
@@ -1310,14 +1310,14 @@ if ties then tied[key] = ties end
 if (queue == 'scheduler') and not rare(2, status) and not redis.call('ZSCORE', (P .. 'fifo:' .. queue), id) then
 strike(queue, id)
 end
-rare(26, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
+rare(25, id, key, queue, class, 'canceled', 86400, rare(4, status, queue), 'ended_at', now_iso, 'reason',
 'replaced', 'replaced_by', by)
 if set then
 local limit = string.match(set, '^limit:(.*)')
 redis.pcall('ZREM', limit and (P .. 'limits:waiting:' .. limit) or P .. 'waits:' .. set, id)
 redis.call('HDEL', key, 'waits_in')
 end
-rare(20, id, expires)
+rare(24, id, expires)
 rare(12, 'canceled', id, queue, log_tag, 'reason', 'replaced')
 end
 --@include/unique/newcomer.lua:74
@@ -1336,7 +1336,7 @@ if same_line then seq = tonumber(place) or seq end
 if string.find(unique.ties, 'd', 1, true) then end_replaced(older, id) end
 end
 take_key(unique.name, id, unique.upto, unique.window)
-local ok, later = pcall(rare, 29, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
+local ok, later = pcall(rare, 28, queue, id, priority, due, front, ttl, nonce, seq, ended, first, last,
 deferred)
 if not ok then
 if older then
@@ -1366,7 +1366,7 @@ local function first_missing(parents, sent)
 for _, member in ipairs(parents) do
 local _, id = parent_in(member)
 redis.call('ZCARD', (P .. 'job:' .. id .. ':children'))
-if not sent[id] and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
+if not (sent and sent[id]) and not redis.call('HGET', (P .. 'job:' .. id), 'seq') then return id end
 end
 end
 --@include/deps/attach.lua:26
@@ -1536,14 +1536,14 @@ return missing and { 'missing', id, missing }
 end
 --@enqueue.lua:100
 local function answer_more(at, outbox_batch)
-if outbox_batch then rare(30, outbox_batch, ARGV[1], true) end
-if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at } end
-return { 'ok', at, discarded, met or {}, apart }
+if outbox_batch then rare(29, outbox_batch, ARGV[1], true) end
+if not (discarded or apart or met and met[1]) then return { 'ok', at } end
+return { 'ok', at, discarded or {}, met or {}, apart or {} }
 end
 --@
 made_1 = { locks_key, unique_key, is_new, begin_layout, next_seq, counters_of_key, note_more, write_more, gate_of, gate_value, timeout_of, most_of, length_of, has_turns, open_turns, forget_turns, turn_of, rate_of, used_ahead, rate_room, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, name_limit, look_once, arrive_like_others, arrive_at_limit, stop_counting, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, is_full, accept_delivery, tell_ended, do_later, release_later, is_coming, give_up, may_go, parent_in, is_parent, pin_while_read, is_read_in_batch, expire_later, time_from_now, unpin, leave_all, end_for_kin, owner_of, take_key, let_go, refuses_more, set_due, settle_batch, open_member, enter_batch, join_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, leave_failure, field_of, strike, passed, unique_of, meets, view_of, end_replaced, accept_unique, parents_of, first_missing, waits_for, must_wait, begin_anew, name_child, attach, batches_around, cycle_of, cycle_text, with_met, refuses, answer_more }
 end
-return made_1[nth - 30](...)
+return made_1[nth - 29](...)
 end
 end
 --@enqueue.lua:106
@@ -1560,7 +1560,7 @@ end
 --@enqueue.lua:117
 local outbox_batch = not needs and string.match(argv[3], '!(.*)$')
 if outbox_batch then
-local refused = rare(30, outbox_batch, argv[1])
+local refused = rare(29, outbox_batch, argv[1])
 if refused then return refused end
 end
 --@enqueue.lua:126
@@ -1599,18 +1599,20 @@ status, nonce, origin, created_at, func, tied_before, graph_before, draft = unpa
 if draft then status, tied_before = nil, nil end
 end
 local resent = status and (nonce or func and id) == sent
-local unique = met and not resent and rare(109, at + 6, at + 5 + n)
+local unique = met and not resent and rare(108, at + 6, at + 5 + n)
 local ok, other = true, nil
-if unique then ok, other = pcall(rare, 110, unique, brought, argv[1]) end
+if unique then ok, other = pcall(rare, 109, unique, brought, argv[1]) end
 if not ok then return rare(6, other) end
 if resent then
 first_answer, again = created_at, (P .. 'job:' .. id)
 local older = met and command('HGET', again, 'replaces')
 if older then met[#met + 1] = { id, older, 'replaced', status } end
 if status == 'canceled' and command('HGET', again, 'reason') == 'discarded' then
+discarded = discarded or {}
 discarded[#discarded + 1] = id
 end
 if status == 'deferred' then
+apart = apart or {}
 apart[#apart + 1] = id
 if graph and (command('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
 end
@@ -1619,16 +1621,16 @@ return { 'dropped' }
 elseif other and other.way == 'raise' then
 return { 'duplicate', id, other.status, other.owner, other.name }
 elseif other and other.way == 'skip' then
-met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(111, other.owner) or nil }
+met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and rare(110, other.owner) or nil }
 instead[id], instead[1] = other.owner, true
-elseif seen[id] or status and not rare(1, status) then
-return { 'duplicate', id, rare(79, graph_before) and 'coming' or status or 'queued' }
+elseif seen and seen[id] or status and not rare(1, status) then
+return { 'duplicate', id, rare(78, graph_before) and 'coming' or status or 'queued' }
 else
 local why, of_before = false, tied_before or graph_before and 'p'
 if remains > 0 and not nonce then
 rare(3, argv[1])
 if command('EXISTS', (P .. 'job:' .. id .. ':children'), (P .. 'job:' .. id .. ':parents')) > 0 then of_before = of_before or 'p' end
---@enqueue.lua:187
+--@enqueue.lua:189
 local has_record = not draft and command('EXISTS', (P .. 'job:' .. id)) == 1
 if has_record and not command('HGET', (P .. 'job:' .. id), 'seq') then why = 'foreign' end
 end
@@ -1638,17 +1640,17 @@ why = 'leaving'
 end
 if why then return { 'duplicate', id, why } end
 local due, front, fair_key
-if argv[at + 3] ~= 'back' then due, front, fair_key = rare(28, argv[at + 3]) end
-local ties = not needs and rare(106, 'ties', at + 6, at + 5 + n)
+if argv[at + 3] ~= 'back' then due, front, fair_key = rare(27, argv[at + 3]) end
+local ties = not needs and rare(105, 'ties', at + 6, at + 5 + n)
 local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
-local parents = ties and string.find(ties, 'p', 1, true) and rare(106, 'parents', at + 6, at + 5 + n)
-if parents then parents = rare(114, parents) end
-if parents and instead and instead[1] then parents = rare(124, parents) end
+local parents = ties and string.find(ties, 'p', 1, true) and rare(105, 'parents', at + 6, at + 5 + n)
+if parents then parents = rare(113, parents) end
+if parents and instead and instead[1] then parents = rare(123, parents) end
 if parents then
-local refused = rare(125, id, parents, status or of_before, string.find(ties, 'b', 1, true)
-and not string.find(ties, 'h', 1, true) and rare(106, 'batch', at + 6, at + 5 + n))
+local refused = rare(124, id, parents, status or of_before, string.find(ties, 'b', 1, true)
+and not string.find(ties, 'h', 1, true) and rare(105, 'batch', at + 6, at + 5 + n))
 if refused then return refused end
-deferred = deferred or rare(117, parents, seen)
+deferred = deferred or rare(116, parents, seen)
 end
 local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
 local job = { id = id, nonce = sent, priority = argv[at + 2], first = at + 6, last = at + 5 + n,
@@ -1676,31 +1678,31 @@ local ttl = command('PTTL', again)
 command('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
 if ttl < 0 then command('PERSIST', again) end
 end
-if #fresh == 0 then return rare(126, first_answer, outbox_batch) end
---@enqueue.lua:236
+if #fresh == 0 then return rare(125, first_answer, outbox_batch) end
+--@enqueue.lua:238
 if gate_texts[argv[1]] == nil then
 local text = try_command('HGET', P .. 'gates', argv[1])
 gate_texts[argv[1]] = type(text) == 'string' and text
 end
 if gate_texts[argv[1]] or MAX_LENGTH > 0 or argv[at] then
-local most, more = rare(42, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
+local most, more = rare(41, argv[1], argv[at]), tonumber(argv[at + 1]) or 0
 for _, job in ipairs(fresh) do
 local makes_room = job.unique and job.unique.room
 if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
 end
-local length = most and more > 0 and rare(43, argv[1])
+local length = most and more > 0 and rare(42, argv[1])
 if length and length + more > most then return { 'full', length, most, more } end
 end
---@enqueue.lua:250
+--@enqueue.lua:252
 if not needs then
 needs = tonumber(string.match(argv[3], '^%d+'))
 for _, job in ipairs(fresh) do
-local name = rare(106, 'concurrency_key', job.first, job.last)
+local name = rare(105, 'concurrency_key', job.first, job.last)
 local broken = name and rare(18, name, argv[1])
 if broken then return redis.error_reply(broken) end
-local batch = rare(106, 'batch', job.first, job.last)
-local why = batch and rare(92, batch, rare(106, 'batch_by', job.first, job.last),
-rare(106, 'batch_as', job.first, job.last), job.id)
+local batch = rare(105, 'batch', job.first, job.last)
+local why = batch and rare(91, batch, rare(105, 'batch_by', job.first, job.last),
+rare(105, 'batch_as', job.first, job.last), job.id)
 if why then return { 'batch', batch, why } end
 end
 end
@@ -1709,11 +1711,11 @@ local version
 if schema[2] then
 version = math.max(tonumber(schema[2]) or 0, 2)
 else
-version = rare(33) and rare(34, 'enqueue', true) or 2
+version = rare(32) and rare(33, 'enqueue', true) or 2
 end
 if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 end
---@enqueue.lua:272
+--@enqueue.lua:274
 if several > 1 then
 if not fifos[argv[1]] then fifos[argv[1]] = nil end
 command('ZCARD', (fifos[argv[1]] ~= false and rare(3, argv[1]) and (P .. 'fifo:' .. argv[1]) or (P .. 'queue:' .. argv[1])))
@@ -1726,7 +1728,7 @@ if graph then command('ZADD', P .. 'graphs', now_ms, graph) end
 local seq = command('INCRBY', P .. 'seq', fresh[2] and #fresh or '1') - #fresh
 --@include/lib/emit.lua:12
 do
---@enqueue.lua:282
+--@enqueue.lua:284
 local count = #fresh
 --@include/lib/emit.lua:13
 if not epoch then
@@ -1740,54 +1742,54 @@ end
 local last = try_command('HINCRBY', P .. 'events:meta', 'n', count == 1 and '1' or count == 2 and '2' or count)
 if type(last) == 'number' then number, reserved = last - count, count end
 end
---@enqueue.lua:283
+--@enqueue.lua:285
 local best
 for i, job in ipairs(fresh) do
 local place, waits = seq + i, job.deferred
-if job.of_before then rare(118, job.id, job.of_before) end
+if job.of_before then rare(117, job.id, job.of_before) end
 if job.parents then
-waits = job.held or rare(117, job.parents)
-rare(120, job.id, job.parents, place)
+waits = job.held or rare(116, job.parents)
+rare(119, job.id, job.parents, place)
 end
 if graph then
 command('ZADD', (P .. 'graph:' .. graph), place, job.id)
 command('SADD', (P .. 'job:' .. job.id .. ':dependencies'), '*' .. graph)
 end
---@enqueue.lua:296
+--@enqueue.lua:298
 if not waits and job.turn and (job.turn ~= '' or fair[argv[1]] ~= false) then
-place = rare(47, argv[1], job.priority, place, job.turn)
+place = rare(46, argv[1], job.priority, place, job.turn)
 end
 local ok, aside = true, nil
 if job.unique then
-ok, aside = pcall(rare, 113, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+ok, aside = pcall(rare, 112, job.unique, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
 place, job.ended, job.first, job.last, waits)
 local older = job.unique.replaced
 if older then met[#met + 1] = { job.id, older, 'replaced', command('HGET', (P .. 'job:' .. job.id), 'status') } end
 elseif fresh[2] then
-ok, aside = pcall(rare, 29, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+ok, aside = pcall(rare, 28, argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
 job.first, job.last, waits)
 else
 aside = nil
---@include/job/accept.lua:31
+--@include/job/accept.lua:30
 repeat
---@enqueue.lua:309
+--@enqueue.lua:311
 local queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred = argv[1], job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended, job.first, job.last, waits
---@include/job/accept.lua:32
+--@include/job/accept.lua:31
 local key, later, more = (P .. 'job:' .. id), deferred or due and due > now_ms, {}
 local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
---@include/job/accept.lua:35
+--@include/job/accept.lua:34
 if deferred then
 command('ZADD', rare(4, 'deferred', queue), now_ms, id)
 more, seq, ttl = { 'arrival', seq }, '', false
 if due then more[3], more[4] = 'due', string.format('%d', due) end
 elseif later then
-rare(23, id, due)
+rare(21, id, due)
 more, seq = { 'arrival', seq }, ''
 elseif front then
 seq = -command('INCR', P .. 'seq:front')
 --@include/lib/score.lua:16
 repeat
---@include/job/accept.lua:44
+--@include/job/accept.lua:43
 local queue, score, id = queue, (((priority == '1' or (queue == 'scheduler')) and 1 or (math.max(0, math.min(255, math.floor(tonumber(priority) or 1))))) + 0.5 - seq * (2 ^ -44)), id
 --@include/lib/score.lua:17
 local added = try_command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
@@ -1797,11 +1799,11 @@ fifos[queue] = nil
 if not rare(3, queue) then error(added) end
 command('ZADD', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 until true
---@include/job/accept.lua:45
+--@include/job/accept.lua:44
 else
 --@include/lib/score.lua:26
 do
---@include/job/accept.lua:46
+--@include/job/accept.lua:45
 local queue, id, priority, seq = queue, id, priority, seq
 --@include/lib/score.lua:27
 if (queue == 'scheduler') then
@@ -1822,15 +1824,15 @@ until true
 --@include/lib/score.lua:31
 end
 end
---@include/job/accept.lua:47
+--@include/job/accept.lua:46
 end
---@include/job/accept.lua:49
+--@include/job/accept.lua:48
 if ended then
-if ended == P .. 'queue:failed' then pcall(rare, 105, id, key) end
+if ended == P .. 'queue:failed' then pcall(rare, 104, id, key) end
 local names = command('HKEYS', key)
 for i = 1, #names, 1000 do command('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
 end
---@include/job/accept.lua:55
+--@include/job/accept.lua:54
 if argv[first] == 'func' then
 if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
 if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
@@ -1840,11 +1842,15 @@ more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'priority',
 end
 if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
 if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
-ttl = rare(41, queue)
+ttl = rare(40, queue)
 if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
 end
-if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
-if more[1] then
+local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
+if expires_at and not more[1] then
+command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, 'expires_at',
+expires_at, unpack(argv, first, last))
+elseif more[1] then
+if expires_at then more[#more + 1], more[#more + 2] = 'expires_at', expires_at end
 local all, n = { unpack(argv, first, last) }, last - first + 1
 for j = 1, #more do all[n + j] = more[j] end
 command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
@@ -1853,14 +1859,7 @@ command('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, '
 unpack(argv, first, last))
 end
 if ttl then
---@include/job/expiry.lua:6
-do
---@include/job/accept.lua:77
-local id, expires_at = id, more[#more]
---@include/job/expiry.lua:7
-if tonumber(expires_at) then try_command('ZADD', P .. 'expiring', expires_at, id) end
-end
---@include/job/accept.lua:78
+try_command('ZADD', P .. 'expiring', expires_at, id)
 end
 if ended and ended ~= '' then command('ZREM', ended, id) end
 local log_tag, known = nil, tied[key]
@@ -1873,27 +1872,27 @@ end
 end
 if known then command('HSET', key, 'ties', tied[key]) end
 if tied[key] and string.find(tied[key], 'b', 1, true) then
-rare(97, rare(106, 'batch', first, last), id, rare(106, 'batch_as', first, last))
+rare(96, rare(105, 'batch', first, last), id, rare(105, 'batch_as', first, last))
 end
 --@include/job/count.lua:40
 do
---@include/job/accept.lua:92
-local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(36, key, rare(106, 'concurrency_key', first, last))
+--@include/job/accept.lua:95
+local what, queue, class, other = 'enqueued', queue, priority, tied[key] and rare(35, key, rare(105, 'concurrency_key', first, last))
 --@include/job/count.lua:41
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(37, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(36, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(37, other, what, class, 1) end
+if other then rare(36, other, what, class, 1) end
 end
---@include/job/accept.lua:93
+--@include/job/accept.lua:96
 if deferred then
 --@include/lib/emit.lua:39
 repeat
---@include/job/accept.lua:94
+--@include/job/accept.lua:97
 local event, id, queue, log_tag = 'deferred', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -1937,11 +1936,11 @@ try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'priority', priority)
 end
 until true
---@include/job/accept.lua:95
+--@include/job/accept.lua:98
 elseif later then
 --@include/lib/emit.lua:39
 repeat
---@include/job/accept.lua:96
+--@include/job/accept.lua:99
 local event, id, queue, log_tag = 'scheduled', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -1985,11 +1984,11 @@ try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'priority', priority, 'due', rare(7, math.floor(due / 1000), due % 1000 * 1000))
 end
 until true
---@include/job/accept.lua:97
+--@include/job/accept.lua:100
 else
 --@include/lib/emit.lua:39
 repeat
---@include/job/accept.lua:98
+--@include/job/accept.lua:101
 local event, id, queue, log_tag = 'queued', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -2033,33 +2032,34 @@ try_command('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'priority', priority)
 end
 until true
---@include/job/accept.lua:99
+--@include/job/accept.lua:102
 local way
 --@include/limit/limit.lua:447
 repeat
---@include/job/accept.lua:99
+--@include/job/accept.lua:102
 local id, key, queue, named = id, key, queue, true
 --@include/limit/limit.lua:448
-if tied[key] then way = rare(63, id, key, queue, named) break end
+if tied[key] then way = rare(62, id, key, queue, named) break end
 until true
---@include/job/accept.lua:100
+--@include/job/accept.lua:103
 if way == 'discard' then
-rare(27, id, key, queue, log_tag)
+rare(26, id, key, queue, log_tag)
+discarded = discarded or {}
 discarded[#discarded + 1] = id
 end
 if way then aside = true break end
 end
 aside = later
 until true
---@enqueue.lua:311
+--@enqueue.lua:313
 end
 if not ok then
 --@include/job/count.lua:51
 repeat
 if not first_count then break end
 if counts then
-rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(38)
+rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(37)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2067,10 +2067,13 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@enqueue.lua:314
+--@enqueue.lua:316
 return rare(6, aside)
 end
-if waits then apart[#apart + 1] = job.id end
+if waits then
+apart = apart or {}
+apart[#apart + 1] = job.id
+end
 if graph then command('HSET', (P .. 'job:' .. job.id), 'graph', graph) end
 if job.parents and instead and instead[1] then
 command('HSET', (P .. 'job:' .. job.id), 'parents', cjson.encode(job.parents))
@@ -2084,8 +2087,8 @@ end
 repeat
 if not first_count then break end
 if counts then
-rare(37, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(38)
+rare(36, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(37)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2093,11 +2096,11 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@enqueue.lua:327
+--@enqueue.lua:332
 if best then
 --@include/lib/ring.lua:52
 repeat
---@enqueue.lua:328
+--@enqueue.lua:333
 local queue, class, known = argv[1], best
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2127,7 +2130,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(3, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@enqueue.lua:329
+--@enqueue.lua:334
 end
-if outbox_batch or met or discarded[1] or apart[1] then return rare(126, now_iso, outbox_batch) end
-return { 'ok', now_iso }
+if outbox_batch or met or discarded or apart then return rare(125, now_iso, outbox_batch) end
+return now_iso

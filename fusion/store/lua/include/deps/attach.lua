@@ -17,7 +17,7 @@ local function first_missing(parents, sent)
   for _, member in ipairs(parents) do
     local _, id = parent_in(member)
     redis.call('ZCARD', children_key(id))
-    if not sent[id] and not redis.call('HGET', job_key(id), 'seq') then return id end
+    if not (sent and sent[id]) and not redis.call('HGET', job_key(id), 'seq') then return id end
   end
 end
 

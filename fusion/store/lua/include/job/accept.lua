@@ -1,10 +1,9 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time count emit expiry schedule score room ties limit end_job batch failures
+-- INCLUDE: keys time count emit schedule score room ties limit end_job batch failures
 -- RARER: field_of
 -- Uses: gate_texts tied
 -- Exports: discarded
-local discarded -- ids of this call
-discarded = {}
+local discarded -- ids of this call, if there are any
 
 -- When a job is due (ms; nil: no time was given), whether it goes to the front, and its fair key, or nil. `place`:
 -- back | front | `@ms` at that time | `+ms` so much later; an `f` behind it: to the front once it is due. Behind that
@@ -64,8 +63,12 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     ttl = timeout_of(queue)
     if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
   end
-  if ttl then more[#more + 1], more[#more + 2] = 'expires_at', string.format('%d', (later and due or now_ms) + ttl) end
-  if more[1] then
+  local expires_at = ttl and string.format('%d', (later and due or now_ms) + ttl)
+  if expires_at and not more[1] then
+    redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, 'expires_at',
+      expires_at, unpack(ARGV, first, last))
+  elseif more[1] then
+    if expires_at then more[#more + 1], more[#more + 2] = 'expires_at', expires_at end
     local all, n = { unpack(ARGV, first, last) }, last - first + 1
     for j = 1, #more do all[n + j] = more[j] end
     redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq', seq, unpack(all))
@@ -74,7 +77,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
       unpack(ARGV, first, last))
   end
   if ttl then
-    expect_expiry(id, more[#more])
+    redis.pcall('ZADD', EXPIRING, expires_at, id)
   end
   if ended and ended ~= '' then redis.call('ZREM', ended, id) end
   local log_tag, known = nil, tied[key]
@@ -99,6 +102,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     local way = on_arrive(id, key, queue, true)
     if way == DISCARD then
       discard(id, key, queue, log_tag)
+      discarded = discarded or {}
       discarded[#discarded + 1] = id
     end
     if way then return true end
