@@ -5,9 +5,9 @@
 -- ONCE: commit_half claim_half list_queues note_begun list_sets check_rare_keys fill_slots write_down_claims
 -- ONCE: keep_gates settle_keys mend_indexes wake_others give_back_numbers claim best_queue callback_error next_due
 -- ONCE: write_tallies emit are_wildcards ring on_claim take_out starving claim_in_chain each_of iso iso_before tally
--- ONCE: reserve queue_of_plain on_end end_job advance
+-- ONCE: reserve queue_of_plain on_end end_job advance read_job
 -- RARE: enter_line line_up_again score_of next_seq on_leave on_return write_tallies are_wildcards ring on_arrive
--- RARE: on_claim take_out each_of iso iso_before tally reserve emit read_job on_end end_job
+-- RARE: on_claim take_out each_of iso iso_before tally reserve emit on_end end_job
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand set_of
 -- INCLUDE: keys time count emit ring schedule score park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound chains count crowded expected fifos first_count freed gates held lacking leased left listed names opens

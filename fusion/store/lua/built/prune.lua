@@ -255,11 +255,12 @@ local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'prio
 'func', 'ties', 'spared')
 if found[15] then hooked[key] = true end
 if found[18] then tied[key] = found[18] end
-return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+local read = { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
 result_ttl = found[6] or found[17] and 500,
 failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
-attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
-spared = found[19] }
+attempts = found[11], log_tag = found[12], worker_name = found[13], ['reason'] = found[14],
+expires_at = found[16], spared = found[19] }
+return read
 end
 --@include/lib/life.lua:7
 local function silence(key, beat)
@@ -396,11 +397,11 @@ lines[#lines + 1] = cjson.encode(entry)
 more[#more + 1] = 'history'
 more[#more + 1] = table.concat(lines, '\n', math.max(1, #lines - 9))
 end
---@include/job/settle.lua:22
+--@include/job/settle.lua:23
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
---@include/job/settle.lua:27
+--@include/job/settle.lua:28
 local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= 5 end
---@include/job/settle.lua:39
+--@include/job/settle.lua:40
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
 local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
 local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -423,14 +424,14 @@ worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exception
 'error_class', 'fusion.exceptions.JobLost', unpack(more))
 return true
 end
---@include/job/settle.lua:62
+--@include/job/settle.lua:63
 if lost then
 more[#more + 1] = 'reason'
 more[#more + 1] = reason
 if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
 end
 local pause = 0
---@include/job/settle.lua:69
+--@include/job/settle.lua:70
 if lost and lost > 1 and not job.unbegun then
 local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
 pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))
@@ -455,7 +456,7 @@ emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
 on_return(id, key, queue)
 end
---@include/job/settle.lua:97
+--@include/job/settle.lua:98
 local function recover(id, key, queue, job, leave, reason, worker)
 local exec = job.execution_id or ''
 job.shared = (string.sub(exec, -1)) ~= "s"

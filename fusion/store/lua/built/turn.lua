@@ -87,7 +87,24 @@ until true
 --@include/job/commit.lua:220
 end
 if not queue then
-job = rare(32, key)
+--@include/job/settle.lua:8
+do
+--@include/job/commit.lua:222
+local key = key
+--@include/job/settle.lua:9
+local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
+'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
+'func', 'ties', 'spared')
+if found[15] then hooked[key] = true end
+if found[18] then tied[key] = found[18] end
+local read = { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+result_ttl = found[6] or found[17] and 500,
+failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
+attempts = found[11], log_tag = found[12], worker_name = found[13], ['reason'] = found[14],
+expires_at = found[16], spared = found[19] }
+job = read
+end
+--@include/job/commit.lua:223
 if not job.status then return 'gone', false end
 if job.execution_id ~= exec then return 'stale', false end
 if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
@@ -164,16 +181,16 @@ end
 --@include/job/commit.lua:231
 freed[queue] = true
 if kind == 'limited' and tied[key] then
-pcall(rare, 71, key, now_ms + delay)
+pcall(rare, 70, key, now_ms + delay)
 elseif kind == 'limited' then
-pcall(rare, 123, queue, now_ms + delay)
+pcall(rare, 122, queue, now_ms + delay)
 end
 --@include/job/commit.lua:238
 if kind == 'repeat' and job.cancel then kind = 'finished' end
 if kind == 'finished' then
-local dropped = job and tonumber(job.result_ttl) == 0 and not rare(102, id, key)
+local dropped = job and tonumber(job.result_ttl) == 0 and not rare(101, id, key)
 local ttl = not job and 500 or tonumber(job.result_ttl) or RESULT_TTL
-if dropped then rare(38, more) end
+if dropped then rare(37, more) end
 --@include/job/end_job.lua:11
 do
 --@include/job/commit.lua:243
@@ -191,23 +208,23 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(101, id, key, expiry)
+local pinned = tied[key] and rare(100, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, 'started_at', started, 'ended_at', ended, unpack(more))
 --@include/job/count.lua:40
 do
 --@include/job/end_job.lua:28
-local what, queue, class, other = what, queue, class, tied[key] and rare(51, key)
+local what, queue, class, other = what, queue, class, tied[key] and rare(50, key)
 --@include/job/count.lua:41
 if not first_count then
 first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(51, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(52, other, what, class, 1) end
+if other then rare(51, other, what, class, 1) end
 end
 --@include/job/end_job.lua:29
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
@@ -227,16 +244,16 @@ do
 local id, key, queue, status = id, key, queue, status
 --@include/job/on_end.lua:8
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 87, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 112, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 103, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 86, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 86, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 111, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 102, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 85, id, key) end
 end
 end
 --@include/job/end_job.lua:41
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(97, id, key, queue, status) end
+if hooked[key] then rare(96, id, key, queue, status) end
 end
 --@include/job/commit.lua:245
 if dropped then redis.call('HDEL', key, 'result') end
@@ -294,15 +311,15 @@ end
 until true
 --@include/job/commit.lua:254
 elseif kind == 'repeat' then
-rare(129, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
+rare(128, id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
 elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-if rare(39, more) then
+if rare(38, more) then
 if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
 job.lost = false
 redis.call('HDEL', key, 'spared')
 end
 local begun = kind == 'displaced' or kind == 'suspect' or rare(30, more, 'spared')
-if begun and not rare(34, key) then
+if begun and not rare(33, key) then
 if rare(30, more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
 kind, reason = 'lost', reason .. ' (put back too often)'
 elseif begun and kind == 'release' then
@@ -312,13 +329,13 @@ job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
 job.unbegun = job.displaced or job.suspect
 job.shared = job.unbegun or kind == 'struck' and (string.sub(exec, -1)) ~= "s"
 local outcome = kind == 'release' and 'released' or 'lost'
-if rare(35, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
+if rare(34, outcome, id, key, queue, job, wip, reason, job.worker_name, more) then return 'failed', true end
 elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
-local status = kind == 'stopped' and kind or rare(33, job)
+local status = kind == 'stopped' and kind or rare(32, job)
 rare(30, more, 'within')
 rare(31, key, job.worker_name, status, reason, more, started, ended)
 rare(27, status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
-elseif not rare(40, kind, id, key, queue, job, wip, delay, reason, more) and rare(43, kind, id, key, queue, job,
+elseif not rare(39, kind, id, key, queue, job, wip, delay, reason, more) and rare(42, kind, id, key, queue, job,
 wip, started, ended, elapsed, delay, reason, more, raised) then
 return 'failed', true
 end
@@ -332,23 +349,23 @@ if found[1] then
 return { found = found, at = 0, step = 1, whole = false, id = nil, class = class, score = nil }
 end
 end
-local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(138, queue)
+local more = not set and fifos[queue] and not (queue == 'scheduler') and rare(137, queue)
 --@include/job/claim.lua:110
 local last = count == 1 and '0' or count == 2 and '1' or count - 1
-local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
+local found = redis.pcall('ZREVRANGE', set and (P .. 'waits:' .. set) or (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', last, 'WITHSCORES')
 if set and found.err then
 error(found)
 elseif set then
 elseif found.err and not fifos[queue] then
 fifos[queue] = nil
-if not rare(48, queue) then error(found) end
-more = rare(138, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+if not rare(47, queue) then error(found) end
+more = rare(137, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 elseif found.err then
 error(found)
 elseif not found[1] and (queue == 'scheduler') then
-more = rare(137, queue)
-found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
+more = rare(136, queue)
+found = redis.call('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '0', count - 1, 'WITHSCORES')
 end
 local whole = #found < 2 * count and (set or not (queue == 'scheduler') or not found[1])
 return { found = found, at = -1, step = 2, whole = whole, id = nil, class = nil, score = nil, aside = nil }, more
@@ -368,7 +385,7 @@ local id = head.id
 local key = (P .. 'job:' .. id)
 local size = (#id <= 128 and (string.find(id, '^%w+$') or string.find(id, '^[%w_.:-]+$')) ~= nil) and redis.pcall('HLEN', key)
 if size ~= 6 and type(size) ~= 'number' then
-rare(119, id, queue, nil, 'the queue names what is no job')
+rare(118, id, queue, nil, 'the queue names what is no job')
 return false
 end
 local fresh, job = false, nil
@@ -385,27 +402,27 @@ local found = redis.call('HGETALL', key)
 job = {}
 for i = 1, #found, 2 do job[found[i]] = found[i + 1] end
 else
-job = rare(143, key)
+job = rare(142, key)
 end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
 if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
-rare(119, id, queue, nil, 'the queue names a job of stock RQ')
+rare(118, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
 if set then
 if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-elseif status ~= 'queued' and rare(45, status) then
+elseif status ~= 'queued' and rare(44, status) then
 return false
 end
 if ties then tied[key] = ties end
 if not data then
-rare(119, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
+rare(118, id, queue, nil, 'the queue names a job that has no data', not head.score or head.score % 1 ~= 0)
 return false
 end
 if expires and (tonumber(expires) or math.huge) <= now_ms then
-rare(144, id, key, queue, set, job)
+rare(143, id, key, queue, set, job)
 unexpected[#unexpected + 1] = id
 return false, true
 end
@@ -414,15 +431,15 @@ local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
 local own = placed and origin == queue
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
-if rare(141, queue, id, key, head, task, deliveries, log_tag) then return nil end
+if rare(140, queue, id, key, head, task, deliveries, log_tag) then return nil end
 end
 local ahead = ties and (string.sub(exec, -1)) == "a"
 if ahead and string.find(ties, 'm', 1, true) then return 'keyed' end
 local keyed, name = ties and string.find(ties, 'k', 1, true), nil
 if keyed and not behind then
 local ok, has
-ok, has, name = pcall(rare, 78, id, key, queue, set and head.score or rare(139, queue, head), log_tag, ahead)
-if not ok then return rare(142, id, key, queue, set, log_tag, has) end
+ok, has, name = pcall(rare, 77, id, key, queue, set and head.score or rare(138, queue, head), log_tag, ahead)
+if not ok then return rare(141, id, key, queue, set, log_tag, has) end
 if has == nil then return 'keyed' end
 if not has then
 if set then
@@ -449,13 +466,13 @@ local was = redis.call('HGET', key, 'priority')
 redis.call('HSET', key, 'seq', rare(4), 'priority', head.class, 'origin', queue)
 rare(9, seq, origin, was, queue, head.class)
 redis.call('SADD', P .. 'queues', (P .. 'queue:' .. queue))
-rare(94, key)
-if seq and origin then rare(135, key, origin, queue) end
-if not seq and rare(134, key, data) then job.serializer = 'pickle' end
+rare(93, key)
+if seq and origin then rare(134, key, origin, queue) end
+if not seq and rare(133, key, data) then job.serializer = 'pickle' end
 if job then job.origin = queue end
 end
 if not fresh then redis.call('PERSIST', key) end
-if set then rare(92, id, key, queue) end
+if set then rare(91, id, key, queue) end
 if set or not placed then rare(20, id, key, queue) end
 --@include/job/claim.lua:22
 do
@@ -463,7 +480,7 @@ do
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, 'started') end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, 'started') end
 end
 end
 --@include/job/claim.lua:337
@@ -520,7 +537,7 @@ if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { nam
 --@include/job/claim.lua:342
 local more
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
-if string.find(ties, 'g', 1, true) then rare(133, key) end
+if string.find(ties, 'g', 1, true) then rare(132, key) end
 --@include/job/claim.lua:346
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
@@ -553,7 +570,7 @@ local gates = {}
 local opens
 --@
 rare = function(nth, ...)
-if nth <= 43 then
+if nth <= 42 then
 if not made_0 then
 --@include/lib/ring.lua:11
 local woken
@@ -591,12 +608,12 @@ local function score_of(q, class, n) return ((class == '1' or (q == 'scheduler')
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 --@include/lib/score.lua:16
 local function enter_line(queue, score, id)
-local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+local added = redis.pcall('ZADD', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 if type(added) == 'number' then return end
 if fifos[queue] ~= false then error(added) end
 fifos[queue] = nil
-if not rare(48, queue) then error(added) end
-redis.call('ZADD', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
+if not rare(47, queue) then error(added) end
+redis.call('ZADD', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), score, id)
 end
 --@include/lib/score.lua:35
 local function line_up_again(queue, id, key, priority, seq)
@@ -613,16 +630,16 @@ first_what, first_queue, first_class, first_count = what, queue, class, 1
 elseif what == first_what and queue == first_queue and class == first_class then
 first_count = first_count + 1
 else
-rare(52, P .. 'totals' .. ':' .. queue, what, class, 1)
+rare(51, P .. 'totals' .. ':' .. queue, what, class, 1)
 end
-if other then rare(52, other, what, class, 1) end
+if other then rare(51, other, what, class, 1) end
 end
 --@include/job/count.lua:51
 local function write_tallies()
 if not first_count then return end
 if counts then
-rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(53)
+rare(51, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(52)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 redis.pcall('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -721,7 +738,7 @@ if redis.call('EXISTS', bell, P .. 'suspended', paused, closed) == 0 then redis.
 local any = are_wildcards()
 local matching = any and wildcards_of(queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((redis.pcall('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and redis.call('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then redis.pcall('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -731,7 +748,7 @@ end
 if class and class < 2 then return end
 local high = (P .. 'wake:' .. queue .. ':high')
 if redis.call('EXISTS', high, P .. 'suspended', paused, closed) > 0 then return end
-local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or redis.pcall('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
 --@include/job/schedule.lua:7
@@ -770,30 +787,30 @@ if before == 0 then ring_scheduler(ms) end
 end
 --@include/limit/limit.lua:447
 local function on_arrive(id, key, queue, named)
-if tied[key] then return rare(76, id, key, queue, named) end
+if tied[key] then return rare(75, id, key, queue, named) end
 end
 --@include/limit/limit.lua:455
 local function on_leave(id, key, queue, how)
 if tied[key] then
-pcall(rare, 87, id, key, how)
-pcall(rare, 86, id, key)
+pcall(rare, 86, id, key, how)
+pcall(rare, 85, id, key)
 end
 end
 --@include/limit/limit.lua:464
 local function on_return(id, key, queue)
 if tied[key] then
-pcall(rare, 86, id, key)
-if tied[key] then rare(88, id, key, queue) end
+pcall(rare, 85, id, key)
+if tied[key] then rare(87, id, key, queue) end
 end
 end
 --@include/job/on_end.lua:7
 local function on_end(id, key, queue, status)
 if tied[key] then
-if string.find(tied[key], 'k', 1, true) then pcall(rare, 87, id, key, status) end
-if string.find(tied[key], 'u', 1, true) then pcall(rare, 104, id, key, status) end
-if string.find(tied[key], 'b', 1, true) then pcall(rare, 112, id, key, queue, status) end
-if string.find(tied[key], '[pc]') then pcall(rare, 103, id, key) end
-if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 86, id, key) end
+if string.find(tied[key], 'k', 1, true) then pcall(rare, 86, id, key, status) end
+if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, status) end
+if string.find(tied[key], 'b', 1, true) then pcall(rare, 111, id, key, queue, status) end
+if string.find(tied[key], '[pc]') then pcall(rare, 102, id, key) end
+if tied[key] and string.find(tied[key], 'l', 1, true) then pcall(rare, 85, id, key) end
 end
 end
 --@include/job/expiry.lua:6
@@ -818,11 +835,11 @@ local micros = now_us + ended_before
 expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
 ended_before = ended_before + 1
 end
-local pinned = tied[key] and rare(101, id, key, expiry)
+local pinned = tied[key] and rare(100, id, key, expiry)
 if pinned then seconds, expiry = -1, '+inf' end
 redis.call('ZADD', status == 'failed' and P .. 'queue:failed' or P .. status .. ':' .. queue, expiry, id)
 redis.call('HSET', key, 'status', status, ...)
-tally(what, queue, class, tied[key] and rare(51, key))
+tally(what, queue, class, tied[key] and rare(50, key))
 if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
 if seconds ~= net_of then net_of, net = seconds, string.format('%d', 1000 * (seconds + 3600)) end
 redis.call('PEXPIRE', key, net)
@@ -836,7 +853,7 @@ redis.call('ZREM', leave, id)
 end
 on_end(id, key, queue, status)
 if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
-if hooked[key] then rare(97, id, key, queue, status) end
+if hooked[key] then rare(96, id, key, queue, status) end
 end
 --@include/job/end_job.lua:46
 local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
@@ -850,14 +867,14 @@ end
 --@include/job/end_job.lua:56
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
 end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-pcall(rare, 118, id, key)
+pcall(rare, 117, id, key)
 emit('failed', id, queue, log_tag, unpack(told))
 end
 --@include/job/end_job.lua:81
 local function discard(id, key, queue, log_tag, tell)
 local class, hooks = unpack(redis.call('HMGET', key, 'priority', 'hooks'))
 if tell and hooks then hooked[key] = true end
-end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso, 'reason', 'discarded')
+end_job(id, key, queue, class, 'discarded', 86400, (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 'ended_at', now_iso, 'reason', 'discarded')
 --@include/job/end_job.lua:86
 forget_expiry(id, true)
 emit('canceled', id, queue, log_tag, 'reason', 'discarded')
@@ -884,24 +901,11 @@ lines[#lines + 1] = cjson.encode(entry)
 more[#more + 1] = 'history'
 more[#more + 1] = table.concat(lines, '\n', math.max(1, #lines - 9))
 end
---@include/job/settle.lua:8
-local function read_job(key)
-local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
-'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
-'func', 'ties', 'spared')
-if found[15] then hooked[key] = true end
-if found[18] then tied[key] = found[18] end
-return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
-result_ttl = found[6] or found[17] and 500,
-failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
-attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
-spared = found[19] }
-end
---@include/job/settle.lua:22
+--@include/job/settle.lua:23
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
---@include/job/settle.lua:27
+--@include/job/settle.lua:28
 local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= 5 end
---@include/job/settle.lua:39
+--@include/job/settle.lua:40
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
 local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
 local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -924,14 +928,14 @@ worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exception
 'error_class', 'fusion.exceptions.JobLost', unpack(more))
 return true
 end
---@include/job/settle.lua:62
+--@include/job/settle.lua:63
 if lost then
 more[#more + 1] = 'reason'
 more[#more + 1] = reason
 if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
 end
 local pause = 0
---@include/job/settle.lua:69
+--@include/job/settle.lua:70
 if lost and lost > 1 and not job.unbegun then
 local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
 pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))
@@ -950,7 +954,7 @@ if job.displaced then
 emit('displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 elseif lost then
 emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause, 'blame', (job.shared or job.unbegun) and 'shared' or 'job')
---@include/job/settle.lua:88
+--@include/job/settle.lua:89
 else
 emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
 end
@@ -995,8 +999,8 @@ local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')
 local task = cut(more, 'task') or ''
 if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
 local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-if set and rare(89, set) then
-rare(91, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+if set and rare(88, set) then
+rare(90, id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
 'reason', reason, 'held_since', since, unpack(more))
 else
 schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
@@ -1011,7 +1015,7 @@ return true
 end
 --@include/job/commit.lua:81
 local function line_up_behind(queue, id, key, priority)
-local seq = rare(61, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+local seq = rare(60, queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
 redis.call('HSET', key, 'seq', seq)
 enter_line(queue, score_of(queue, priority, seq), id)
 end
@@ -1079,11 +1083,11 @@ on_return(id, key, queue)
 end
 end
 --@
-made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally, write_tallies, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, on_end, expect_expiry, forget_expiry, end_job, call_off, fail_job, discard, cut, note_attempt, read_job, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
+made_0 = { iso, iso_before, score_of, next_seq, enter_line, line_up_again, tally, write_tallies, meet, reserve, emit, are_wildcards, wildcards_of, push, wake, ring, ring_scheduler, score_at, schedule, on_arrive, on_leave, on_return, on_end, expect_expiry, forget_expiry, end_job, call_off, fail_job, discard, cut, note_attempt, wish_of, let_off, settle, error_of, gives_up_place, set_result_aside, has_moved, put_off, line_up_behind, delay_within, fail_or_retry }
 end
 return made_0[nth](...)
 end
-if nth <= 152 then
+if nth <= 151 then
 if not made_1 then
 --@include/job/count.lua:15
 local counted = {}
@@ -1125,7 +1129,7 @@ if status == 'failed' then return P .. 'queue:failed' end
 if status == 'scheduled' then return P .. 'scheduler:scheduled_jobs' end
 if status == 'started' then return (P .. 'wip:' .. queue) end
 if is_elsewhere(status) then return P .. status .. ':' .. queue end
-return (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
+return (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue))
 end
 --@include/lib/keys.lua:126
 local function error_text(err)
@@ -1185,7 +1189,7 @@ local key, name = (P .. 'fair:' .. queue), string.format('%d', class)
 local known = redis.call('ZSCORE', key, name)
 if not known and not named then return nil end
 if fifos[queue] == false then fifos[queue] = nil end
-local ready, turns = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
+local ready, turns = (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { last = {}, count = 0 }
 local first = tonumber(known) or class + 0.5
 local best = redis.call('ZRANGE', ready, first, '(' .. name, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 turns.clock = tonumber(best) or rare(3, queue, class, seq)
@@ -1271,7 +1275,7 @@ local function put_in_line(name, id, key, queue, score, log_tag)
 redis.call('ZADD', (P .. 'limits:waiting:' .. name), score, id)
 redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
 redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
-redis.call('ZREM', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+redis.call('ZREM', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 rare(11, 'blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
 end
 --@include/limit/limit.lua:97
@@ -1400,12 +1404,12 @@ elseif known and (known.max ~= max or known.rate ~= rate) then
 known = nil
 end
 if known and not string.find(tied[key], 'd', 1, true) then
-local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if not score then return end
 return arrive_like_others(name, id, key, queue, place_in_key(key, queue, score, true), log_tag, known)
 end
 local changed = name_limit(name, max, rate, named)
-local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
+local score, held, way = redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id), (P .. 'limits:held:' .. name), nil
 if not score then
 if changed then settle_key(name) end
 return
@@ -1540,7 +1544,7 @@ end
 --@include/limit/limit.lua:430
 local function return_to_limit(id, key, queue)
 local name = redis.call('HGET', key, 'concurrency_key')
-local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
+local score = name and redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), id)
 if name then stop_counting(name, id, key) end
 if not score then return end
 if redis.call('ZSCORE', (P .. 'limits:held:' .. name), id) then
@@ -1922,7 +1926,7 @@ local gate = text and read_gate(queue, text)
 if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
 if changed then redis.call('HDEL', (P .. 'gate:' .. queue), 'waiter', 'named') end
 if redis.call('DEL', (P .. 'wake:' .. queue .. ':closed')) == 0 and not changed then return end
-if redis.call('EXISTS', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(16, queue) end
+if redis.call('EXISTS', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), (P .. 'queue:' .. queue)) > 0 then rare(16, queue) end
 end
 --@include/job/commit.lua:154
 local function renew_ttl(id, key, delay)
@@ -1935,10 +1939,10 @@ rare(24, id, expires_at)
 end
 --@include/job/commit.lua:166
 local function repeat_job(id, key, queue, job, wip, started, ended, elapsed, delay, more, raised)
-if tonumber(job.result_ttl) == 0 then rare(38, more) end
+if tonumber(job.result_ttl) == 0 then rare(37, more) end
 rare(31, key, job.worker_name, 'finished', '', more, started, ended)
 --@include/job/commit.lua:170
-local at_once = delay <= 0 and pcall(rare, 41, queue, id, key, job.priority)
+local at_once = delay <= 0 and pcall(rare, 40, queue, id, key, job.priority)
 if not at_once then
 rare(19, id, now_ms + delay)
 more[#more + 1], more[#more + 2], more[#more + 3], more[#more + 4] = 'seq', '', 'arrival', job.seq or ''
@@ -2019,7 +2023,7 @@ local struck = position and is_struck(queue, id, position)
 if struck and not data then return end
 if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
 --@include/job/claim.lua:54
-if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(48, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
+if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', (fifos[origin] ~= false and rare(47, origin) and (P .. 'fifo:' .. origin) or (P .. 'queue:' .. origin)), id)) then return end
 if redis.call('ZSCORE', ready, id) then return end
 if struck == 'again' then return end
 if struck == 'struck' then return move_back(queue, id) end
@@ -2059,11 +2063,11 @@ return false
 end
 --@include/job/claim.lua:145
 local function score_in(queue, head)
-return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
+return head.score or tonumber(redis.call('ZSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), head.id))
 end
 --@include/job/claim.lua:153
 local function pass_expired(queue)
-local ready, aside, missing = (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
+local ready, aside, missing = (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), { 'XX' }, {}
 local ids = redis.call('ZREVRANGE', ready, '0', 500 - 1)
 local over = redis.pcall('ZMSCORE', P .. 'expiring', unpack(ids))
 for i, id in ipairs(ids) do
@@ -2231,7 +2235,7 @@ if not gate.max_wait or not is_open(i) then return nil end
 if ((tonumber(gate.claims) or 0) + claims + 1) % 10 ~= 0 then return nil end
 local since = rare(2, gate.max_wait * 1000)
 for _ = 1, 3 do
-local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
+local found = redis.call('ZREVRANGEBYSCORE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '(' .. class, 0, 'WITHSCORES', 'LIMIT', 0, 1)
 if not found[1] then return nil end
 local enqueued, created = unpack(redis.pcall('HMGET', (P .. 'job:' .. found[1]), 'enqueued_at', 'created_at'))
 class = (math.max(0, math.min(255, math.floor(tonumber(found[2]) or 1))))
@@ -2243,7 +2247,7 @@ end
 --@
 made_1 = { is_terminal, is_elsewhere, locks_key, unique_key, in_fifo, set_of, error_text, counters_of_key, note_more, write_more, rate_of, used_ahead, rate_room, rate_spend, has_turns, open_turns, forget_turns, turn_of, closed_until, bounds_of, limit_of, look_at_limit, place_in_key, put_in_line, admit, step_back, settle_key, hold_key_back, name_limit, may_start, look_once, arrive_like_others, arrive_at_limit, has_spare_slots, take_slot, stop_counting, keep_for_worker, pass_slot_on, locks_of, write_locks, settle_lock, free_lock, free_locks, leave_limit, return_to_limit, has_room, ring_set, park, unpark, news_of_waits, mark_hooks, is_full, accept_delivery, tell_ended, do_later, release_later, is_parent, pin_while_read, keeps_result, end_for_kin, let_go, set_due, settle_batch, open_member, enter_batch, leave_batch, let_read_end, end_callback, leave_batches, is_counted_in, count_failure, take_out_failure, drop_failure_group, failure_group_for, join_failure, fail_corrupt, gate_word, held_until, without_until, hold_back, forget_until, read_gate, is_awaited, reopen, renew_ttl, repeat_job, passed, is_struck, move_back, take_given, note_pickle, keep_origin, take_over_one, take_over, gather, score_in, pass_expired, set_aside, put_off_broken, read_by_name, end_expired, add_to, expand, read_gates, is_open, is_shut, note_start, keep_gate, overdue }
 end
-return made_1[nth - 43](...)
+return made_1[nth - 42](...)
 end
 end
 --@turn.lua:40
@@ -2324,7 +2328,7 @@ if not out[i][1] then break end
 --@turn.lua:72
 do
 --@turn.lua:224
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
@@ -2334,13 +2338,13 @@ until true
 --@turn.lua:240
 if set_at[i] then
 --@turn.lua:242
-elseif stopped then rare(48, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:245
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
 alike and line.found[#line.found], alike and line.class)
-if not ok then bad[#bad + 1] = { queue, rare(50, found) } end
+if not ok then bad[#bad + 1] = { queue, rare(49, found) } end
 if ok and more then again = 1 end
 line = ok and found
 queued[i] = line
@@ -2369,12 +2373,12 @@ local job = id and try_command('HMGET', (P .. 'job:' .. id), 'status', 'executio
 "concurrency_key", "follows")
 if job and job[1] == 'started' and job[2] == exec then
 local last = 3 + 29 + 7 + ((string.sub(exec, -1)) == "a" and 2 or 0)
-rare(145, reply, job[3], id, exec, unpack(job, 4, last))
+rare(144, reply, job[3], id, exec, unpack(job, 4, last))
 end
 end
 reply[2] = answers[1] and table.concat(answers, '\n') or argv[10] ~= '0' and 'ok'
 reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.match(memory, '\n@(%d+)')) or -1,
-rare(93, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
+rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
 --@turn.lua:548
@@ -2407,7 +2411,7 @@ raised = found
 end
 --@turn.lua:92
 local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
-if not ok then answer = 'error: ' .. rare(50, answer) end
+if not ok then answer = 'error: ' .. rare(49, answer) end
 if answer ~= 'ok' and not answers then
 answers = {}
 for before = 1, i - 1 do answers[before] = 'ok' end
@@ -2449,8 +2453,8 @@ if done[1] then
 repeat
 if not first_count then break end
 if counts then
-rare(52, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
-rare(53)
+rare(51, P .. 'totals' .. ':' .. first_queue, first_what, first_class, first_count)
+rare(52)
 else
 local class = (first_class == '1' or not first_class) and '1' or string.format('%d', (math.max(0, math.min(255, math.floor(tonumber(first_class) or 1)))))
 try_command('HINCRBY', P .. 'totals' .. ':' .. first_queue, first_what .. ':' .. class,
@@ -2469,7 +2473,7 @@ if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
 if (string.find(argv[i], '[*?%[]') ~= nil) then
 for j = 13, begun_from - 1 do listed[argv[j]] = true end
-rare(146, string.match(argv[i], '^(%S+) ?(.*)$'))
+rare(145, string.match(argv[i], '^(%S+) ?(.*)$'))
 else
 names[count] = argv[i]
 count = count + 1
@@ -2532,7 +2536,7 @@ if releasing then there = there - 1 end
 stopped = there > 0
 suspended = stopped and command('EXISTS', P .. 'suspended') == 1
 if suspended then count = 0 end
-if gated and count > 0 then bad = rare(147, names, count) end
+if gated and count > 0 then bad = rare(146, names, count) end
 for i = 0, count - 1 do
 out[i] = { nil }
 if stopped and command('EXISTS', paused[i + 1]) == 1 then queued[i] = false end
@@ -2578,7 +2582,7 @@ local floor, ahead = floor, mark == "a"
 local best, class, its_queue
 for k = 0, count - 1 do
 local i = (start + k) % count
-local closed, sets = gates[i] and not rare(148, i, ahead), sets_of[i]
+local closed, sets = gates[i] and not rare(147, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
 local head, at = not passed_over and head_of(i), i
 if sets and not closed then
@@ -2606,7 +2610,7 @@ local class = head.class
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
-local head = not found and gates[i] and queued[i] ~= false and rare(152, i, names[i], class, n_given)
+local head = not found and gates[i] and queued[i] ~= false and rare(151, i, names[i], class, n_given)
 if head then found, at = head, i end
 end
 late, late_of = found, at
@@ -2618,7 +2622,7 @@ local queue, line = names[of], queued[from]
 local nth = n_given > 0 and string.format('%d', n_given + 1) or '1'
 local ok, found, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[from])
 if not ok then
-bad[#bad + 1] = { queue, rare(50, found) }
+bad[#bad + 1] = { queue, rare(49, found) }
 remembered = remembered .. '\n!' .. head.id
 queued[from] = false
 elseif found == 'keyed' then
@@ -2635,7 +2639,7 @@ if not out[i][1] then break end
 --@turn.lua:72
 do
 --@turn.lua:224
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
@@ -2649,7 +2653,7 @@ line.id = nil
 end
 if found then
 job = found
-if gates[of] then rare(150, of) end
+if gates[of] then rare(149, of) end
 if not listed_queues then start = of + 1 end
 else
 work = work + (found == nil and 1 or 5)
@@ -2665,7 +2669,7 @@ if not out[i][1] then break end
 --@turn.lua:72
 do
 --@turn.lua:224
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
@@ -2673,7 +2677,7 @@ end
 out[i] = {}
 until true
 --@turn.lua:338
-rare(140, queue)
+rare(139, queue)
 queued[from] = nil
 head_of(from)
 end
@@ -2693,7 +2697,7 @@ local floor = floor
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
-local limit, interval = rare(63, chain.name)
+local limit, interval = rare(62, chain.name)
 if not score or (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) < floor or interval or redis.call('ZCARD', (P .. 'limits:held:' .. chain.name)) > limit then
 return nil
 end
@@ -2702,7 +2706,7 @@ local status, queue, set, deliveries, isolate, ties = unpack(redis.call('HMGET',
 local of
 for i = 0, count - 1 do
 local head = head_of(i)
-if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and rare(139, queue, head) > score) then
+if head and (head.class > (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))) or names[i] == queue and rare(138, queue, head) > score) then
 return nil
 end
 if names[i] == queue and queued[i] ~= false and not gates[i] then of = i end
@@ -2713,7 +2717,7 @@ return nil
 end
 local exec = execution .. (n_given + 1) .. "a"
 chain.tried = id
-rare(68, chain.name, id, score, true)
+rare(67, chain.name, id, score, true)
 local job = take(queue, { id = id, class = (math.max(0, math.min(255, math.floor(tonumber(score) or 1)))), score = score }, exec, nil, chain)
 out[of][#out[of] + 1] = id
 if not job then return nil end
@@ -2787,7 +2791,7 @@ if not out[i][1] then break end
 --@turn.lua:72
 do
 --@turn.lua:224
-local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
+local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
@@ -2803,12 +2807,12 @@ if gated then
 for i = 0, count - 1 do
 if not unindexed[i] then freed[names[i]] = nil end
 end
-for queue in pairs(freed) do pcall(rare, 127, queue) end
+for queue in pairs(freed) do pcall(rare, 126, queue) end
 end
 for i in pairs(gates) do
 local head = head_of(i)
 for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
-if rare(151, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
+if rare(150, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
 end
 end
 --@turn.lua:455
@@ -2819,14 +2823,14 @@ if n_given > 0 then unrung[names[i]] = nil end
 end
 for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do pcall(rare, 70, name) end
+for name in pairs(names_of_keys) do pcall(rare, 69, name) end
 end
 --@turn.lua:466
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
 local head = head_of(i)
-if crowded and head and gates[i] and rare(149, i) then
+if crowded and head and gates[i] and rare(148, i) then
 try_command('ZREM', (P .. 'work:' .. origin[i]), names[i])
 if n_given < n_slots then again = 1 end
 elseif head and head.class < bound[i] then
@@ -2852,7 +2856,7 @@ for i = 0, count - 1 do
 local line = queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
 --@turn.lua:490
-local ready, bell = (fifos[names[i]] ~= false and rare(48, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
+local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
 local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -2876,7 +2880,7 @@ end
 --@include/lib/ring.lua:56
 local matching = any and rare(13, queue)
 if matching and matching[1] then
-class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
+class = class or (math.max(0, math.min(255, math.floor(tonumber((try_command('ZREVRANGE', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), 0, 0, 'WITHSCORES')[2])) or 1))))
 local stopped = not known and command('EXISTS', P .. 'suspended', paused, closed) > 0
 for _, wildcard in ipairs(matching) do
 if not known then try_command('ZADD', (P .. 'work:' .. wildcard), 'GT', class, queue) end
@@ -2886,7 +2890,7 @@ end
 if class and class < 2 then break end
 local high = (P .. 'wake:' .. queue .. ':high')
 if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
-local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(48, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
+local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
 --@turn.lua:496
@@ -2896,7 +2900,7 @@ if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
 end
 for i = count, n_sources - 1 do
 local head = head_of(i)
-if head then rare(90, set_at[i], head.class) end
+if head then rare(89, set_at[i], head.class) end
 end
 end
 --@turn.lua:558
@@ -2951,7 +2955,7 @@ reserved = 0
 end
 --@turn.lua:582
 if first_count then rare(8) end
-local waits, more = (waiting or parked or known ~= '') and rare(93, known), false
+local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
 more = { bad[1] and bad or false, again, releasing and 1 or 0, due and math.max(0, due - now_ms) or -1,
 waits or false, opens or false }

@@ -11,11 +11,12 @@ local function read_job(key)
     'func', 'ties', 'spared')
   if found[15] then hooked[key] = true end
   if found[18] then tied[key] = found[18] end
-  return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+  local read = { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
     result_ttl = found[6] or found[17] and STORED_RESULT_TTL,
     failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
-    attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16],
-    spared = found[19] }
+    attempts = found[11], log_tag = found[12], worker_name = found[13], ['reason'] = found[14],
+    expires_at = found[16], spared = found[19] }
+  return read
 end
 
 -- What people want of a job that runs: it is to end so, unless its run finishes or fails.
