@@ -330,8 +330,15 @@ def test_a_name_that_nothing_defines_is_refused() -> None:
         lua_build.build("pause", read)
 
 
+def parameters() -> set[tuple[str, str]]:
+    """Each function of the sources with what it takes, but for the further arguments, which stand where it hands them on."""
+    heads = re.compile(r"local function (\w+)\((.*?)(?:(?:, )?\.\.\.)?\)")
+    return {match.groups() for path in lua_build.LUA.rglob("*.lua") for match in heads.finditer(path.read_text())}  # type: ignore[misc]
+
+
 def test_every_line_leads_to_its_source() -> None:
     """A line in which nothing was inlined or set is that of the source; the others have at least its first word, or call a rare function."""
+    known = parameters()
     for name in ("turn", "enqueue", "cancel"):
         text = scripts.load(name).text(FleetConstants(), (7,))
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.startswith(("--@", "#!"))]
@@ -342,9 +349,12 @@ def test_every_line_leads_to_its_source() -> None:
                 continue
             source = (lua_build.LUA / file).read_text().splitlines()[int(at) - 1].strip()
             same += source.startswith(line)
-            # what a function in the place of its call takes, or is assigned to
-            taken = line.startswith("local ") and re.fullmatch(r"(?:(?:local )?\w+(?:, \w+)* = |return )?\w+\(.*\)?", source)
-            given = source.startswith("return ") and re.match(r"\w+(, \w+)* = ", line)  # what such a function returns
+            # What a function in the place of its call takes, as it names it; or is assigned to; or what such a function returns.
+            call = re.fullmatch(r"(?:local (\w+(?:, \w+)*) = |\w+(?:, \w+)* = |return )?(\w+)\(.*\)?,?", source)
+            made = re.fullmatch(r"local (\w+(?:, \w+)*)(?: = (.*))?", line)
+            taken = call and made and ((made[1] == call[1] and not made[2]) or (call[2], made[1]) in known)
+            assigned = re.match(r"\w+(?:, \w+)* = (.*)", line)
+            given = assigned and source.startswith("return ") and assigned[1].split()[0] == source.split()[1]
             changed = (
                 taken
                 or given
