@@ -20,6 +20,7 @@ SHORT_WAYS: Mapping[str, Mapping[str, str]] = {
     },
     "ring": {"class and not is_list(queue) and 1 or redis": "redis"},
     "limit": {"local known = named and arrivals[name]": "local known = nil"},
+    "turn": {"  single = count == 1 and": "  single = false and"},
     "commit": {"local PLAIN_FIELDS = 10": "local PLAIN_FIELDS = -1"},
     "enqueue": {
         "local looked, remains = false, 0": "local looked, remains = true, 0",

@@ -77,18 +77,22 @@ end
 local remembered = A_token
 
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
+local NONE = {}
 local n_finished, n_failed, spent = 0, 0, nil -- of the outcomes that changed something; the time of their runs
 local function commit_half()
   local done, at = { nil }, outcomes_from
   for i = 1, A_n_outcomes + 0 do
     local kind, id, exec, elapsed, age = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
     local n, delay, reason = ARGV[at + 5], nil, nil
-    local more = n == '0' and {} or { unpack(ARGV, at + 6, at + 5 + n) }
+    local more = n == '0' and kind == 'finished' and NONE or { unpack(ARGV, at + 6, at + 5 + n) }
     at = at + 6 + n
     if kind ~= 'finished' then
       delay, reason, at = ARGV[at] + 0, ARGV[at + 1], at + 2
     end
-    local raised = callback_error(more)
+    local raised = NONE
+    if more[1] then
+      raised = callback_error(more)
+    end
     local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
     if not ok then answer = 'error: ' .. error_text(answer) end
     if answer ~= 'ok' and not answers then
@@ -116,8 +120,9 @@ local function commit_half()
   if n_failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', n_failed)) ~= 'number' then
     redis.call('HSET', K_worker, 'failed_job_count', n_failed)
   end
-  for wip, ids in pairs(left) do
-    for i = 1, #ids, 1000 do left[wip] = redis.pcall('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
+  for queue, ids in pairs(left) do
+    local wip = wip_key(queue)
+    for i = 1, #ids, 1000 do left[queue] = redis.pcall('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
   end
   each_of('HDEL', held_key, done, 1)
   if done[1] then
@@ -127,12 +132,12 @@ end
 
 -- What the claim half takes jobs from are sources, counted from 0: the worker's queues, up to `count`, and behind them
 -- sets of blocked jobs. Each set belongs to a queue, with whose jobs its own stand in one order.
-local NONE = {}
 local set_at = NONE -- by source: the set
 local sets_of, unindexed = NONE, NONE -- by queue: the sources of its sets; that nothing else of it is to be looked at
 local n_sources
 -- By source: its best entries, false if none is to be taken; those that are to leave it.
 local queued, out = { [0] = nil }, { [0] = nil }
+local single -- whether there is one source, with nothing special about it
 local start, again = 0, 0 -- the queue whose turn it is; 1 if another turn finds more
 local stopped, suspended, due_limits, waiting, gated, releasing -- what there is of that which is rare
 
@@ -258,7 +263,11 @@ end
 -- `ahead`: for a job that is to wait behind others.
 local function best_queue(floor, ahead)
   local best, class, its_queue
-  for k = 0, count - 1 do
+  if single then
+    local head = head_of(0)
+    if head and not head.shut and head.class >= floor then best, its_queue = 0, 0 end
+  end
+  for k = 0, single and -1 or count - 1 do
     local i = (start + k) % count
     local closed, sets = gates[i] and not is_open(i, ahead), sets_of[i]
     local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
@@ -318,7 +327,8 @@ local function claim(floor, mark)
     elseif found == KEYED then
       line.shut = true -- those that are claimed ahead come last
     else
-      out[from][#out[from] + 1] = head.id
+      local gone = out[from]
+      gone[#gone + 1] = head.id
       if late then -- it may stand further down in what was read
         take_out(from)
         queued[from] = nil
@@ -405,6 +415,7 @@ local spare -- the lowest priority of the slots that stay free
 
 local function fill_slots()
   unsettled = {}
+  single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
   local floor, floors, last_at_once = tonumber(A_lowest), nil, n_slots - n_ahead
   if not floor then floors = string.gmatch(A_lowest, '%d+') end
   for nth = 1, n_slots do
@@ -425,10 +436,9 @@ end
 
 local function write_down_claims()
   for queue, entries in pairs(leased) do
-    local wip = wip_key(queue)
-    each_of('ZADD', wip, entries, 1)
+    each_of('ZADD', wip_key(queue), entries, 1)
     -- a job has just left it, so the index has its queue: `reap` takes out only those without any
-    if not (tonumber(left[wip]) and left[wip] > 0) then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, queue) end
+    if not (tonumber(left[queue]) and left[queue] > 0) then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, queue) end
   end
   each_of('HSET', held_key, held, 3)
   each_of('ZREM', EXPIRING, unexpected, 1)

@@ -307,9 +307,9 @@ local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
 --@include/job/claim.lua:253
 if size == 6 then
-status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
-'seq', 'func', 'data'))
-fresh = status and origin and created_at and seq and func and data and true
+local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'func', 'data')
+status, origin, created_at, func, data = found[1], found[2], found[3], found[4], found[5]
+fresh = status and origin and created_at and func and data and true
 end
 if not fresh then
 if size <= 16 then
@@ -322,7 +322,7 @@ end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
-if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
 rare(77, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
@@ -342,8 +342,9 @@ unexpected[#unexpected + 1] = id
 return false, true
 end
 --@include/job/claim.lua:289
-local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
+local placed = (not head.score or head.score % 1 ~= 0) and (fresh or tonumber(seq))
 local own = placed and origin == queue
+if fresh and not own then seq = redis.call('HGET', key, 'seq') end
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
 if rare(92, queue, id, key, head, task, deliveries, log_tag) then return nil end
@@ -367,13 +368,15 @@ end
 end
 local entries = leased[queue]
 if entries then
-entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+local n = #entries
+entries[n + 1], entries[n + 2] = LEASE_END, id
 else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
 leased[queue] = {}
 end
 if not held[1] then redis.call('HSET', held_key, id, exec) end
-held[#held + 1], held[#held + 2] = id, exec
+local n = #held
+held[n + 1], held[n + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
 if not own then
@@ -394,15 +397,15 @@ if expires then unexpected[#unexpected + 1] = id end
 emit('processing', id, queue, log_tag, 'worker', ARGV[1])
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:342
+--@include/job/claim.lua:345
 local more
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(85, key) end
---@include/job/claim.lua:346
+--@include/job/claim.lua:349
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 end
---@include/job/claim.lua:350
+--@include/job/claim.lua:353
 local at = #reply + 4
 reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
 if fresh then

@@ -67,7 +67,7 @@ local net_of, net
 --@include/job/commit.lua:21
 local nothing = {}
 --@include/job/commit.lua:208
-local left = { set = nil }
+local left = { queue = nil }
 local freed = { queue = nil }
 --@include/job/commit.lua:215
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
@@ -81,8 +81,8 @@ repeat
 local key, exec = key, exec
 --@include/job/commit.lua:203
 if redis.call('HLEN', key) ~= 10 then queue = nil break end
-local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
-queue = status == 'started' and execution == exec and func and origin
+local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func')
+queue = found[1] == 'started' and found[2] == exec and found[4] and found[3]
 until true
 --@include/job/commit.lua:220
 end
@@ -110,7 +110,7 @@ if job.execution_id ~= exec then return 'stale', false end
 if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
 queue = job.origin
 end
-local wip = (P .. 'wip:' .. queue)
+local wip = kind ~= 'finished' and (P .. 'wip:' .. queue)
 local started
 --@include/lib/time.lua:35
 do
@@ -261,8 +261,8 @@ if job and (job.attempts or job.lost or job.reason or job.cancel or job.spared) 
 redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
 'held_since', 'begun', 'spared', 'wanted', 'suspect')
 end
-local ids = left[wip]
-if ids then ids[#ids + 1] = id else left[wip] = { id } end
+local ids = left[queue]
+if ids then ids[#ids + 1] = id else left[queue] = { id } end
 --@include/lib/emit.lua:39
 repeat
 --@include/job/commit.lua:252
@@ -392,9 +392,9 @@ local fresh, job = false, nil
 local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
 --@include/job/claim.lua:253
 if size == 6 then
-status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
-'seq', 'func', 'data'))
-fresh = status and origin and created_at and seq and func and data and true
+local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'func', 'data')
+status, origin, created_at, func, data = found[1], found[2], found[3], found[4], found[5]
+fresh = status and origin and created_at and func and data and true
 end
 if not fresh then
 if size <= 16 then
@@ -407,7 +407,7 @@ end
 status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
 expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
 end
-if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
 rare(118, id, queue, nil, 'the queue names a job of stock RQ')
 return false
 end
@@ -427,8 +427,9 @@ unexpected[#unexpected + 1] = id
 return false, true
 end
 --@include/job/claim.lua:289
-local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
+local placed = (not head.score or head.score % 1 ~= 0) and (fresh or tonumber(seq))
 local own = placed and origin == queue
+if fresh and not own then seq = redis.call('HGET', key, 'seq') end
 if own and not set and (deliveries or lacking) then
 local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
 if rare(140, queue, id, key, head, task, deliveries, log_tag) then return nil end
@@ -452,13 +453,15 @@ end
 end
 local entries = leased[queue]
 if entries then
-entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+local n = #entries
+entries[n + 1], entries[n + 2] = LEASE_END, id
 else
 redis.call('ZADD', (P .. 'wip:' .. queue), LEASE_END, id)
 leased[queue] = {}
 end
 if not held[1] then redis.call('HSET', held_key, id, exec) end
-held[#held + 1], held[#held + 2] = id, exec
+local n = #held
+held[n + 1], held[n + 2] = id, exec
 redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', ARGV[1], 'started_at', now_iso,
 'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
 if not own then
@@ -476,18 +479,18 @@ if set then rare(91, id, key, queue) end
 if set or not placed then rare(20, id, key, queue) end
 --@include/job/claim.lua:22
 do
---@include/job/claim.lua:336
+--@include/job/claim.lua:339
 local id, key, queue = id, key, queue
 --@include/job/claim.lua:23
 if tied[key] then
 if string.find(tied[key], 'u', 1, true) then pcall(rare, 103, id, key, 'started') end
 end
 end
---@include/job/claim.lua:337
+--@include/job/claim.lua:340
 if expires then unexpected[#unexpected + 1] = id end
 --@include/lib/emit.lua:39
 repeat
---@include/job/claim.lua:338
+--@include/job/claim.lua:341
 local event, id, queue, log_tag = 'processing', id, queue, log_tag
 --@include/lib/emit.lua:40
 if queue == '_callbacks' then break end
@@ -531,18 +534,18 @@ redis.pcall('XADD', P .. 'events', '*', 'event', event, 'job_id', id, 'queue', q
 epoch, 'n', n, 'worker', ARGV[1])
 end
 until true
---@include/job/claim.lua:339
+--@include/job/claim.lua:342
 if behind then redis.call('HSET', key, 'follows', exec .. ' ' .. behind.exec) end
 if name and not string.find(ties, 'm', 1, true) then chains[#chains + 1] = { name = name, id = id, exec = exec } end
---@include/job/claim.lua:342
+--@include/job/claim.lua:345
 local more
 if ties and (string.find(ties, '[bgmr]') or ahead and keyed) then
 if string.find(ties, 'g', 1, true) then rare(132, key) end
---@include/job/claim.lua:346
+--@include/job/claim.lua:349
 if string.find(ties, 'r', 1, true) then redis.call('HDEL', key, 'callback_error', 'result_error') end
 more = redis.call('HMGET', key, "takes", "batch", "given", "given_as", "gather", "repeats_left", "repeat_intervals", "concurrency_key", "follows")
 end
---@include/job/claim.lua:350
+--@include/job/claim.lua:353
 local at = #reply + 4
 reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = 6, queue, id, exec
 if fresh then
@@ -2283,17 +2286,18 @@ end
 --@turn.lua:77
 local remembered = argv[3]
 --@turn.lua:80
-local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:130
 local NONE = {}
+local n_finished, n_failed, spent = 0, 0, nil
+--@turn.lua:135
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:135
+--@turn.lua:139
 local queued, out = { [0] = nil }, { [0] = nil }
+local single
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:229
+--@turn.lua:234
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2301,7 +2305,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:234
+--@turn.lua:239
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2314,32 +2318,32 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:235
+--@turn.lua:240
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:222
+--@turn.lua:227
 repeat
---@turn.lua:239
+--@turn.lua:244
 local i = i
---@turn.lua:223
+--@turn.lua:228
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:224
+--@turn.lua:229
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:225
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:240
-if set_at[i] then
---@turn.lua:242
-elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
 --@turn.lua:245
+if set_at[i] then
+--@turn.lua:247
+elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
+--@turn.lua:250
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
@@ -2351,11 +2355,11 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:294
+--@turn.lua:303
 local work, expired = 0, 0
---@turn.lua:404
+--@turn.lua:414
 local spare
---@turn.lua:522
+--@turn.lua:532
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2381,24 +2385,25 @@ reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.matc
 rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:548
+--@turn.lua:558
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
---@turn.lua:81
+--@turn.lua:82
 do
 local done, at = { nil }, outcomes_from
 for i = 1, argv[10] + 0 do
 local kind, id, exec, elapsed, age = argv[at], argv[at + 1], argv[at + 2], argv[at + 3], argv[at + 4]
 local n, delay, reason = argv[at + 5], nil, nil
-local more = n == '0' and {} or { unpack(argv, at + 6, at + 5 + n) }
+local more = n == '0' and kind == 'finished' and NONE or { unpack(argv, at + 6, at + 5 + n) }
 at = at + 6 + n
 if kind ~= 'finished' then
 delay, reason, at = argv[at] + 0, argv[at + 1], at + 2
 end
-local raised
+local raised = NONE
+if more[1] then
 --@include/job/commit.lua:22
 do
---@turn.lua:91
+--@turn.lua:94
 local more = more
 --@include/job/commit.lua:23
 local found = nothing
@@ -2409,7 +2414,8 @@ end
 end
 raised = found
 end
---@turn.lua:92
+--@turn.lua:95
+end
 local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
 if not ok then answer = 'error: ' .. rare(49, answer) end
 if answer ~= 'ok' and not answers then
@@ -2437,17 +2443,18 @@ end
 if n_failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', n_failed)) ~= 'number' then
 command('HSET', KEYS[1], 'failed_job_count', n_failed)
 end
-for wip, ids in pairs(left) do
-for i = 1, #ids, 1000 do left[wip] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
+for queue, ids in pairs(left) do
+local wip = (P .. 'wip:' .. queue)
+for i = 1, #ids, 1000 do left[queue] = try_command('ZREM', wip, unpack(ids, i, math.min(i + 999, #ids))) end
 end
 --@turn.lua:72
 do
---@turn.lua:122
+--@turn.lua:127
 local verb, key, list, first = 'HDEL', held_key, done, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:123
+--@turn.lua:128
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2462,12 +2469,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:125
+--@turn.lua:130
 end
 end
---@turn.lua:506
+--@turn.lua:516
 do
---@turn.lua:139
+--@turn.lua:144
 do
 if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
@@ -2485,7 +2492,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:175
+--@turn.lua:180
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2493,7 +2500,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:157
+--@turn.lua:162
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2510,12 +2517,12 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:510
+--@turn.lua:520
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
 end
---@turn.lua:184
+--@turn.lua:189
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2553,20 +2560,21 @@ end
 end
 end
 end
---@turn.lua:406
+--@turn.lua:416
 do
 unsettled = {}
+single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
 local floor, floors, last_at_once = tonumber(argv[9]), nil, n_slots - n_ahead
 if not floor then floors = string.gmatch(argv[9], '%d+') end
 for nth = 1, n_slots do
 if floors then floor = floors() + 0 end
 if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:297
+--@turn.lua:306
 do
---@turn.lua:413
+--@turn.lua:424
 local floor, mark = floor, mark
---@turn.lua:298
+--@turn.lua:307
 local job
 while not job do
 if work >= 100 then
@@ -2574,13 +2582,17 @@ again = 1
 break
 end
 local from, of
---@turn.lua:259
+--@turn.lua:264
 do
---@turn.lua:304
+--@turn.lua:313
 local floor, ahead = floor, mark == "a"
---@turn.lua:260
+--@turn.lua:265
 local best, class, its_queue
-for k = 0, count - 1 do
+if single then
+local head = head_of(0)
+if head and not head.shut and head.class >= floor then best, its_queue = 0, 0 end
+end
+for k = 0, single and -1 or count - 1 do
 local i = (start + k) % count
 local closed, sets = gates[i] and not rare(147, i, ahead), sets_of[i]
 local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
@@ -2598,15 +2610,15 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:305
+--@turn.lua:314
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:281
+--@turn.lua:290
 do
---@turn.lua:308
+--@turn.lua:317
 local class = head.class
---@turn.lua:282
+--@turn.lua:291
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2615,7 +2627,7 @@ if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:309
+--@turn.lua:318
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2628,25 +2640,26 @@ queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
 else
-out[from][#out[from] + 1] = head.id
+local gone = out[from]
+gone[#gone + 1] = head.id
 if late then
---@turn.lua:222
+--@turn.lua:227
 repeat
---@turn.lua:323
+--@turn.lua:333
 local i = from
---@turn.lua:223
+--@turn.lua:228
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:224
+--@turn.lua:229
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:225
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:324
+--@turn.lua:334
 queued[from] = nil
 else
 line.id = nil
@@ -2660,23 +2673,23 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:222
+--@turn.lua:227
 repeat
---@turn.lua:337
+--@turn.lua:347
 local i = from
---@turn.lua:223
+--@turn.lua:228
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:224
+--@turn.lua:229
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:225
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:338
+--@turn.lua:348
 rare(139, queue)
 queued[from] = nil
 head_of(from)
@@ -2687,13 +2700,13 @@ end
 end
 given = job
 end
---@turn.lua:414
+--@turn.lua:425
 if not given and mark == "a" and chains[1] then
---@turn.lua:352
+--@turn.lua:362
 do
---@turn.lua:415
+--@turn.lua:426
 local floor = floor
---@turn.lua:355
+--@turn.lua:365
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2742,7 +2755,7 @@ end
 end
 given = found
 end
---@turn.lua:416
+--@turn.lua:427
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2752,56 +2765,55 @@ break
 end
 end
 end
---@turn.lua:426
+--@turn.lua:437
 do
 for queue, entries in pairs(leased) do
-local wip = (P .. 'wip:' .. queue)
 --@turn.lua:72
 do
---@turn.lua:429
-local verb, key, list, first = 'ZADD', wip, entries, 1
+--@turn.lua:439
+local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:431
-if not (tonumber(left[wip]) and left[wip] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
+--@turn.lua:441
+if not (tonumber(left[queue]) and left[queue] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
 end
 --@turn.lua:72
 do
---@turn.lua:433
+--@turn.lua:443
 local verb, key, list, first = 'HSET', held_key, held, 3
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:72
 do
---@turn.lua:434
+--@turn.lua:444
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:435
+--@turn.lua:445
 for i = 0, n_sources - 1 do
---@turn.lua:222
+--@turn.lua:227
 repeat
---@turn.lua:436
+--@turn.lua:446
 local i = i
---@turn.lua:223
+--@turn.lua:228
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:224
+--@turn.lua:229
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:225
+--@turn.lua:230
 out[i] = {}
 until true
---@turn.lua:437
+--@turn.lua:447
 end
 end
---@turn.lua:440
+--@turn.lua:450
 do
 if gated then
 for i = 0, count - 1 do
@@ -2815,7 +2827,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(150, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:455
+--@turn.lua:465
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2825,7 +2837,7 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 69, name) end
 end
---@turn.lua:466
+--@turn.lua:476
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2842,20 +2854,20 @@ end
 end
 end
 end
---@turn.lua:520
+--@turn.lua:530
 end
---@turn.lua:553
+--@turn.lua:563
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
 if n_given > 0 then
---@turn.lua:484
+--@turn.lua:494
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:490
+--@turn.lua:500
 local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2863,7 +2875,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:495
+--@turn.lua:505
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2893,7 +2905,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:496
+--@turn.lua:506
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2903,13 +2915,13 @@ local head = head_of(i)
 if head then rare(89, set_at[i], head.class) end
 end
 end
---@turn.lua:558
+--@turn.lua:568
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:560
+--@turn.lua:570
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2927,9 +2939,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:561
+--@turn.lua:571
 end
---@turn.lua:563
+--@turn.lua:573
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2942,7 +2954,7 @@ if n_given > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:576
+--@turn.lua:586
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2953,7 +2965,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:582
+--@turn.lua:592
 if first_count then rare(8) end
 local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then

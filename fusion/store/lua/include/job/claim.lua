@@ -249,11 +249,11 @@ local function take(queue, head, exec, set, behind)
   end
   local fresh, job = false, nil
   local status, seq, data, origin, func, created_at, expires, deliveries, log_tag, ties
-  -- as an enqueue without options wrote it: no other field is there, and nothing has given it a time to go
+  -- as an enqueue without options wrote it: the sixth field is its place, and nothing has given it a time to go
   if size == 6 then
-    status, origin, created_at, seq, func, data = unpack(redis.call('HMGET', key, 'status', 'origin', 'created_at',
-        'seq', 'func', 'data'))
-    fresh = status and origin and created_at and seq and func and data and true
+    local found = redis.call('HMGET', key, 'status', 'origin', 'created_at', 'func', 'data')
+    status, origin, created_at, func, data = found[1], found[2], found[3], found[4], found[5]
+    fresh = status and origin and created_at and func and data and true
   end
   if not fresh then
     if size <= FEW_FIELDS then
@@ -266,7 +266,7 @@ local function take(queue, head, exec, set, behind)
     status, seq, data, origin, func = job.status, job.seq, job.data, job.origin, job.func
     expires, deliveries, log_tag, ties = job.expires_at, job.deliveries, job.log_tag, job.ties
   end
-  if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+  if not (fresh or seq) and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
     return false
   end
@@ -286,8 +286,9 @@ local function take(queue, head, exec, set, behind)
     return false, true
   end
   -- an old producer's gets a place of its own first
-  local placed = (not head.score or head.score % 1 ~= 0) and tonumber(seq)
+  local placed = (not head.score or head.score % 1 ~= 0) and (fresh or tonumber(seq))
   local own = placed and origin == queue
+  if fresh and not own then seq = redis.call('HGET', key, 'seq') end
   if own and not set and (deliveries or lacking) then
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
@@ -311,13 +312,15 @@ local function take(queue, head, exec, set, behind)
   end
   local entries = leased[queue]
   if entries then
-    entries[#entries + 1], entries[#entries + 2] = LEASE_END, id
+    local n = #entries
+    entries[n + 1], entries[n + 2] = LEASE_END, id
   else
     redis.call('ZADD', wip_key(queue), LEASE_END, id)
     leased[queue] = {}
   end
   if not held[1] then redis.call('HSET', held_key, id, exec) end
-  held[#held + 1], held[#held + 2] = id, exec
+  local n = #held
+  held[n + 1], held[n + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
   if not own then -- an old producer's: it gets a place of its own, should it ever come back

@@ -201,11 +201,11 @@ end
 local PLAIN_FIELDS = 10
 local function queue_of_plain(key, exec)
   if redis.call('HLEN', key) ~= PLAIN_FIELDS then return nil end
-  local status, execution, origin, func = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func'))
-  return status == 'started' and execution == exec and func and origin
+  local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'func')
+  return found[1] == 'started' and found[2] == exec and found[4] and found[3]
 end
 
-local left = { set = nil } -- by set: finished jobs that are to leave it, all together
+local left = { queue = nil } -- by queue: finished jobs that are to leave those that run, all together
 local freed = { queue = nil } -- queues of which an execution has ended in this call
 
 -- Compare-and-set on (status, execution_id). Answers: ok | failed (the job has failed, where its outcome alone does
@@ -225,7 +225,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     if job.status ~= 'started' then return job.status == 'failed' and kind ~= 'failed' and 'failed' or 'ok', false end
     queue = job.origin
   end
-  local wip = wip_key(queue)
+  local wip = kind ~= 'finished' and wip_key(queue)
   local started = iso_before(age + elapsed)
   local ended = iso_before(age + 0)
   freed[queue] = true
@@ -247,8 +247,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
         'held_since', 'begun', 'spared', 'wanted', 'suspect')
     end
-    local ids = left[wip]
-    if ids then ids[#ids + 1] = id else left[wip] = { id } end
+    local ids = left[queue]
+    if ids then ids[#ids + 1] = id else left[queue] = { id } end
     emit('completed', id, queue, job and job.log_tag, 'worker', job and job.worker_name or A_name, 'elapsed_us',
       elapsed, unpack(raised))
   elseif kind == 'repeat' then
