@@ -69,7 +69,6 @@ def test_redis_evicts(private_redis: PrivateRedis) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.gate
 def test_a_worker_can_not_load_its_tasks(doctor: Doctor, workers: Workers, tmp_path: Path) -> None:
     module, why = tmp_path / "shop.py", "shop: ModuleNotFoundError: No module named 'nowhere'"
