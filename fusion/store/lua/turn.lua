@@ -495,8 +495,10 @@ local function wake_others()
   local plain = not (stopped or gated or wildcards[1])
   for i = 0, count - 1 do
     local line = queued[i]
-    if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
-      -- Not read yet, of no better class, and nothing silences its bell: whether any is there is all that counts.
+    if plain and line and not line.id and not line.whole and line.class and line.class < 2 and not is_list(names[i])
+      then
+      -- Not read yet, of no better class, no inbox of stock RQ's is to be taken over, and nothing silences its bell:
+      -- whether any is there is all that counts.
       local ready, bell = ready_key(names[i]), wake_key(names[i])
       if redis.call('EXISTS', ready, ready, bell) == 2 then redis.call('RPUSH', bell, '1') end
     else

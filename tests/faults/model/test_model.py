@@ -98,3 +98,10 @@ def test_a_job_that_ends_before_its_time_in_a_queue_long_forgotten_is_forgotten_
     state.pass_time(40 * 86_400_000)
     state.clean()
     assert not state._model.jobs
+
+
+def test_a_turn_that_fills_its_slots_takes_over_the_rest_of_an_inbox(admin: redis.Redis) -> None:
+    state = machine_on(admin)
+    state.enqueue("a", Order("j0"), Order("j1"))
+    state.enqueue(INBOX, Order("j2", front=True), Order("j3"))
+    state.turn("A", slots=(0, 0))

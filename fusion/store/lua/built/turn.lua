@@ -2359,7 +2359,7 @@ end
 local work, expired = 0, 0
 --@turn.lua:414
 local spare
---@turn.lua:532
+--@turn.lua:534
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2385,7 +2385,7 @@ reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.matc
 rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:558
+--@turn.lua:560
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
 --@turn.lua:82
@@ -2472,7 +2472,7 @@ until true
 --@turn.lua:130
 end
 end
---@turn.lua:516
+--@turn.lua:518
 do
 --@turn.lua:144
 do
@@ -2517,7 +2517,7 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:520
+--@turn.lua:522
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
@@ -2854,9 +2854,9 @@ end
 end
 end
 end
---@turn.lua:530
+--@turn.lua:532
 end
---@turn.lua:563
+--@turn.lua:565
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
@@ -2866,8 +2866,9 @@ do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = queued[i]
-if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:500
+if plain and line and not line.id and not line.whole and line.class and line.class < 2 and not (names[i] == 'scheduler')
+then
+--@turn.lua:502
 local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2875,7 +2876,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:505
+--@turn.lua:507
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2905,7 +2906,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:506
+--@turn.lua:508
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2915,13 +2916,13 @@ local head = head_of(i)
 if head then rare(89, set_at[i], head.class) end
 end
 end
---@turn.lua:568
+--@turn.lua:570
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:570
+--@turn.lua:572
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2939,9 +2940,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:571
-end
 --@turn.lua:573
+end
+--@turn.lua:575
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2954,7 +2955,7 @@ if n_given > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:586
+--@turn.lua:588
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2965,7 +2966,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:592
+--@turn.lua:594
 if first_count then rare(8) end
 local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
