@@ -86,7 +86,7 @@ test-asyncio: venv-dev bytecode ## the tests of workers, whose jobs are coroutin
 test-rq: venv-dev ## RQ's own tests against fusion.rq, on servers of their own (VERSION=2.12.0; ARGS="--raise", "--public", "test_job.py -k meta")
 	@VERSION=$(VERSION) $(BIN)/python -m tests.rq_suite $(ARGS)
 
-teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses, MUTANTS=0/3 every third; half an hour)
+teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses, MUTANTS=0/4 every fourth; half an hour)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
 
 soak: soak-chaos soak-walks ## half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, kills of others (TICKS=), the long walks
