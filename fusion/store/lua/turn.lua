@@ -73,8 +73,7 @@ local function each_of(verb, key, list, first)
   for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
--- What the worker's hash remembers of this turn.
-local remembered = A_token
+local remembered = A_token -- what the worker's hash keeps of this turn
 
 -- Each outcome stands or falls alone, and all are answered before anything is claimed.
 local NONE = {}
@@ -494,11 +493,9 @@ end
 local function wake_others()
   local plain = not (stopped or gated or wildcards[1])
   for i = 0, count - 1 do
-    local line = queued[i]
-    if plain and line and not line.id and not line.whole and line.class and line.class < 2 and not is_list(names[i])
-      then
-      -- Not read yet, of no better class, no inbox of stock RQ's is to be taken over, and nothing silences its bell:
-      -- whether any is there is all that counts.
+    local line = not is_list(names[i]) and queued[i] -- an inbox of stock RQ's is to be taken over
+    if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
+      -- Not read yet, of no better class, and nothing silences its bell: whether any is there is all that counts.
       local ready, bell = ready_key(names[i]), wake_key(names[i])
       if redis.call('EXISTS', ready, ready, bell) == 2 then redis.call('RPUSH', bell, '1') end
     else

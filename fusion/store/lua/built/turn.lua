@@ -2283,21 +2283,21 @@ sets_from = begun_from + 2 * n_begun
 lacking_from = sets_from + n_sets
 outcomes_from = lacking_from + 2 * n_lacking
 end
---@turn.lua:77
+--@turn.lua:76
 local remembered = argv[3]
---@turn.lua:80
+--@turn.lua:79
 local NONE = {}
 local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:135
+--@turn.lua:134
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:139
+--@turn.lua:138
 local queued, out = { [0] = nil }, { [0] = nil }
 local single
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:234
+--@turn.lua:233
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2305,7 +2305,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:239
+--@turn.lua:238
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2318,32 +2318,32 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:240
+--@turn.lua:239
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:227
+--@turn.lua:226
 repeat
---@turn.lua:244
+--@turn.lua:243
 local i = i
---@turn.lua:228
+--@turn.lua:227
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:229
+--@turn.lua:228
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:230
+--@turn.lua:229
 out[i] = {}
 until true
---@turn.lua:245
+--@turn.lua:244
 if set_at[i] then
---@turn.lua:247
+--@turn.lua:246
 elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:250
+--@turn.lua:249
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
@@ -2355,11 +2355,11 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:303
+--@turn.lua:302
 local work, expired = 0, 0
---@turn.lua:414
+--@turn.lua:413
 local spare
---@turn.lua:534
+--@turn.lua:531
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2385,10 +2385,10 @@ reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.matc
 rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:560
+--@turn.lua:557
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
---@turn.lua:82
+--@turn.lua:81
 do
 local done, at = { nil }, outcomes_from
 for i = 1, argv[10] + 0 do
@@ -2403,7 +2403,7 @@ local raised = NONE
 if more[1] then
 --@include/job/commit.lua:22
 do
---@turn.lua:94
+--@turn.lua:93
 local more = more
 --@include/job/commit.lua:23
 local found = nothing
@@ -2414,7 +2414,7 @@ end
 end
 raised = found
 end
---@turn.lua:95
+--@turn.lua:94
 end
 local ok, answer, changed = pcall(commit, kind, id, exec, elapsed, age, delay, reason, more, raised)
 if not ok then answer = 'error: ' .. rare(49, answer) end
@@ -2449,12 +2449,12 @@ for i = 1, #ids, 1000 do left[queue] = try_command('ZREM', wip, unpack(ids, i, m
 end
 --@turn.lua:72
 do
---@turn.lua:127
+--@turn.lua:126
 local verb, key, list, first = 'HDEL', held_key, done, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:128
+--@turn.lua:127
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2469,12 +2469,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:130
+--@turn.lua:129
 end
 end
---@turn.lua:518
+--@turn.lua:515
 do
---@turn.lua:144
+--@turn.lua:143
 do
 if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
@@ -2492,7 +2492,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:180
+--@turn.lua:179
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2500,7 +2500,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:162
+--@turn.lua:161
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2517,12 +2517,12 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:522
+--@turn.lua:519
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
 end
---@turn.lua:189
+--@turn.lua:188
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2560,7 +2560,7 @@ end
 end
 end
 end
---@turn.lua:416
+--@turn.lua:415
 do
 unsettled = {}
 single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
@@ -2570,11 +2570,11 @@ for nth = 1, n_slots do
 if floors then floor = floors() + 0 end
 if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:306
+--@turn.lua:305
 do
---@turn.lua:424
+--@turn.lua:423
 local floor, mark = floor, mark
---@turn.lua:307
+--@turn.lua:306
 local job
 while not job do
 if work >= 100 then
@@ -2582,11 +2582,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:264
+--@turn.lua:263
 do
---@turn.lua:313
+--@turn.lua:312
 local floor, ahead = floor, mark == "a"
---@turn.lua:265
+--@turn.lua:264
 local best, class, its_queue
 if single then
 local head = head_of(0)
@@ -2610,15 +2610,15 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:314
+--@turn.lua:313
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:290
+--@turn.lua:289
 do
---@turn.lua:317
+--@turn.lua:316
 local class = head.class
---@turn.lua:291
+--@turn.lua:290
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2627,7 +2627,7 @@ if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:318
+--@turn.lua:317
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2643,23 +2643,23 @@ else
 local gone = out[from]
 gone[#gone + 1] = head.id
 if late then
---@turn.lua:227
+--@turn.lua:226
 repeat
---@turn.lua:333
+--@turn.lua:332
 local i = from
---@turn.lua:228
+--@turn.lua:227
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:229
+--@turn.lua:228
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:230
+--@turn.lua:229
 out[i] = {}
 until true
---@turn.lua:334
+--@turn.lua:333
 queued[from] = nil
 else
 line.id = nil
@@ -2673,23 +2673,23 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:227
+--@turn.lua:226
 repeat
---@turn.lua:347
+--@turn.lua:346
 local i = from
---@turn.lua:228
+--@turn.lua:227
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:229
+--@turn.lua:228
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:230
+--@turn.lua:229
 out[i] = {}
 until true
---@turn.lua:348
+--@turn.lua:347
 rare(139, queue)
 queued[from] = nil
 head_of(from)
@@ -2700,13 +2700,13 @@ end
 end
 given = job
 end
---@turn.lua:425
+--@turn.lua:424
 if not given and mark == "a" and chains[1] then
---@turn.lua:362
+--@turn.lua:361
 do
---@turn.lua:426
+--@turn.lua:425
 local floor = floor
---@turn.lua:365
+--@turn.lua:364
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2755,7 +2755,7 @@ end
 end
 given = found
 end
---@turn.lua:427
+--@turn.lua:426
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2765,55 +2765,55 @@ break
 end
 end
 end
---@turn.lua:437
+--@turn.lua:436
 do
 for queue, entries in pairs(leased) do
 --@turn.lua:72
 do
---@turn.lua:439
+--@turn.lua:438
 local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:441
+--@turn.lua:440
 if not (tonumber(left[queue]) and left[queue] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
 end
 --@turn.lua:72
 do
---@turn.lua:443
+--@turn.lua:442
 local verb, key, list, first = 'HSET', held_key, held, 3
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:72
 do
---@turn.lua:444
+--@turn.lua:443
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:445
+--@turn.lua:444
 for i = 0, n_sources - 1 do
---@turn.lua:227
+--@turn.lua:226
 repeat
---@turn.lua:446
+--@turn.lua:445
 local i = i
---@turn.lua:228
+--@turn.lua:227
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:229
+--@turn.lua:228
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:230
+--@turn.lua:229
 out[i] = {}
 until true
---@turn.lua:447
+--@turn.lua:446
 end
 end
---@turn.lua:450
+--@turn.lua:449
 do
 if gated then
 for i = 0, count - 1 do
@@ -2827,7 +2827,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(150, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:465
+--@turn.lua:464
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2837,7 +2837,7 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 69, name) end
 end
---@turn.lua:476
+--@turn.lua:475
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2854,21 +2854,20 @@ end
 end
 end
 end
---@turn.lua:532
+--@turn.lua:529
 end
---@turn.lua:565
+--@turn.lua:562
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
 if n_given > 0 then
---@turn.lua:494
+--@turn.lua:493
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
-local line = queued[i]
-if plain and line and not line.id and not line.whole and line.class and line.class < 2 and not (names[i] == 'scheduler')
-then
---@turn.lua:502
+local line = not (names[i] == 'scheduler') and queued[i]
+if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
+--@turn.lua:499
 local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2876,7 +2875,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:507
+--@turn.lua:504
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2906,7 +2905,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:508
+--@turn.lua:505
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2916,13 +2915,13 @@ local head = head_of(i)
 if head then rare(89, set_at[i], head.class) end
 end
 end
---@turn.lua:570
+--@turn.lua:567
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:572
+--@turn.lua:569
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2940,9 +2939,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:573
+--@turn.lua:570
 end
---@turn.lua:575
+--@turn.lua:572
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2955,7 +2954,7 @@ if n_given > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:588
+--@turn.lua:585
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2966,7 +2965,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:594
+--@turn.lua:591
 if first_count then rare(8) end
 local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
