@@ -82,7 +82,7 @@ _TURNS = 24
 
 
 @pytest.mark.parametrize("busy", figures.WILDCARD_CALLS)
-def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, names: None, busy: int) -> None:
+def test_a_wildcard_costs_little_more_than_a_name(broker: Broker, conn: redis.Redis, names: None, busy: int) -> None:
     """What the server does for a job, with this many of the queues having work."""
     for name in NAMES[:busy]:
         put(broker, name, *(f"{name}-{n}" for n in range(2 * (_TURNS + 3) if busy == 1 else 9)))
@@ -98,4 +98,4 @@ def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, n
                 served_queues.served(held[0].queue)
                 held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=served_queues.turn).jobs
         per_job[kind] = counted.calls / _TURNS
-    assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]
+    assert per_job["exact"] < 25.2 and per_job["wildcard"] < figures.WILDCARD_CALLS[busy]

@@ -244,12 +244,12 @@ local function head_of(i)
     if set_at[i] then -- its key is its own
     -- no queue ever was a LIST
     elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end
-    -- All that may be wanted, from the second look on: what is of the last entry's class alone, and without scores, if
-    -- nothing is to be compared with them.
+    -- One at first, or two if the next is looked at in the end; then all that may be wanted: what is of the last
+    -- entry's class alone, and without scores, if nothing is to be compared with them.
     local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
       and not fifos[queue]
-    local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
-      alike and line.found[#line.found], alike and line.class)
+    local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or (n_slots > 1 or stopped or gated
+      or wildcards[1]) and 2 or 1, set_at[i], alike and line.found[#line.found], alike and line.class)
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
     line = ok and found

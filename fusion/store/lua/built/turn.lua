@@ -2346,8 +2346,8 @@ elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue]
 --@turn.lua:249
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
-local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or n_slots > 1 and 2 or 1, set_at[i],
-alike and line.found[#line.found], alike and line.class)
+local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or (n_slots > 1 or stopped or gated
+or wildcards[1]) and 2 or 1, set_at[i], alike and line.found[#line.found], alike and line.class)
 if not ok then bad[#bad + 1] = { queue, rare(49, found) } end
 if ok and more then again = 1 end
 line = ok and found
