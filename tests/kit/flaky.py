@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -102,11 +103,22 @@ class Flaky:
         self._failures: dict[str, str] = {}
         self._broken: list[str] = []
         self._uncollected = False
+        self._codes: dict[object, int] = {}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """xdist calls this before it reports the test at which the process died. The exit code shows by which signal."""
+        if error and (popen := getattr(node.gateway._io, "popen", None)):
+            with suppress(subprocess.TimeoutExpired):
+                self._codes[node] = popen.wait(5)
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failures.setdefault(report.nodeid, report.longreprtext)
+            text = report.longreprtext
+            if (code := self._codes.pop(getattr(report, "node", None), None)) is not None:
+                text += f"\nits process ended with exit code {code}"
+            self._failures.setdefault(report.nodeid, text)
             if getattr(report, "promise_broken", False):
                 self._broken.append(report.nodeid)
 

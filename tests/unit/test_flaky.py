@@ -34,6 +34,15 @@ def test_promise():
     with promise("P5"):
         assert len(runs.read_text()) > 1, "it ran twice"
 """
+DEADLY = """
+import os, signal
+from pathlib import Path
+def test_deadly():
+    met = Path(__file__).with_suffix(".runs")
+    if not met.exists():
+        met.touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
 
 
 class Gate:
@@ -90,6 +99,13 @@ def test_a_defect_is_refused(gate: Gate) -> None:
     assert ran.returncode == 1
     assert "failed again alone (run 1 of 5)" in ran.stdout
     assert gate.log == []
+
+
+@pytest.mark.long
+def test_of_a_process_that_died_the_signal_is_shown(gate: Gate) -> None:
+    ran = gate.run("-n", "1", deadly=DEADLY)
+    assert ran.returncode == 0, ran.stdout
+    assert "crashed while running 'tests/test_deadly.py::test_deadly'\nits process ended with exit code -15" in ran.stdout
 
 
 def test_a_broken_promise_is_never_run_again(gate: Gate) -> None:
