@@ -160,6 +160,20 @@ def test_what_is_refused(conn: redis.Redis, broker: Broker) -> None:
     assert want(broker, a, "x") == "stale"
 
 
+def test_a_run_is_not_refused_a_lock_that_an_earlier_run_left(conn: redis.Redis, broker: Broker) -> None:
+    """A worker of a version without locks ends a run and frees none."""
+    _, (a, b) = running(broker, "a", "b")
+    first = int(want(broker, a))
+    assert want(broker, a, "other")
+    conn.hset("rq:job:a", "execution_id", "next/run")
+    assert int(broker.lock("k", "a", "next/run", "c")) > first
+    assert int(want(broker, b, "other")) > first, "what the new run does not want is free"
+    assert broker.lock("k", "a", "next/run", "d") == "again"
+    assert broker.unlock("k", "a", "next/run", "c")
+    assert give_back(broker, b, "other")
+    assert traces(conn) == []
+
+
 def test_a_broken_key_is_refused_before_anything_is_written(conn: redis.Redis, broker: Broker) -> None:
     _, (a,) = running(broker, "a")
     conn.set("rq:limits:held:k", "x")

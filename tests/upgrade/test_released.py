@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion import Job
+from fusion import Job, Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.schedulers import Schedulers
 from tests.kit.waiting import eventually
@@ -19,6 +19,7 @@ from tests.kit.workers import Workers
 from tests.upgrade.newer import THIS, Version
 from tests.upgrade.released import released
 from tests.upgrade.test_mixed import LEASE, all_finished, both_at_once, produce
+from tests.worker.test_locks import is_free
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -129,3 +130,24 @@ def test_producers_of_the_last_release_and_workers_of_this_one(
     ids = produce(conn, last, tmp_path / "ran", "old", 10)
     workers.start("q", *LEASE)
     all_finished(conn, ids)
+
+
+def test_a_lock_comes_free_though_a_worker_of_the_last_release_buried_its_holder(
+    last: Version, conn: redis.Redis, workers: Workers, tmp_path: Path
+) -> None:
+    """docs/limits.md, "In a deploy": that worker knows no locks. The next block has the lock all the same, and a higher number."""
+    seen, gate = tmp_path / "seen", tmp_path / "gate"
+    gate.touch()
+    workers.start("elsewhere", *LEASE, program=last.program("worker"))
+    holder = workers.start("q", *LEASE, "--tasks", "tests.jobs.locked")
+    cut = Queue("q", conn).enqueue("tests.jobs.locked.until_gone", str(seen), str(gate), "k")
+    eventually(lambda: any(lines(seen)), 30, why="it has the lock")
+    os.killpg(holder.pid, signal.SIGKILL)
+    eventually(lambda: status_of(conn, cut.id) == "queued", 60, why="the worker of the last release gave its job back")
+    gate.unlink()
+    workers.start("q", *LEASE, "--slots", "2", "--tasks", "tests.jobs.locked")
+    ids = [cut.id, *(Queue("q", conn).enqueue("tests.jobs.locked.inside", str(seen), "k", 0.02).id for _ in range(6))]
+    all_finished(conn, ids, 90, grouped=False)
+    eventually(lambda: is_free(conn), 60, why="nobody has the lock or waits for it")
+    numbers = [int(line.split()[0].partition("-")[2]) for line in lines(seen) if line.startswith("begin-")]
+    assert numbers == sorted(set(numbers)) and len(numbers) == len(ids) + 1

@@ -15,11 +15,17 @@ local status, exec, queue, ties, own, text = unpack(redis.call('HMGET', key, 'st
 if status ~= 'started' or exec ~= A_execution then return 'stale' end
 if own == A_name then return 'own' end
 tied[key] = ties or ''
-local locks, at = locks_of(text), nil
+local locks, run, at = locks_of(text), A_execution .. '/', nil
+for i = #locks - 2, 1, -3 do
+  if string.sub(locks[i + 1], 1, #run) ~= run then -- of a run that a worker without locks has ended
+    drop_lock(locks[i], A_id, key, locks[i + 1])
+    for _ = 1, 3 do table.remove(locks, i) end
+  end
+end
 for i = 1, #locks, 3 do
   if locks[i] == A_name then at = i end
 end
-if at and locks[at + 1] ~= A_call then return 'again' end
+if at and locks[at + 1] ~= run .. A_call then return 'again' end
 if at and locks[at + 2] ~= '0' then return locks[at + 2] end
 local broken = broken_limit(A_name, queue)
 if broken then return redis.error_reply(broken) end
@@ -27,7 +33,7 @@ if not at then
   if #locks >= 3 * MOST_LOCKS then return 'many' end
   redis.call('ZADD', locks_key(A_name), next_seq(), A_id)
   at = #locks + 1
-  locks[at], locks[at + 1], locks[at + 2] = A_name, A_call, '0'
+  locks[at], locks[at + 1], locks[at + 2] = A_name, run .. A_call, '0'
   write_locks(key, locks)
   redis.call('ZADD', LIMITS, now_ms, A_name)
 end

@@ -9,4 +9,4 @@ local key = job_key(A_id)
 local status, exec, ties = unpack(redis.call('HMGET', key, 'status', 'execution_id', 'ties'))
 if status ~= 'started' or exec ~= A_execution then return 0 end
 tied[key] = ties or nil
-return drop_lock(A_name, A_id, key, A_call) and 1 or 0
+return drop_lock(A_name, A_id, key, A_execution .. '/' .. A_call) and 1 or 0

@@ -411,11 +411,17 @@ local status, exec, queue, ties, own, text = unpack(command('HMGET', key, 'statu
 if status ~= 'started' or exec ~= argv[3] then return 'stale' end
 if own == argv[1] then return 'own' end
 tied[key] = ties or ''
-local locks, at = rare(19, text), nil
+local locks, run, at = rare(19, text), argv[3] .. '/', nil
+for i = #locks - 2, 1, -3 do
+if string.sub(locks[i + 1], 1, #run) ~= run then
+rare(23, locks[i], argv[2], key, locks[i + 1])
+for _ = 1, 3 do table.remove(locks, i) end
+end
+end
 for i = 1, #locks, 3 do
 if locks[i] == argv[1] then at = i end
 end
-if at and locks[at + 1] ~= argv[4] then return 'again' end
+if at and locks[at + 1] ~= run .. argv[4] then return 'again' end
 if at and locks[at + 2] ~= '0' then return locks[at + 2] end
 local broken = rare(6, argv[1], queue)
 if broken then return redis.error_reply(broken) end
@@ -423,7 +429,7 @@ if not at then
 if #locks >= 3 * 10 then return 'many' end
 command('ZADD', rare(7, argv[1]), next_seq(), argv[2])
 at = #locks + 1
-locks[at], locks[at + 1], locks[at + 2] = argv[1], argv[4], '0'
+locks[at], locks[at + 1], locks[at + 2] = argv[1], run .. argv[4], '0'
 rare(20, key, locks)
 command('ZADD', P .. 'limits', now_ms, argv[1])
 end

@@ -388,4 +388,4 @@ local key = (P .. 'job:' .. argv[2])
 local status, exec, ties = unpack(command('HMGET', key, 'status', 'execution_id', 'ties'))
 if status ~= 'started' or exec ~= argv[3] then return 0 end
 tied[key] = ties or nil
-return rare(22, argv[1], argv[2], key, argv[4]) and 1 or 0
+return rare(22, argv[1], argv[2], key, argv[3] .. '/' .. argv[4]) and 1 or 0
