@@ -59,11 +59,11 @@ def dies(text: str, pause: float, *, loud: int = 0) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def many(count: int, *, fails: bool = False) -> float:
+def many(count: int, *, fails: bool = False, width: int = 60) -> float:
     """Return the seconds that it took to print this many lines."""
     began = time.monotonic()
     for n in range(count):
-        print("line", n, "x" * 60)
+        print("line", n, "x" * width)
     if fails:
         raise ValueError("after all")
     return time.monotonic() - began

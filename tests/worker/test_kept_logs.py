@@ -214,21 +214,28 @@ def test_no_code_is_found_in_a_log_or_an_event(executor: str, workers: Workers, 
 
 
 @pytest.mark.long
-@pytest.mark.gate
 @pytest.mark.timeout(soaked(60, 180))
-def test_the_memory_of_logs_stays_under_its_bound(workers: Workers, conn: redis.Redis, queue: Queue) -> None:
-    """Jobs that fail and print more than is kept, for a while: in the gate, a minute of them in `make soak`."""
+@pytest.mark.parametrize(
+    ("count", "task", "options"),
+    [
+        pytest.param(150, {"fails": True}, {"retry": Retry(max=0)}, id="failures", marks=pytest.mark.gate),
+        pytest.param(10, {"width": 790}, {"keep_logs": True}, id="on request"),
+    ],
+)
+def test_the_memory_of_logs_stays_under_its_bound(
+    count: int, task: dict[str, Any], options: dict[str, Any], workers: Workers, conn: redis.Redis, queue: Queue
+) -> None:
+    """Jobs that print as much as is kept, or more, for a while: in the gate, a minute of them in `make soak`."""
     seconds, names = soaked(5.0, 60.0), 0
     before = conn.info("memory")["used_memory"]
     worker = workers.start("q", "--horses", "4", env={"FUSION_TASKS": TASK, "FUSION_FAILED_MAX": "2000"})
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if conn.zcard("rq:queue:q") < 2000:
-            queue.enqueue_many(
-                [Queue.prepare_data(f"{TASK}.many", (150,), {"fails": True}, retry=Retry(max=0)) for _ in range(500)]
-            )
+            queue.enqueue_many([Queue.prepare_data(f"{TASK}.many", (count,), task, **options) for _ in range(500)])
             names += 500
         time.sleep(0.05)
+    names -= conn.zcard("rq:queue:q")
     conn.delete("rq:queue:q")
     worker.stop()
     total = int(conn.hget("rq:logs:sizes", "*"))
@@ -236,7 +243,8 @@ def test_the_memory_of_logs_stays_under_its_bound(workers: Workers, conn: redis.
     assert logs > 100 and total == sum(int(size) for name, size in conn.hgetall("rq:logs:sizes").items() if name != b"*")
     assert total <= 64 * 1024 * 1024
     print(
-        f"{names} jobs, {logs} logs of {total / 2**20:.1f} MiB, {(conn.info('memory')['used_memory'] - before) / 2**20:.1f} MiB more in all"
+        f"{names / seconds:.0f} jobs a second, {logs} logs of {total / 2**20:.1f} MiB, "
+        f"{(conn.info('memory')['used_memory'] - before) / 2**20:.1f} MiB more in all"
     )
 
 
