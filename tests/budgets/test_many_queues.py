@@ -98,4 +98,5 @@ def test_a_wildcard_costs_little_more_than_a_name(broker: Broker, conn: redis.Re
                 served_queues.served(held[0].queue)
                 held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=served_queues.turn).jobs
         per_job[kind] = counted.calls / _TURNS
-    assert per_job["exact"] < 25.2 and per_job["wildcard"] < figures.WILDCARD_CALLS[busy]
+    assert per_job["exact"] < figures.NAMED_TURN_CALLS
+    assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]

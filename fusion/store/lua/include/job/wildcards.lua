@@ -13,18 +13,20 @@ local function expand(wildcard, last)
     local class = lists[1][2]
     -- more of one class than are looked at: on from the one served last, or from its place
     if last ~= '' and class == lists[1][2 * WINDOW] then
-      local known = redis.call('ZSCORE', key, last)
-      if not known then redis.call('ZADD', key, class, last) end
-      if not known or known == class then
-        local rank = redis.call('ZREVRANK', key, last)
-        lists[2] = redis.call('ZREVRANGE', key, rank + 1, rank + WINDOW, 'WITHSCORES')
+      local rank = redis.call('ZREVRANK', key, last)
+      local missing = not rank
+      if missing then
+        redis.call('ZADD', key, class, last)
+        rank = redis.call('ZREVRANK', key, last)
       end
-      if not known then redis.call('ZREM', key, last) end
+      local found = redis.call('ZREVRANGE', key, rank, rank + WINDOW, 'WITHSCORES') -- it is the first of them
+      if missing then redis.call('ZREM', key, last) end
+      if found[2] == class then lists[2] = found end
     end
   end
   for nth = #lists, 1, -1 do
     local found = lists[nth]
-    for i = 1, #found, 2 do
+    for i = nth == 2 and 3 or 1, #found, 2 do
       local queue, class = found[i], found[i + 1]
       if not listed[queue] and (nth == 1 or class == lists[1][2]) then
         listed[queue] = true
