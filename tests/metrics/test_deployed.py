@@ -10,7 +10,7 @@ import yaml
 
 from fusion.metrics.catalogue import FLEET
 from tests.kit.process import ROOT
-from tests.metrics.queries import BOARD, SCRAPES, metric_of, named, panels, queries, rules
+from tests.metrics.queries import BOARD, SCRAPES, groups, metric_of, named, panels, queries, rules
 
 #: Labels that Prometheus or its configuration sets.
 OUTER = {"fleet", "job", "instance", "le"}
@@ -69,6 +69,15 @@ def test_alerts_say_what_is_wrong_and_what_mends_it() -> None:
                 or re.search(rf"\b{label}\b", rule["expr"])
                 or label in OUTER.union(*map(labels_of, named(rule["expr"])))
             )
+
+
+def test_a_rule_stands_below_the_records_that_it_reads_in_their_group() -> None:
+    """Prometheus evaluates a group in its order, and groups in any: an alert would see the record of the minute before."""
+    for group in groups():
+        recorded: set[str] = set()
+        for rule in group["rules"]:
+            assert {name for name in named(rule["expr"]) if ":" in name} <= recorded, rule
+            recorded.add(rule.get("record", ""))
 
 
 def test_the_board_is_what_its_program_makes() -> None:
