@@ -219,7 +219,7 @@ def _line(cells: list[Any]) -> str:
 
 # -- for people
 
-_FURTHER = "; name a queue or a failure group to search further, or use --count, which reads all"
+_FURTHER = "; name a queue, for failed jobs a failure group, to search further, or use --count, which reads all"
 
 
 def _show(cli: Cli, query: Query, page: FoundPage, limit: int | None) -> None:

@@ -100,7 +100,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     jobs of one class: names given as arguments are served in that order, as RQ does; --customq, wildcards, `all` and those of the settings
     take turns.
 
-    INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
+    INT or TERM ends it when its jobs are done, a second one at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
     if len(plan.by_executor) > 1 and not plan.probation:

@@ -161,10 +161,12 @@ TELEMETRY_DROPPED = Metric(
     "fusion_telemetry_dropped_total",
     "counter",
     WORKER,
-    "Those that were lost: a job sent too much, too many waited, or the collector refused them.",
+    "Spans or envelopes that were lost: a job sent too much, too many waited, or the collector refused them.",
     ("collector",),
 )
-TELEMETRY_WAITING = Metric("fusion_telemetry_waiting", "gauge", WORKER, "Those that wait to be sent.", ("collector",))
+TELEMETRY_WAITING = Metric(
+    "fusion_telemetry_waiting", "gauge", WORKER, "Spans or envelopes that wait to be sent.", ("collector",)
+)
 
 TICKS = Metric("fusion_cron_ticks_total", "counter", SCHEDULER, "Cron ticks that it decided.")
 TICK_JOBS = Metric("fusion_cron_jobs_total", "counter", SCHEDULER, "Jobs that it enqueued for them.")

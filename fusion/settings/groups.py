@@ -134,7 +134,7 @@ class WorkerSettings:
     max_jobs_per_horse: int = _setting(
         defaults.MAX_JOBS_PER_HORSE,
         readers.whole(0),
-        flags=Flag("A warm process ends after N jobs for each that it runs at once; 0: never."),
+        flags=Flag("A warm process ends after N jobs for each thread or coroutine that it has; 0: never."),
     )
     #: Peak memory above which a warm process is replaced.
     max_horse_rss: int | None = _setting(

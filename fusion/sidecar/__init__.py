@@ -1,4 +1,4 @@
-"""A worker that a web application starts beside itself and ends with it: docs/internals/embedded.md."""
+"""A worker that a web application starts beside itself and ends with it: docs/internals/sidecar.md."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ class FunctionMostView(View):
     """The most that a run of a function took."""
 
     function: str = public("Its dotted path.", column="FUNCTION")
-    slowest_run: float | None = public("The slowest run; null of nothing.", unit="seconds", column="SLOWEST")
+    slowest_run: float | None = public("The slowest run; null if none ended.", unit="seconds", column="SLOWEST")
     slowest_run_at: datetime | None = public("When the hour of that run began.")
     peak_memory: int | None = public(
         "The most memory that the process of a run held; null if no worker knew it.", unit="bytes", column="PEAK"

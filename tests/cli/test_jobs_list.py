@@ -102,7 +102,7 @@ def test_nothing_found_says_what_was_searched(invoke: Invoke, some: list[str], m
     assert "no queue smss" in invoke("jobs", "queue:smss").stderr.lower() or "smss" in invoke("jobs", "queue:smss").stderr
     monkeypatch.setattr(search_inspector, "LOOKED", 1)
     said = invoke("jobs", "error:KeyError").stdout
-    assert "searched the newest 1 of 2 failed jobs; name a queue or a failure group" in said
+    assert "searched the newest 1 of 2 failed jobs; name a queue, for failed jobs a failure group," in said
     assert invoke("jobs", "error:KeyError", "--ids").stderr.startswith("Note: searched the newest 1 of 2")
     assert json.loads(invoke("jobs", "error:KeyError", "--json").stdout)["note"] == "searched the newest 1 of 2 failed jobs"
 
