@@ -169,7 +169,7 @@ _UNITS = {
     "ports": "list",
     "path": "path",
 }
-#: Flags whose setting has another name, and commands of which flags are not those of the settings.
+#: Flags whose setting has another name, in all commands and in `server` alone; then the commands whose flags are settings.
 _RENAMED = {
     "url": "redis_url",
     "results_ttl": "result_ttl",
@@ -178,7 +178,7 @@ _RENAMED = {
     "cors_origin": "server_cors_origins",
     "compat": "metrics_compat",
 }
-_RENAMED |= {f"{name}": f"server_{name}" for name in ("host", "port", "threads")}
+_OF_SERVER = {name: f"server_{name}" for name in ("host", "port", "threads")}
 _SETTING_COMMANDS = ("worker", "start", "scheduler", "relay", "server", "redis")
 _SETTINGS_HEAD = """# Settings
 
@@ -218,7 +218,8 @@ def _flags() -> dict[str, str]:
     for path, command in _commands(cli, "fusion"):
         if path.count(" ") and path.split()[1] in _SETTING_COMMANDS:
             for param in command.params:
-                name = _RENAMED.get(str(param.name), str(param.name))
+                renamed = _RENAMED | _OF_SERVER if path.split()[1] == "server" else _RENAMED
+                name = renamed.get(str(param.name), str(param.name))
                 if isinstance(param, click.Option) and name in Settings.__dataclass_fields__:
                     found.setdefault(name, max(param.opts, key=len))
     return found
