@@ -32,7 +32,7 @@ _COLOURS = {"waiting": None, "retrying": "yellow", "failed": "red", "delivered":
 def callbacks_group() -> None:
     """Show callbacks to URLs when jobs end; retry those that failed.
 
-    A delivery is tried for three days. Relays deliver: a worker starts one if there is a callback and no relay.
+    A delivery is tried for three to four days. Relays deliver: a worker starts one if there is a callback and no relay.
     """
 
 
