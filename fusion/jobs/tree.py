@@ -10,7 +10,7 @@ from datetime import datetime
 from fusion.dependency import SIGNS
 from fusion.exceptions import NoSuchJobError
 from fusion.jobs.failures import CHUNK, add_calls, function_of
-from fusion.jobs.visible import seen
+from fusion.jobs.visible import QUEUES, seen
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import text
@@ -23,7 +23,9 @@ LARGEST = 1000
 _PARENTS = NAMED * 11
 #: Jobs of a level that are read at most for a viewer who is restricted to some queues.
 _LOOKED_AT = 10_000
-_FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at", "enqueued_at", "started_at", "ended_at")
+#: Fields of a job that are read, and those for a viewer who is restricted to some queues.
+_FIELDS = ("status", "origin", "func", "parents", "created_at", "enqueued_at", "started_at", "ended_at")
+_WITH_QUEUES = (*_FIELDS, *QUEUES)
 _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
 
 
@@ -59,27 +61,40 @@ def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope =
     """Return the graph around a job, with up to `limit` jobs. A round trip reads up to 300 of them, however many levels these are. With a
     restricted `scope`, jobs of other queues and jobs that are gone are left out, and so is all behind them. NoSuchJobError if the job is
     missing."""
-    walk = _Walk(_Reads(inspector), job_id, max(1, limit), scope)
+    walk = _Walk(_Reads(inspector, _FIELDS if scope.all else _WITH_QUEUES), job_id, max(1, limit), scope)
     while walk.go_on():
         pass
     return walk.found()
 
 
 class _Reads:
-    """The part of the graph that was read. A read goes on from the jobs that it was to find, so that the next ones are mostly known."""
+    """The part of the graph that was read. A read goes on from the jobs that it was to find, and from all others that are named and not read yet:
+    what the next ones need is mostly known. `_ahead`: those others, nearest first."""
 
-    def __init__(self, inspector: Inspector) -> None:
-        self._inspector = inspector
+    def __init__(self, inspector: Inspector, fields: Sequence[str]) -> None:
+        self._inspector, self._fields = inspector, fields
         self._walked: dict[str, Walked] = {}
+        self._parents: dict[str, list[str]] = {}
+        self._ahead: dict[tuple[Way, str], None] = {}
 
     def read(self, starts: Sequence[tuple[Way, str]], room: int) -> None:
         """Read these jobs, with their children unless the way is to parents. `room`: how many jobs there is use for in all."""
         while missing := [(way, one) for way, one in starts if not self._has(one, way)][:MOST]:
-            found = self._inspector.walk_graph(missing, _FIELDS, max(room, len(missing)))
+            others = dict.fromkeys([*missing, *self._ahead])
+            found = self._inspector.walk_graph([*others][:MOST], self._fields, max(room, len(missing)))
             fresh = [one for one in found if one.children is not None or one.id not in self._walked]
-            stored = {one.id: one.row for one in fresh if one.row is not None and one.row["status"] is not None}
+            stored = {one.id: one.row for one in fresh if one.row is not None}
             add_calls(self._inspector, [*stored], [*stored.values()])
             self._walked.update((one.id, one) for one in fresh)
+            self._look_ahead(fresh)
+
+    def _look_ahead(self, fresh: Iterable[Walked]) -> None:
+        for one in fresh:
+            self._parents[one.id] = named_parents((one.row or {}).get("parents"), one.further)
+            if one.way != "d":
+                self._ahead.update((("u", id_of(parent)), None) for parent in self._parents[one.id])
+            self._ahead.update((("d", child), None) for child in one.children or ())
+        self._ahead = {(way, one): None for way, one in self._ahead if not self._has(one, way)}
 
     def _has(self, job_id: str, way: Way) -> bool:
         known = self._walked.get(job_id)
@@ -87,8 +102,7 @@ class _Reads:
 
     def row(self, job_id: str) -> dict[str, bytes | None] | None:
         """Return the fields of a job that was read; None if it has no record."""
-        row = self._walked[job_id].row
-        return row if row is not None and row["status"] is not None else None
+        return self._walked[job_id].row
 
     def children(self, job_id: str) -> tuple[str, ...]:
         """Return the jobs that have this one as a parent, or had it. It was read on the way to them."""
@@ -96,8 +110,7 @@ class _Reads:
 
     def parents(self, job_id: str) -> list[str]:
         """Return the parents of a job that was read, as its record names them."""
-        walked = self._walked[job_id]
-        return named_parents((walked.row or {}).get("parents"), walked.further)
+        return self._parents[job_id]
 
 
 class _Walk:

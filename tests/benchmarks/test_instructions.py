@@ -56,6 +56,8 @@ def test_a_case_that_does_not_call_its_script_is_an_error() -> None:
 )
 def test_the_bound(commands: int, instructions: int | None, over: bool) -> None:
     assert command.is_over(Call("s", commands, instructions)) == over
+    half = instructions and instructions // 2 + instructions % 2
+    assert command.is_over(Call("walk_graph", commands // 2, half)) == over
 
 
 def test_the_command_lists_its_cases(capsys: pytest.CaptureFixture[str]) -> None:

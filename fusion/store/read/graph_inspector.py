@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, cast
 
 from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
@@ -15,9 +15,9 @@ from fusion.store.read.tolerant import note_broken
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.host import ScriptHost
 
-#: Jobs of one call at most; its work: each parent or child that it names is 1, each job 13 and with its children 18, and those of the last job
-#: may exceed it. This takes 25 million instructions at most, the bound of any script.
-MOST, WORK = 300, 5100
+#: Jobs of one call at most, and its work in thousands of instructions as the script estimates them: 12.5 million at most, about 5 ms. 300 jobs
+#: are two calls if each has few parents and children.
+MOST, WORK = 300, 11_700
 #: Children of one job that are read: those that have not ended, and as many of all that it ever had.
 CHILDREN = 1000
 #: A record that names this number of parents may have further ones.
@@ -31,10 +31,11 @@ Way = Literal["u", "d", "b"]
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A job of a graph. `row`: its fields; None if it has no record that can be read. `further`: lists of parents that its record has no room
-    for. `children`: None if the walk went the other way."""
+    """A job of a graph. `way`: that on which the walk went on from it. `row`: its fields; None if it has no record that can be read. `further`:
+    lists of parents that its record has no room for. `children`: None if the walk went on to its parents alone."""
 
     id: str
+    way: Way
     row: dict[str, bytes | None] | None
     further: tuple[bytes, ...]
     children: tuple[str, ...] | None
@@ -55,7 +56,7 @@ class GraphInspector(InspectorBase):
 
     def walk_graph(self, starts: Iterable[tuple[Way, str]], names: Sequence[str], most: int = MOST) -> list[Walked]:
         """Read these fields of these jobs, and of those met on from each in its way, the nearest first, in one call. It reads `most` jobs, but no
-        more than `MOST`, and fewer if they have many parents and children; the first one always. Fields must include `parents` and `status`."""
+        more than `WORK` allows; the first one always. Fields must include `parents` and `status`."""
         read = [name for name in sources(names) if name not in ("status", "parents")]
         args = {
             "most": max(1, min(most, MOST)),
@@ -68,8 +69,7 @@ class GraphInspector(InspectorBase):
         found, wrong = self._scripts._script("walk_graph")({}, args, rest)
         for key, kind in wrong:
             note_broken(self.connection, codec.text(key), codec.text(kind))
-        fields = ["status", "parents", *read]
-        return [_walked(one, names, fields) for one in found]
+        return list(_walked(iter(found), names, ["status", "parents", *read]))
 
     def count_members(self, batch: str, first: int = 0, most: int = COUNTED) -> tuple[int, list[MemberCount]]:
         """Count members of a batch by function and state, in one call: `most` of them from the one of this number on. Also returns how many were
@@ -91,10 +91,18 @@ def add_counts(counts: Iterable[MemberCount]) -> list[MemberCount]:
     return [MemberCount(*key, count) for key, count in sorted(sums.items())]
 
 
-def _walked(reply: Sequence[Any], names: Sequence[str], read: Sequence[str]) -> Walked:
-    way, job_id = (text := codec.text(reply[0]))[:1], text[1:]
-    row = None if reply[1] is None else meant(names, read, reply[1])
-    children = None
-    if way != "u":  # a set has no order of its own
-        children = tuple(dict.fromkeys([*map(codec.text, reply[3]), *sorted(map(codec.text, reply[4]))]))
-    return Walked(job_id, row, tuple(reply[2]), children)
+def _walked(reply: Iterator[bytes | None], names: Sequence[str], read: Sequence[str]) -> Iterator[Walked]:
+    for called in reply:
+        way, job_id = cast(Way, (text := codec.text(called))[:1]), text[1:]
+        row = [next(reply) for _ in read]
+        further = tuple(_up_to_none(reply))
+        children = None
+        if way != "u":  # a set has no order of its own
+            listed = [*map(codec.text, _up_to_none(reply)), *sorted(map(codec.text, _up_to_none(reply)))]
+            children = tuple(dict.fromkeys(listed))
+        yield Walked(job_id, way, None if row[0] is None else meant(names, read, row), further, children)
+
+
+def _up_to_none(reply: Iterator[bytes | None]) -> Iterator[bytes]:
+    while (one := next(reply)) is not None:
+        yield one
