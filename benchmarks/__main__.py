@@ -7,6 +7,7 @@
 - `instructions`: the server's instructions for each script at its largest call, by valgrind.
 - `features`: what each option of a job costs, by valgrind.
 - `idle`: what an idle fleet costs, and how late it starts jobs that become due.
+- `pages`: what each page of the dashboard costs with 200,000 jobs, and what its viewers cost Redis; some minutes.
 - `trips`: files, functions and moves between files of one enqueue, one job in a worker, one GET.
 - `compare SCENARIO`: one small service on seven libraries, and what happens to its jobs when a worker is killed, Redis restarts and so on.
 - `page`: rewrite what the documents quote of saved results.
@@ -83,6 +84,10 @@ def main() -> int:
         from benchmarks.idle import main as idle
 
         return idle(arguments)
+    if command == "pages":
+        from benchmarks.pages import main as pages
+
+        return pages(arguments)
     if command == "compare":
         from benchmarks.compare.command import main as compare
 
