@@ -93,8 +93,7 @@ soak: soak-chaos soak-walks ## half an hour: three seeds of chaos (SEEDS=, SOAK_
 
 soak-chaos: venv-dev ## the first half of it: chaos, power cuts, leaks, kills
 	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py tests/faults/soak/test_power_loss.py tests/faults/soak/test_leak.py $(ARGS)
-	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
-	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
+	@FUSION_TEST_SOAK=1 FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -n 2 -rP tests/scheduler/test_chaos.py tests/relay/test_kills.py $(ARGS)
 
 soak-walks: venv-dev ## the second half: every long walk in full (SHARE=0/3: the first third)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(call share,$(WALKS)) $(ARGS)
