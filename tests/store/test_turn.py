@@ -169,6 +169,18 @@ def test_a_token_claims_once(broker: Broker, conn: redis.Redis) -> None:
     assert everything(conn, clocks=True) == before
 
 
+def test_a_resend_answers_each_outcome_alike(broker: Broker, conn: redis.Redis) -> None:
+    """One that changed something stands before one that did not: neither gets the other's answer."""
+    put(broker, "q", "a", "b", "c")
+    hand = Hand(broker, "q")
+    sent = [outcome(job) for job in hand.claim(3)]
+    may_reap(conn)
+    expire_lease(conn, "q", "b")
+    assert broker.reap(LEASE, 0) == (1, False)
+    assert hand.turn(*sent).answers == ["ok", "stale", "ok"]
+    assert hand.turn(*sent, token=hand.token).answers == ["ok", "stale", "ok"]
+
+
 def test_a_resend_gives_only_what_is_still_held_by_that_token(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", "b")
     hand = Hand(broker, "q")
