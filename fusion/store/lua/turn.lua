@@ -98,10 +98,7 @@ local function commit_half()
       answers = {}
       for before = 1, i - 1 do answers[before] = 'ok' end
     end
-    if answers then
-      answers[i] = answer
-      remembered = remembered .. '\n<' .. answer
-    end
+    if answers then answers[i] = answer end
     if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
     if ok and changed then
       if raised[1] then -- counted last, and once: an outcome that is refused comes again
@@ -116,6 +113,7 @@ local function commit_half()
       end
     end
   end
+  if answers then remembered = remembered .. '\n<' .. table.concat(answers, '\n<') end
   if n_failed > 0 and type(redis.pcall('HINCRBY', K_worker, 'failed_job_count', n_failed)) ~= 'number' then
     redis.call('HSET', K_worker, 'failed_job_count', n_failed)
   end

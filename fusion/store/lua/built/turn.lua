@@ -2290,16 +2290,16 @@ local remembered = argv[3]
 --@turn.lua:79
 local NONE = {}
 local n_finished, n_failed, spent = 0, 0, nil
---@turn.lua:134
+--@turn.lua:132
 local set_at = NONE
 local sets_of, unindexed = NONE, NONE
 local n_sources
---@turn.lua:138
+--@turn.lua:136
 local queued, out = { [0] = nil }, { [0] = nil }
 local single
 local start, again = 0, 0
 local stopped, suspended, due_limits, waiting, gated, releasing
---@turn.lua:233
+--@turn.lua:231
 local function head_of(i)
 local line, looked = queued[i], false
 if line and line.id then return line end
@@ -2307,7 +2307,7 @@ repeat
 if line then
 --@include/job/claim.lua:132
 do
---@turn.lua:238
+--@turn.lua:236
 local line = line
 --@include/job/claim.lua:133
 local at = line.at + line.step
@@ -2320,32 +2320,32 @@ line.score, line.aside = score, aside
 line.class = aside and 0 or score < 255 and score - score % 1 or 255
 end
 end
---@turn.lua:239
+--@turn.lua:237
 end
 if looked or line == false or line and (line.id or line.whole) then break end
 looked = true
 local queue = set_at[i] or names[i]
---@turn.lua:226
+--@turn.lua:224
 repeat
---@turn.lua:243
+--@turn.lua:241
 local i = i
---@turn.lua:227
+--@turn.lua:225
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:228
+--@turn.lua:226
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do redis.pcall(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:229
+--@turn.lua:227
 out[i] = {}
 until true
---@turn.lua:244
+--@turn.lua:242
 if set_at[i] then
---@turn.lua:246
+--@turn.lua:244
 elseif stopped then rare(47, queue) elseif fifos[queue] == nil then fifos[queue] = false end
---@turn.lua:249
+--@turn.lua:247
 local alike = line and line.score and not line.aside and line.class < 255 and not sets_of[i] and not set_at[i]
 and not fifos[queue]
 local ok, found, more = pcall(look, queue, line and n_slots - n_given + 1 or (n_slots > 1 or stopped or gated
@@ -2357,11 +2357,11 @@ queued[i] = line
 until false
 return line and line.id and line
 end
---@turn.lua:302
+--@turn.lua:300
 local work, expired = 0, 0
---@turn.lua:413
+--@turn.lua:411
 local spare
---@turn.lua:531
+--@turn.lua:529
 if token == last then
 answers = {}
 for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
@@ -2387,7 +2387,7 @@ reply[3] = { false, 0, command('EXISTS', P .. 'releasing'), tonumber(string.matc
 rare(92, known), tonumber(string.match(memory, '\n~(%d+)')) or false }
 return reply
 end
---@turn.lua:557
+--@turn.lua:555
 unrung = {}
 expected = math.max(1, argv[10] + n_slots)
 --@turn.lua:81
@@ -2424,10 +2424,7 @@ if answer ~= 'ok' and not answers then
 answers = {}
 for before = 1, i - 1 do answers[before] = 'ok' end
 end
-if answers then
-answers[i] = answer
-remembered = remembered .. '\n<' .. answer
-end
+if answers then answers[i] = answer end
 if ok and (answer == 'ok' or try_command('HGET', held_key, id) == exec) then done[#done + 1] = id end
 if ok and changed then
 if raised[1] then
@@ -2442,6 +2439,7 @@ n_failed = n_failed + 1
 end
 end
 end
+if answers then remembered = remembered .. '\n<' .. table.concat(answers, '\n<') end
 if n_failed > 0 and type(try_command('HINCRBY', KEYS[1], 'failed_job_count', n_failed)) ~= 'number' then
 command('HSET', KEYS[1], 'failed_job_count', n_failed)
 end
@@ -2451,12 +2449,12 @@ for i = 1, #ids, 1000 do left[queue] = try_command('ZREM', wip, unpack(ids, i, m
 end
 --@turn.lua:72
 do
---@turn.lua:126
+--@turn.lua:124
 local verb, key, list, first = 'HDEL', held_key, done, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:127
+--@turn.lua:125
 if done[1] then
 --@include/job/count.lua:51
 repeat
@@ -2471,12 +2469,12 @@ first_count == 1 and '1' or first_count)
 end
 first_count = nil
 until true
---@turn.lua:129
+--@turn.lua:127
 end
 end
---@turn.lua:515
+--@turn.lua:513
 do
---@turn.lua:143
+--@turn.lua:141
 do
 if n_slots > 0 and not only_sets then
 for i = 13, begun_from - 1 do
@@ -2494,7 +2492,7 @@ count = count + 1
 end
 end
 end
---@turn.lua:179
+--@turn.lua:177
 do
 for i = begun_from, sets_from - 1, 2 do
 local key = (P .. 'job:' .. argv[i])
@@ -2502,7 +2500,7 @@ local job = try_command('HMGET', key, 'status', 'execution_id')
 if job[1] == 'started' and job[2] == argv[i + 1] then command('HSET', key, 'begun', argv[i + 1]) end
 end
 end
---@turn.lua:161
+--@turn.lua:159
 do
 if lacking_from > sets_from and n_slots > 0 then
 local index = {}
@@ -2519,12 +2517,12 @@ table.insert(sets_of[index[queue]], argv[i])
 end
 end
 end
---@turn.lua:519
+--@turn.lua:517
 for i = lacking_from, outcomes_from - 1, 2 do
 lacking = lacking or {}
 lacking[argv[i]] = argv[i + 1]
 end
---@turn.lua:188
+--@turn.lua:186
 do
 local paused = { nil }
 for i = 0, count - 1 do paused[i + 1] = (P .. 'paused:' .. names[i]) end
@@ -2562,7 +2560,7 @@ end
 end
 end
 end
---@turn.lua:415
+--@turn.lua:413
 do
 unsettled = {}
 single = count == 1 and n_sources == 1 and not gated and not bound[0] and not unindexed[0]
@@ -2572,11 +2570,11 @@ for nth = 1, n_slots do
 if floors then floor = floors() + 0 end
 if nth > last_at_once then mark = "a" end
 local given
---@turn.lua:305
+--@turn.lua:303
 do
---@turn.lua:423
+--@turn.lua:421
 local floor, mark = floor, mark
---@turn.lua:306
+--@turn.lua:304
 local job
 while not job do
 if work >= 100 then
@@ -2584,11 +2582,11 @@ again = 1
 break
 end
 local from, of
---@turn.lua:263
+--@turn.lua:261
 do
---@turn.lua:312
+--@turn.lua:310
 local floor, ahead = floor, mark == "a"
---@turn.lua:264
+--@turn.lua:262
 local best, class, its_queue
 if single then
 local head = head_of(0)
@@ -2612,15 +2610,15 @@ end
 end
 from, of = best, its_queue
 end
---@turn.lua:313
+--@turn.lua:311
 if not from then break end
 local head, late, late_of = queued[from], nil, nil
 if gated and floor <= 0 and head.class > 0 and mark ~= "a" then
---@turn.lua:289
+--@turn.lua:287
 do
---@turn.lua:316
+--@turn.lua:314
 local class = head.class
---@turn.lua:290
+--@turn.lua:288
 local found, at
 for k = 0, count - 1 do
 local i = (start + k) % count
@@ -2629,7 +2627,7 @@ if head then found, at = head, i end
 end
 late, late_of = found, at
 end
---@turn.lua:317
+--@turn.lua:315
 end
 if late then head, from, of = late, late_of, late_of end
 local queue, line = names[of], queued[from]
@@ -2645,23 +2643,23 @@ else
 local gone = out[from]
 gone[#gone + 1] = head.id
 if late then
---@turn.lua:226
+--@turn.lua:224
 repeat
---@turn.lua:332
+--@turn.lua:330
 local i = from
---@turn.lua:227
+--@turn.lua:225
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:228
+--@turn.lua:226
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:229
+--@turn.lua:227
 out[i] = {}
 until true
---@turn.lua:333
+--@turn.lua:331
 queued[from] = nil
 else
 line.id = nil
@@ -2675,23 +2673,23 @@ work = work + (found == nil and 1 or 5)
 if expired_now and not head.aside and not set_at[from] then
 expired = expired + 1
 if expired == 5 then
---@turn.lua:226
+--@turn.lua:224
 repeat
---@turn.lua:346
+--@turn.lua:344
 local i = from
---@turn.lua:227
+--@turn.lua:225
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:228
+--@turn.lua:226
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:229
+--@turn.lua:227
 out[i] = {}
 until true
---@turn.lua:347
+--@turn.lua:345
 rare(139, queue)
 queued[from] = nil
 head_of(from)
@@ -2702,13 +2700,13 @@ end
 end
 given = job
 end
---@turn.lua:424
+--@turn.lua:422
 if not given and mark == "a" and chains[1] then
---@turn.lua:361
+--@turn.lua:359
 do
---@turn.lua:425
+--@turn.lua:423
 local floor = floor
---@turn.lua:364
+--@turn.lua:362
 local function claim_behind(chain)
 local id, score = unpack(redis.call('ZRANGE', (P .. 'limits:waiting:' .. chain.name), 0, 0, 'REV', 'WITHSCORES'))
 score = tonumber(score)
@@ -2757,7 +2755,7 @@ end
 end
 given = found
 end
---@turn.lua:426
+--@turn.lua:424
 end
 if not given and mark ~= "a" then spare = math.min(spare or floor, floor) end
 if given then
@@ -2767,55 +2765,55 @@ break
 end
 end
 end
---@turn.lua:436
+--@turn.lua:434
 do
 for queue, entries in pairs(leased) do
 --@turn.lua:72
 do
---@turn.lua:438
+--@turn.lua:436
 local verb, key, list, first = 'ZADD', (P .. 'wip:' .. queue), entries, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:440
+--@turn.lua:438
 if not (tonumber(left[queue]) and left[queue] > 0) then try_command('ZADD', P .. 'leases', 'NX', LEASE_END, queue) end
 end
 --@turn.lua:72
 do
---@turn.lua:442
+--@turn.lua:440
 local verb, key, list, first = 'HSET', held_key, held, 3
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 --@turn.lua:72
 do
---@turn.lua:443
+--@turn.lua:441
 local verb, key, list, first = 'ZREM', P .. 'expiring', unexpected, 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:444
+--@turn.lua:442
 for i = 0, n_sources - 1 do
---@turn.lua:226
+--@turn.lua:224
 repeat
---@turn.lua:445
+--@turn.lua:443
 local i = i
---@turn.lua:227
+--@turn.lua:225
 if not out[i][1] then break end
 --@turn.lua:72
 do
---@turn.lua:228
+--@turn.lua:226
 local verb, key, list, first = 'ZREM', set_at[i] and (P .. 'waits:' .. set_at[i]) or (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), out[i], 1
 --@turn.lua:73
 for i = first, #list, 1000 do try_command(verb, key, unpack(list, i, math.min(i + 999, #list))) end
 end
---@turn.lua:229
+--@turn.lua:227
 out[i] = {}
 until true
---@turn.lua:446
+--@turn.lua:444
 end
 end
---@turn.lua:449
+--@turn.lua:447
 do
 if gated then
 for i = 0, count - 1 do
@@ -2829,7 +2827,7 @@ for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
 if rare(150, i, names[i], head, spare, n_given) then rare(16, names[i], head.class) end
 end
 end
---@turn.lua:464
+--@turn.lua:462
 do
 local names_of_keys = unsettled
 for i = 0, count - 1 do
@@ -2839,7 +2837,7 @@ for queue in pairs(unrung) do rare(16, queue) end
 unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do pcall(rare, 69, name) end
 end
---@turn.lua:475
+--@turn.lua:473
 do
 for i = 0, count - 1 do
 if bound[i] and queued[i] ~= nil then
@@ -2856,20 +2854,20 @@ end
 end
 end
 end
---@turn.lua:529
+--@turn.lua:527
 end
---@turn.lua:562
+--@turn.lua:560
 local state, due = 'busy', soonest
 if soonest then remembered = remembered .. '\n@' .. math.max(0, soonest - now_ms) end
 if opens then remembered = remembered .. '\n~' .. opens end
 if n_given > 0 then
---@turn.lua:493
+--@turn.lua:491
 do
 local plain = not (stopped or gated or wildcards[1])
 for i = 0, count - 1 do
 local line = not (names[i] == 'scheduler') and queued[i]
 if plain and line and not line.id and not line.whole and line.class and line.class < 2 then
---@turn.lua:499
+--@turn.lua:497
 local ready, bell = (fifos[names[i]] ~= false and rare(47, names[i]) and (P .. 'fifo:' .. names[i]) or (P .. 'queue:' .. names[i])), (P .. 'wake:' .. names[i])
 if command('EXISTS', ready, ready, bell) == 2 then command('RPUSH', bell, '1') end
 else
@@ -2877,7 +2875,7 @@ local head = not (bound[i] and queued[i] == nil) and head_of(i)
 if head then
 --@include/lib/ring.lua:52
 repeat
---@turn.lua:504
+--@turn.lua:502
 local queue, class, known = names[i], head.class, true
 --@include/lib/ring.lua:53
 local bell, paused, closed = (P .. 'wake:' .. queue), (P .. 'paused:' .. queue), (P .. 'wake:' .. queue .. ':closed')
@@ -2907,7 +2905,7 @@ if command('EXISTS', high, P .. 'suspended', paused, closed) > 0 then break end
 local waiting = class and not (queue == 'scheduler') and 1 or try_command('ZCOUNT', (fifos[queue] ~= false and rare(47, queue) and (P .. 'fifo:' .. queue) or (P .. 'queue:' .. queue)), '2', '+inf')
 if type(waiting) == 'number' and waiting > 0 then command('RPUSH', high, '1') end
 until true
---@turn.lua:505
+--@turn.lua:503
 end
 end
 if bound[i] and queued[i] == nil then rare(15, origin[i], bound[i]) end
@@ -2917,13 +2915,13 @@ local head = head_of(i)
 if head then rare(89, set_at[i], head.class) end
 end
 end
---@turn.lua:567
+--@turn.lua:565
 else
 if try_command('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
 due = nil
 --@include/job/schedule.lua:55
 repeat
---@turn.lua:569
+--@turn.lua:567
 local limits = due_limits or soonest
 --@include/job/schedule.lua:56
 local limit = limits and tonumber(try_command('ZRANGE', P .. 'limits:due', 0, 0, 'WITHSCORES')[2])
@@ -2941,9 +2939,9 @@ end
 local job = first[2] and (math.floor(tonumber(first[2]) * 1000 + 0.001))
 due = limit and math.min(limit, job or limit) or job
 until true
---@turn.lua:570
+--@turn.lua:568
 end
---@turn.lua:572
+--@turn.lua:570
 local note, n = { 'turn', remembered, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }, 2
 if spent then
 note[3], note[4], n = 'total_working_us', string.format('%d', (tonumber(worked) or 0) + spent), 4
@@ -2956,7 +2954,7 @@ if n_given > 0 or state ~= 'busy' then
 note[n + 1], note[n + 2], n = 'current_job', n_given > 0 and reply[6] or '', n + 2
 end
 beat = tonumber(beat)
---@turn.lua:585
+--@turn.lua:583
 if not beat or now_ms < beat or now_ms - beat >= math.min(1000, argv[4] / 10) then
 note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
 command('EXPIRE', KEYS[1], argv[5])
@@ -2967,7 +2965,7 @@ do
 if reserved > 0 then try_command('HINCRBY', P .. 'events:meta', 'n', -reserved) end
 reserved = 0
 end
---@turn.lua:591
+--@turn.lua:589
 if first_count then rare(8) end
 local waits, more = (waiting or parked or known ~= '') and rare(92, known), false
 if bad[1] or again == 1 or releasing or due or waits or opens then
