@@ -206,6 +206,18 @@ def test_a_resend_gives_no_job_that_could_not_be_given(broker: Broker, conn: red
     assert hand.turn(slots=[0], token=hand.token).jobs == []
 
 
+def test_a_resend_takes_no_entry_of_a_queue_for_an_answer(broker: Broker, conn: redis.Redis) -> None:
+    """What is no id can't be told as such while the set of failed jobs is broken. No job has it, and it may be long."""
+    put(broker, "q", "a")
+    hand = Hand(broker, "q")
+    sent = outcome(hand.take())
+    conn.zadd("rq:queue:q", {"x\n<failed": 1.5})
+    conn.set("rq:queue:failed", "no set")
+    first = hand.turn(sent, slots=[0])
+    assert (first.answers, [queue for queue, _ in first.bad]) == (["ok"], ["q"])
+    assert hand.turn(sent, slots=[0], token=hand.token).answers == ["ok"]
+
+
 def test_an_outdated_token_does_nothing(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", "b")
     hand = Hand(broker, "q")
