@@ -319,7 +319,7 @@ local function claim(floor, mark)
     local ok, found, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[from])
     if not ok then
       bad[#bad + 1] = { queue, error_text(found) }
-      remembered = remembered .. '\n!' .. head.id
+      if is_id(head.id) then remembered = remembered .. '\n!' .. head.id end
       queued[from] = false
     elseif found == KEYED then
       line.shut = true -- those that are claimed ahead come last

@@ -2635,7 +2635,7 @@ local nth = n_given > 0 and string.format('%d', n_given + 1) or '1'
 local ok, found, expired_now = pcall(take, queue, head, execution .. nth .. mark, set_at[from])
 if not ok then
 bad[#bad + 1] = { queue, rare(49, found) }
-remembered = remembered .. '\n!' .. head.id
+if (#head.id <= 128 and (string.find(head.id, '^%w+$') or string.find(head.id, '^[%w_.:-]+$')) ~= nil) then remembered = remembered .. '\n!' .. head.id end
 queued[from] = false
 elseif found == 'keyed' then
 line.shut = true
