@@ -207,7 +207,7 @@ def test_a_resend_gives_no_job_that_could_not_be_given(broker: Broker, conn: red
 
 
 def test_a_resend_takes_no_entry_of_a_queue_for_an_answer(broker: Broker, conn: redis.Redis) -> None:
-    """What is no id can't be told as such while the set of failed jobs is broken. No job has it, and it may be long."""
+    """An entry that is no id stays in its queue while the set of failed jobs is broken. No job has it, and it may be long."""
     put(broker, "q", "a")
     hand = Hand(broker, "q")
     sent = outcome(hand.take())
