@@ -20,7 +20,12 @@ SHORT_WAYS: Mapping[str, Mapping[str, str]] = {
     },
     "ring": {"class and not is_list(queue) and 1 or redis": "redis"},
     "limit": {"local known = named and arrivals[name]": "local known = nil"},
-    "turn": {"  single = count == 1 and": "  single = false and"},
+    "turn": {
+        "  single = count == 1 and": "  single = false and",
+        "    local alike = line and": "    local alike = false and line and",
+        "  local plain = not (": "  local plain = false and not (",
+        "if not (tonumber(left[queue]) and left[queue] > 0) then": "if true then",
+    },
     "commit": {"local PLAIN_FIELDS = 10": "local PLAIN_FIELDS = -1"},
     "enqueue": {
         "local looked, remains = false, 0": "local looked, remains = true, 0",

@@ -64,6 +64,7 @@ class Side:
         self.token = 0
         self.held: list[Claimed] = []
         self.last: tuple[Any, ...] = ()
+        self.answers: list[str] | None = None
 
     def begin(self) -> Side:
         self.broker.register("host.1", "i", 30.0, 420, {"queues": QUEUE})
@@ -75,6 +76,7 @@ class Side:
 
     def turn(self, kinds: tuple[str, ...], slots: int, more: dict[str, Any]) -> Any:
         self.token += 1
+        self.conn.delete(f"{self.prefix}wake:{QUEUE}", f"{self.prefix}wake:{QUEUE}:high")  # who waited there takes the turn
         told = [
             Commit(
                 kind, one.id, one.execution_id, fields=more if kind == "finished" else {}, delay=1.0 if kind == "later" else 0.0
@@ -82,13 +84,18 @@ class Side:
             for kind, one in zip(kinds, self.held, strict=False)
         ]
         self.held = self.held[len(told) :]
-        self.last = ("host.1", "i", self.token, told, [QUEUE], [0] * slots, 30.0, 420)
+        self.last, self.answers = ("host.1", "i", self.token, told, [QUEUE], [0] * slots, 30.0, 420), None
         answer = self.broker.turn(TurnRequest(*self.last))
+        self.answers = answer.answers
         self.held += answer.jobs
         return answer
 
     def again(self) -> Any:
-        return self.broker.turn(TurnRequest(*self.last)) if self.last else None
+        if not self.last:
+            return None
+        answer = self.broker.turn(TurnRequest(*self.last))
+        assert self.answers in (None, answer.answers), "whatever has happened since, a resend answers alike"
+        return answer
 
     def texts(self, answer: object) -> str:
         return _PLACE.sub("", repr(answer).replace(self.prefix, ""))
@@ -169,12 +176,12 @@ ENQUEUE = st.tuples(st.just("enqueue"), JOBS, st.integers(0, 6), st.booleans())
 STEP = st.one_of(
     ENQUEUE,
     st.tuples(
-        st.just("turn"), st.lists(st.sampled_from(KINDS), max_size=3).map(tuple), st.integers(0, 3), st.sampled_from(("1", None))
+        st.just("turn"), st.lists(st.sampled_from(KINDS), max_size=3).map(tuple), st.integers(0, 4), st.sampled_from(("1", None))
     ),
     st.tuples(st.just("turn again")),
     st.tuples(st.just("enqueue again")),
     st.tuples(st.sampled_from(("cancel", "requeue")), st.integers(0, 6)),
-    st.tuples(st.just("write"), st.integers(0, 6), st.sampled_from(("cancel", "ties", "reason"))),
+    st.tuples(st.just("write"), st.integers(0, 6), st.sampled_from(("cancel", "ties", "reason", "execution_id"))),
 )
 
 
@@ -205,7 +212,7 @@ def do(sides: tuple[Side, Side], step: tuple[Any, ...], sent: list[tuple[list[Ne
         for side in sides:
             key = f"{side.prefix}job:j{rest[0]}"
             if side.conn.hget(key, "status") == b"started":
-                side.conn.hset(key, rest[1], {"cancel": "1", "ties": "c", "reason": "x"}[rest[1]])
+                side.conn.hset(key, rest[1], {"ties": "c", "reason": "x"}.get(rest[1], "1"))
     elif name == "cancel":
         both(sides, lambda side: side.broker.cancel(f"j{rest[0]}"))
     else:
@@ -216,6 +223,8 @@ def both(sides: tuple[Side, Side], call: Callable[[Side], Any]) -> None:
     def answer(side: Side) -> str:
         try:
             return side.texts(call(side))
+        except AssertionError:
+            raise
         except Exception as error:
             text = str(error).partition(" (fusion/store/lua")[0]
             assert "attempt" not in text, (
