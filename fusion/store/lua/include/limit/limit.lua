@@ -350,7 +350,7 @@ end
 -- it then. Of the runs that want a name's lock, in the order of `rq:limits:locks:<name>`, the first alone stands among
 -- the holders of the key or in its line, where it is ahead of all jobs: it takes up a place in a worker.
 
--- The locks that a job's run has or waits for, three words each: name, the run's id with the call that wants it, and its
+-- The locks that a job's run has or waits for, three words each: name, the run with the call that wants it, and its
 -- number, which is 0 while it waits.
 local function locks_of(text)
   local found = {}
