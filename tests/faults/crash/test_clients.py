@@ -262,9 +262,7 @@ OPERATIONS = (
         "lock",
         World.runs,
         _code(f"{_BROKER}.lock({_OF_RUN})"),
-        lambda world: (
-            str(world.conn.hget("rq:job:a", "locks")).startswith("b'x c ") and world.conn.zcard("rq:limits:held:x") == 1
-        ),
+        lambda world: b"/c " in (world.conn.hget("rq:job:a", "locks") or b"") and world.conn.zcard("rq:limits:held:x") == 1,
     ),
     Operation(
         "unlock",
