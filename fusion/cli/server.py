@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import socket
 import stat
@@ -111,9 +112,12 @@ def serve(
             pages = _dashboard(connection, settings.tasks, authenticate, hosts, read_only) if dashboard else None
             compat = settings.metrics_compat if api else None
             threads = settings.server_threads
-            return _make(
+            service = _make(
                 connection, settings.tasks, authenticate, listener, threads, hosts, cors, pages, api, compat, bool(listen)
-            ).run()
+            )
+            gc.collect()
+            gc.freeze()  # else every few requests one waits while all that the modules made is searched for cycles
+            return service.run()
     finally:
         connection.close()
 

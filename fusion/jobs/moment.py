@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fusion.jobs.failures import add_calls, function_of
 from fusion.kernel.progress import parse_progress
+from fusion.kernel.scope import Scope
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.calls import about_of
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import Inspector, WorkerInfo
 
 _RUNNING = ("status", "origin", "func", "description", "started_at", "timeout", "progress", "attempts")
+#: What tells which of them ran longest: of many only these fields are read.
+_STARTS = ("status", "origin", "started_at")
 _FAILED = ("status", "origin", "original_queue", "func", "description", "error_class", "error_frame", "ended_at", "quarantined")
 
 
@@ -80,6 +83,22 @@ def running_jobs(inspector: Inspector, workers: Sequence[WorkerInfo], limit: int
             )
         )
     return sorted(found, key=lambda job: (job.started_at is None, job.started_at or 0, job.id))
+
+
+def longest_running(
+    inspector: Inspector, workers: Sequence[WorkerInfo], scope: Scope, most: int, shown: int
+) -> tuple[list[RunningJob], int]:
+    """Return up to `shown` jobs that these workers run, the longest-running first, and how many run. At most `most` are looked at, and jobs of
+    queues outside the scope are left out. Needs three round trips at most."""
+    pairs = [(job_id, worker) for worker in workers for job_id in worker.jobs][:most]
+    rows = inspector.table([job_id for job_id, _ in pairs], _STARTS) if pairs else []
+    found = [
+        (row["started_at"] or b"~", job_id, worker)
+        for (job_id, worker), row in zip(pairs, rows, strict=True)
+        if not isinstance(row, Exception) and row["status"] == b"started" and scope.allows(text(row["origin"]))
+    ]
+    first = sorted(found, key=lambda one: one[:2])[:shown]
+    return running_jobs(inspector, [replace(worker, jobs=(job_id,)) for _, job_id, worker in first]), len(found)
 
 
 def _seconds(stored: bytes | None) -> float | None:

@@ -152,6 +152,7 @@ class RunningView(View):
     """Running jobs, and those that failed last."""
 
     at: datetime = public("When this was read.")
+    total: int = public("How many run; at most 1,000 are counted.")
     running: list[RunningJobView] = public("The longest-running first.")
     last_failed: list[LastFailedView] = public("The newest first.")
 

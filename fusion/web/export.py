@@ -53,7 +53,10 @@ def _page(route: Route, request: Request, limit: int, more: dict[str, str]) -> t
     """Return some rows, and the parameters for the next page; empty if there is none."""
     assert route.rows is not None
     names = {param.name: param.most for param in route.params}
-    limit = max(1, min(limit, _PAGE, names.get("limit") or _PAGE))
+    most = names.get("limit") or _PAGE
+    if {"after", "offset"} & names.keys():  # else all is in one page
+        most = min(most, _PAGE)
+    limit = max(1, min(limit, most))
     args = {**request.args(), **more} | ({"limit": str(limit)} if "limit" in names else {})
     request.query = "&".join(
         f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in args.items() if name != "format"

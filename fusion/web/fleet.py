@@ -12,7 +12,7 @@ from redis import Redis
 from fusion.doctor.finding import ordered
 from fusion.doctor.look import Look
 from fusion.doctor.verdict import CHECKS, Word, examine, of, verdict
-from fusion.jobs.moment import failed_jobs, running_jobs
+from fusion.jobs.moment import failed_jobs, longest_running
 from fusion.jobs.scheduled import waiting_jobs
 from fusion.settings import get_settings
 from fusion.store.access import (
@@ -45,12 +45,13 @@ from fusion.views.server import RedisServerView
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
 from fusion.web.openapi.shapes import fields, maybe
-from fusion.web.routing import Body, Route, change, paging
+from fusion.web.routing import Body, Param, Route, change, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _PAGING = paging("Jobs", _PAGE, _LARGEST_PAGE)
 #: At most: workers whose jobs are shown, running jobs, and failed jobs.
 _WORKERS, _RUNNING, _FAILED = 1000, 1000, 50
+_SHOWN = (Param("limit", "Running jobs that are shown.", "integer", _RUNNING, _RUNNING),)
 
 _SUSPEND = Body(
     "Suspend",
@@ -70,7 +71,17 @@ class Fleet:
         return [
             Route("GET", "/api/v1/info", self.info, "read", "info", answer=InfoView),
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer=DoctorView, rows="findings"),
-            Route("GET", "/api/v1/running", self.running, "read", "running", answer=RunningView, by_queue=True, rows="running"),
+            Route(
+                "GET",
+                "/api/v1/running",
+                self.running,
+                "read",
+                "running",
+                _SHOWN,
+                answer=RunningView,
+                by_queue=True,
+                rows="running",
+            ),
             Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer=ScheduledView, rows="jobs"),
             change("/api/v1/fleet/suspend", self.suspend, "suspend", body=_SUSPEND, answer=SuspendedView),
             change("/api/v1/fleet/resume", self.resume, "resume", answer=FleetResumedView),
@@ -127,10 +138,11 @@ class Fleet:
         inspector, glance = inspector_of(looking), glance_of(looking)
         at, names = inspector.now(), glance.workers()
         workers, scope = inspector.workers(names[:_WORKERS]), request.scope
-        jobs = [job for job in running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]
+        limit = whole(request.args(), "limit", _RUNNING, _RUNNING)
+        jobs, total = longest_running(inspector, workers, scope, _RUNNING, limit)
         failed = [job for job in failed_jobs(inspector, glance.failed(_FAILED)) if scope.allows(job.queue)]
         running = [RunningJobView.of(job, at) for job in jobs]
-        shown = RunningView(at=at, running=running, last_failed=[LastFailedView.of(job) for job in failed])
+        shown = RunningView(at=at, total=total, running=running, last_failed=[LastFailedView.of(job) for job in failed])
         return Response.view(shown, scopes=request.scopes)
 
     def scheduled(self, request: Request) -> Response:

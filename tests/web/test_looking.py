@@ -44,6 +44,22 @@ def test_a_code_in_the_reason_of_blocked_and_scheduled_jobs_is_not_shown(
         assert CANARY not in json.dumps(answer.json), path
 
 
+def test_of_the_jobs_that_run_those_that_run_longest_are_shown_and_all_are_counted(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis
+) -> None:
+    broker = Broker(conn)
+    for queue, names in {"sms": "abc", "mail": "de"}.items():
+        put(broker, queue, *names)
+        Hand(broker, queue, name=queue).claim(len(names))
+    for name, minute in zip("abcde", (3, 1, 5, 2, 4), strict=True):
+        conn.hset(f"rq:job:{name}", "started_at", f"2026-01-01T00:0{minute}:00.000000Z")
+    shown = _get(service, tokens, "/api/v1/running?limit=3").json
+    assert (shown["total"], [one["id"] for one in shown["running"]]) == (5, ["b", "d", "a"])
+    assert [one["id"] for one in _get(service, tokens, "/api/v1/running").json["running"]] == ["b", "d", "a", "e", "c"]
+    assert _get(service, tokens, "/api/v1/running?limit=0").json["running"] == []
+    assert _get(service, tokens, "/api/v1/running?limit=1001").status == 422
+
+
 def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
     _finish(conn, "a", json.dumps(CANARY))
     answer = _get(service, tokens, "/api/v1/jobs/a")

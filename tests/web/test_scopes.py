@@ -68,7 +68,7 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "audit": (["/api/v1/audit", "/api/v1/audit?limit=1&action=*", "/api/v1/audit?format=csv"], []),
     "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
     "history": (["/api/v1/history", "/api/v1/history?since=2h"], []),
-    "running": (["/api/v1/running"], []),
+    "running": (["/api/v1/running", "/api/v1/running?limit=1", "/api/v1/running?format=csv"], []),
     "failures": (["/api/v1/failures", "/api/v1/failures?since=1h&limit=1"], []),
     "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}", f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}?format=csv"],
                 [(f"/api/v1/failures/{group_id('zebra.Error', 'zebra.mod:fn')}", None)]),

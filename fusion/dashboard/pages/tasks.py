@@ -34,7 +34,8 @@ def task(view: PageRequest) -> dict[str, Any]:
     past = view.get(f"/functions/{quote(name, safe='')}", since=span, kept=kept)
     steps = Steps.of(past["history"], step, total, time.time())
     query = term("func", name)
-    seen = view.get("/jobs", query=query, limit=_SEEN, kept=5.0)["jobs"]
+    failed = view.get("/jobs", query=f"{query} state:failed", limit=_FAILED, kept=5.0)["jobs"]
+    others = view.get("/jobs", query=f"{query} -state:failed", limit=_SEEN, kept=5.0)["jobs"]
     runs = steps.by_class(lambda row, one: row["run_p95"].get(one), CLASSES)
     ran = Chart(
         f"The longest run of 95 % of the jobs, by priority, in the last {span}", "", steps.at, steps.size, runs, durations=True
@@ -47,9 +48,9 @@ def task(view: PageRequest) -> dict[str, Any]:
         "most": past,
         "waited": times_of(past["seconds"], "wait"),
         "ran": times_of(past["seconds"], "run"),
-        "queues": list(dict.fromkeys(one["queue"] for one in seen)),
+        "queues": list(dict.fromkeys(one["queue"] for one in [*failed, *others])),
         "queries": [(state, f"{query} state:{state}") for state in _STATES],
-        "failed": view.get("/jobs", query=f"{query} state:failed", limit=_FAILED, kept=5.0)["jobs"],
+        "failed": failed,
         "query": query,
     }
 
