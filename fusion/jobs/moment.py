@@ -98,7 +98,8 @@ def longest_running(
         if not isinstance(row, Exception) and row["status"] == b"started" and scope.allows(text(row["origin"]))
     ]
     first = sorted(found, key=lambda one: one[:2])[:shown]
-    return running_jobs(inspector, [replace(worker, jobs=(job_id,)) for _, job_id, worker in first]), len(found)
+    jobs = running_jobs(inspector, [replace(worker, jobs=(job_id,)) for _, job_id, worker in first])
+    return [job for job in jobs if scope.allows(job.queue)], len(found)  # an id may have come to another queue meanwhile
 
 
 def _seconds(stored: bytes | None) -> float | None:
