@@ -50,10 +50,10 @@ FLEET_SCRIPTS = 2.5
 #: `turn` of an idle worker with one queue, in all.
 IDLE_TURN_CALLS = 6
 #: `turn` by a name, a job.
-NAMED_TURN_CALLS = 25
+NAMED_TURN_CALLS = 25.2
 #: What a turn by a wildcard has beyond one by a name, by how many queues have work: it reads the index, enters the queue whose turn it is in the
 #: index of leases, and wakes others at the wildcard's bell. With more queues of one class than it looks at, it also finds its place among them.
-WILDCARD_CALLS = {1: 4, 10: 4, 1000: 6}
+WILDCARD_CALLS = {1: 4.0, 10: 4.0, 1000: 6.0}
 #: Milliseconds of the server's time that the longest call takes, however many queues there are.
 SCRIPT_MS = 5.0
 

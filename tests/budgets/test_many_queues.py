@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import pytest
 import redis
 
@@ -79,13 +77,13 @@ def test_jobs_of_a_dead_worker_are_found_among_all_queues(broker: Broker, conn: 
     assert counted.calls < 40, "it looks at queues that have leases alone"
 
 
+#: Two events each: as one in sixteen trims the stream, both kinds have as many that do.
 _TURNS = 24
 
 
 @pytest.mark.parametrize("busy", figures.WILDCARD_CALLS)
 def test_a_wildcard_costs_little_more_than_a_name(broker: Broker, conn: redis.Redis, names: None, busy: int) -> None:
-    """What the server does for a job, with this many of the queues having work: in most turns, as some trim the stream of events, and one that
-    a busy machine answers late is sent again."""
+    """What the server does for a job, with this many of the queues having work."""
     for name in NAMES[:busy]:
         put(broker, name, *(f"{name}-{n}" for n in range(2 * (_TURNS + 3) if busy == 1 else 9)))
     put(broker, "named", *(f"n-{n}" for n in range(_TURNS + 3)))
@@ -95,12 +93,14 @@ def test_a_wildcard_costs_little_more_than_a_name(broker: Broker, conn: redis.Re
         hand = Hand(broker, *served_queues.turn, name=kind)
         held = hand.claim(1)
         held = hand.turn(*map(outcome, held), slots=[0]).jobs
-        calls = []
+        calls = 0
         for _ in range(_TURNS):
             served_queues.served(held[0].queue)
+            beat = conn.hget(f"rq:worker:{kind}", "beat_ms")
             with Counted(conn) as counted:
                 held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=served_queues.turn).jobs
-            calls.append(counted.calls)
-        per_job[kind] = median(calls)
-    assert per_job["exact"] <= figures.NAMED_TURN_CALLS
+            # a turn that is a second after the last writes a sign of life, with one call: a busy machine has more of these
+            calls += counted.calls - (conn.hget(f"rq:worker:{kind}", "beat_ms") != beat)
+        per_job[kind] = calls / _TURNS
+    assert per_job["exact"] < figures.NAMED_TURN_CALLS
     assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]
