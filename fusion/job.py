@@ -281,7 +281,7 @@ class Job(JobFields, Generic[R]):
             return []
         try:
             listed = [*json.loads(raw), *inspector_of(self.connection).further_parents(self.id)]
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             raise DeserializationError(f"job {self.id}: its list of parents can't be read") from None
         return [str(one).lstrip("?~") for one in listed]
 

@@ -219,12 +219,12 @@ class _Walk:
 
 
 def named_parents(raw: bytes | None, further: Iterable[bytes] = ()) -> list[str]:
-    """Return the parents that a record names, each with its sign; none if that can't be read."""
+    """Return the parents that a record names, each with its sign, but for what is no id; none if that can't be read."""
     try:
         listed = json.loads(raw or b"[]")
         for part in further:
             listed += json.loads(part)
-        return [str(member) for member in listed]
+        return [name for name in map(str, listed) if name.isascii()]
     except (ValueError, TypeError, RecursionError):
         return []
 

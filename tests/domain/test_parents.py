@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion import Dependency, Job, Queue
-from fusion.exceptions import NoSuchJobError, OptionError
+from fusion.exceptions import DeserializationError, NoSuchJobError, OptionError
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand
 from tests.store.kin_hands import settle
@@ -31,6 +31,14 @@ def test_all_of_many_parents_know_their_child(conn: redis.Redis) -> None:
     parents = queue.enqueue_many([Queue.prepare_data(TASK) for _ in range(230)])
     child = queue.enqueue(TASK, depends_on=parents)
     assert Job.fetch(child.id).dependency_ids == [job.id for job in parents]
+
+
+@pytest.mark.parametrize("listed", ["{", "5", "null", "[" * 100_000])
+def test_a_list_of_parents_that_another_program_wrote_is_an_error_of_fusions(conn: redis.Redis, listed: str) -> None:
+    job = Queue("q").enqueue(TASK)
+    conn.hset(f"rq:job:{job.id}", "parents", listed)
+    with pytest.raises(DeserializationError, match="its list of parents can't be read"):
+        _ = Job.fetch(job.id).dependency_ids
 
 
 def test_a_parent_that_nobody_knows_is_what_rq_raises(conn: redis.Redis) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 import redis
 
@@ -11,6 +13,8 @@ from fusion.store.read.totals import Step
 from fusion.store.write.broker import Broker
 
 NAME = "tasks.f"
+#: More digits than Python reads a number of.
+MUCH = "9" * 5000
 
 
 def say(broker: Broker, number: int, *rows: tuple[int, str, int], name: str = NAME) -> None:
@@ -58,6 +62,15 @@ def test_each_hour_has_its_own_and_minutes_have_none(broker: Broker, conn: redis
     assert touched is steps and [one.slowest for one in steps if one.slowest] == [0.006, 0.007, 0.005]
 
 
+def test_the_hours_of_a_function_are_those_into_which_the_time_reaches(conn: redis.Redis) -> None:
+    """Whatever the minute: half an hour reaches into two hours in half of all minutes, and 90 minutes into three."""
+    for minutes in (*range(1, 121), 1440):
+        steps, touched = Inspector(conn).function_history(NAME, 60 * minutes)
+        begins = steps[0].at - timedelta(minutes=1)
+        assert touched[0].at <= begins < touched[0].at + timedelta(hours=1), minutes
+        assert touched[-1].at <= steps[-1].at < touched[-1].at + timedelta(hours=1)
+
+
 def test_they_go_with_the_hours_and_take_a_field_of_an_hour(broker: Broker, conn: redis.Redis) -> None:
     for number in range(1, 300):
         say(broker, number, (number % 180, SLOWEST, number), (number % 180, PEAK, number))
@@ -79,6 +92,9 @@ def test_what_is_no_number_counts_as_nothing(broker: Broker, conn: redis.Redis) 
     now = int(conn.time()[0]) // 3600
     key = f"rq:history:hour:function:{NAME}:{now // 24}"
     conn.hset(key, mapping={f"{now % 24}:slowest": "slow", f"{now % 24}:peak": "", f"{now % 24}:strange": "9", "x:peak": "9"})
+    conn.hset(key, mapping=dict.fromkeys((f"{MUCH}:1:failed", f"{now % 24}:{MUCH}:failed", f"{now % 24}:1:r{MUCH}", MUCH), 1))
+    conn.hset("rq:totals:q", mapping=dict.fromkeys((f"failed:{MUCH}", MUCH), 1))
+    assert Inspector(conn).counters("q").by_priority == {}
     assert most(conn) == (0.0, 0)
     say(broker, 1, (0, SLOWEST, 5), (0, PEAK, 6))
     assert most(conn) == (0.005, 6)

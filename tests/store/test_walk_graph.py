@@ -165,6 +165,18 @@ def test_parents_for_which_a_record_has_no_room_are_read(conn: redis.Redis, brok
     assert [one.id for one in others] == parents[: len(others)] and {one.row and one.row["status"] for one in others} == {None}
 
 
+@pytest.mark.parametrize(
+    "listed", [r'["\ud800"]', r'["?\ud800","j0"]', "5", '"x"', "[" * 100_000, '{"a":1}', "[1e999,null,[]]", '["é"]']
+)
+def test_what_a_record_names_as_parents_and_is_no_id_is_none(conn: redis.Redis, broker: Broker, listed: str) -> None:
+    """Another program wrote it. Half of a pair could not even be asked for."""
+    chain(broker, 2)
+    conn.hset("rq:job:j1", "parents", listed)
+    found = {one.id: one.level for one in tree(Inspector(conn), "j1").nodes}
+    assert found["j1"] == 0 and all(one.isascii() for one in found)
+    assert ("j0" in found) is ("j0" in listed)
+
+
 def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, broker: Broker) -> None:
     chain(broker, 30)
     begin(broker, "b")

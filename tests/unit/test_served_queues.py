@@ -136,6 +136,17 @@ def test_shares_hold_from_the_first_job_on(before: list[bytes]) -> None:
     assert given == {"a": 4, "b": 16}
 
 
+@pytest.mark.parametrize("priority", [b"9" * 5000, b"9" * 4000, b"1000", b"-1", b"NaN", b"\xff", b""])
+def test_a_priority_that_another_program_wrote_ends_no_worker_and_takes_no_memory(priority: bytes) -> None:
+    """It stands in the job's record, whatever its place in the queue."""
+    served_queues = ServedQueues(["a", "b"], "weighted", ["b=4"])
+    for _ in range(300):
+        served_queues.served("a", priority)
+    assert served_queues.turn == ["b", "a"]
+    assert served_queues._shares is not None
+    assert {*served_queues._shares._places} <= {0, 255}
+
+
 def test_a_queue_without_jobs_saves_up_nothing() -> None:
     served_queues = ServedQueues(["a", "b", "idle"], "weighted", ["a=2"])
     for _ in range(300):

@@ -60,6 +60,16 @@ def test_of_the_jobs_that_run_those_that_run_longest_are_shown_and_all_are_count
     assert _get(service, tokens, "/api/v1/running?limit=1001").status == 422
 
 
+@pytest.mark.parametrize("listed", [r'["\ud800"]', "5", "{"])
+def test_a_job_is_shown_whatever_another_program_wrote_as_its_parents(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis, listed: str
+) -> None:
+    put(Broker(conn), "sms", "a")
+    conn.hset("rq:job:a", "parents", listed)
+    for path in ("/api/v1/jobs/a", "/api/v1/jobs/a/tree", "/api/v1/jobs"):
+        assert _get(service, tokens, path).status == 200, path
+
+
 def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
     _finish(conn, "a", json.dumps(CANARY))
     answer = _get(service, tokens, "/api/v1/jobs/a")

@@ -282,7 +282,7 @@ def _waits(status: str) -> bool:
 def _listed(raw: bytes | None) -> list[str]:
     try:
         found = json.loads(raw or b"[]")
-        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        return [one for one in found if isinstance(one, str) and one.isascii()] if isinstance(found, list) else []
     except (ValueError, RecursionError):
         return []
 

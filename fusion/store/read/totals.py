@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from fusion.store.layout import codec
@@ -45,6 +45,11 @@ class Counters:
         return sum(self.totals[name] for name in CAME_IN) - sum(self.totals[name] for name in WENT_OUT)
 
 
+def _is_short(number: str) -> bool:
+    """Return True for up to three digits: Fusion writes no more into the name of a field, and Python reads no number of thousands."""
+    return number.isdecimal() and len(number) < 4
+
+
 def read_counters(row: Mapping[Any, Any]) -> Counters:
     """Sum the fields of a hash of counters; unknown fields are ignored."""
     totals, classes = Counter[str](), dict[int, Counter[str]]()
@@ -53,7 +58,7 @@ def read_counters(row: Mapping[Any, Any]) -> Counters:
         if name in CAME_IN or name in WENT_OUT:
             count = codec.number(value)
             totals[name] += count
-            if priority.isascii() and priority.isdecimal():
+            if _is_short(priority):
                 classes.setdefault(class_of(int(priority)), Counter())[name] += count
     return Counters(totals, classes)
 
@@ -148,7 +153,7 @@ class Step:
         """Add the count of a field; an invalid field is ignored."""
         if what in COUNTS:
             self.counts[what] += count
-        elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
+        elif what[:1] in ("w", "r") and _is_short(what[1:]) and int(what[1:]) < len(BOUNDS):
             table = self.waits if what[0] == "w" else self.runs
             table.setdefault(class_of(priority), [0] * len(BOUNDS))[int(what[1:])] += count
 
@@ -249,9 +254,13 @@ class TotalsInspector(InspectorBase):
         return each
 
     def function_history(self, name: str, since: float) -> tuple[list[Step], list[Step]]:
-        """Return the steps of a function as `history` does, and the hours that they touch, which have the most of each figure."""
+        """Return the steps of a function as `history` does, and the hours into which the last `since` seconds reach, which have the most of each
+        figure."""
         steps = self.history("function", name, since)
-        return steps, steps if since > _DAY else self.histories("function", [name], int(since // 3600) + 1)[name]
+        if since > _DAY or not steps:
+            return steps, steps
+        first = (steps[0].at - timedelta(minutes=1)).replace(minute=0)  # the time may begin in the minute before
+        return steps, [hour for hour in self.histories("function", [name], int(since // 3600) + 2)[name] if hour.at >= first]
 
     def depths(self, queues: Sequence[str], since: float) -> list[list[int | None]]:
         """Return for each of these queues the most jobs that waited, by minute or hour, the latest last; None where nothing was sampled. One
@@ -349,9 +358,9 @@ def _count(found: dict[int, Step], rows: Iterable[tuple[int, Mapping[Any, Any]]]
         for raw, count in total.items():
             place, _, rest = codec.text(raw).partition(":")
             priority, _, what = rest.partition(":")
-            if not place.isdecimal() or not (at := found.get(key * steps + int(place))):
+            if not _is_short(place) or not (at := found.get(key * steps + int(place))):
                 continue
-            if priority.isdecimal():
+            if _is_short(priority):
                 at.add(int(priority), what, count)
             elif rest == SLOWEST:  # only functions have it, and each is read by itself: nothing was summed
                 at.slowest = count / 1000
