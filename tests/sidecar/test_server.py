@@ -162,7 +162,8 @@ def test_a_second_signal_counts_before_the_end_waits_for_the_worker(sites: Sites
 @pytest.mark.long
 def test_under_a_reloader_the_process_that_serves_gets_the_worker(sites: Sites, conn: redis.Redis) -> None:
     site = sites.start("0", "reload")
-    site.says("which this one started, gets the worker")
+    # A limit below that of the test: on a loaded machine, too, the mistake is noticed before the test's time is over.
+    site.says("which this one started, gets the worker", timeout=30)
     eventually(lambda: [web for web, _ in site.started()] == [site.pid, *site.webs])
     eventually(lambda: site.workers() == [site.started()[-1][1]])
     assert runs_jobs(conn)
