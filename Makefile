@@ -167,8 +167,8 @@ bytecode: venv-dev ## compile what tests start in some thousand processes (they 
 	@$(BIN)/python -m compileall -q fusion tasks wrappers tests/jobs tests/kit
 	@$(BIN)/python -m tests.kit.bytecode
 
-screenshots: venv-browser ## the pictures of the dashboard in docs/images, from a Redis and workers of their own
-	@$(BIN)/python -m tools.screenshots
+screenshots: venv-browser ## the pictures of the dashboard in docs/images, from a Redis and workers of their own; ALL=DIRECTORY: of every page, there
+	@$(BIN)/python -m tools.screenshots $(if $(ALL),--all "$(ALL)")
 
 venv-demo:
 	@sh tools/venv.sh demo

@@ -1,13 +1,17 @@
-"""The pictures of the dashboard in docs/images: `make screenshots` stages a Redis, has workers run on it, and takes them anew, light and dark."""
+"""The pictures of the dashboard in docs/images: `make screenshots` stages a Redis, has workers run on it, and takes them anew, light and dark.
+`make screenshots ALL=DIRECTORY` takes all pages instead, for people who look at them."""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import os
 import shutil
 import struct
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +22,15 @@ from fusion.store.client.connections import connect
 from fusion.store.redis_server.instance import EmbeddedRedis
 from tests.browser import chromium
 from tests.web.harness import ServerProcess
+from tools.screenshots.everything import furnished, take_all
 from tools.screenshots.staged import stage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 HERE = Path(__file__).parent
-IMAGES = HERE.parents[1] / "docs" / "images"
+ROOT = HERE.parents[1]
+IMAGES = ROOT / "docs" / "images"
 #: Pixels, and bytes of a picture at most.
 WIDTH, MOST = 1280, 150_000
 #: Makes of a picture its pixels: four bytes each, as base64.
@@ -42,6 +48,15 @@ PIXELS = """async (picture) => {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.screenshots")
+    parser.add_argument(
+        "--all", metavar="DIRECTORY", type=Path, help="take all pages, for a screen and a phone, into this directory"
+    )
+    into: Path | None = parser.parse_args().all
+    if into is not None:
+        if into.resolve().is_relative_to(ROOT):
+            parser.error(f"{into} is in the checkout, which keeps none of these pictures: name a directory outside of it")
+        into.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp"))
     redis_server = EmbeddedRedis(str(home / "redis"), persistent=False)
     shutil.copy(HERE / "shop.py", home)
@@ -50,10 +65,16 @@ def main() -> None:
         redis_server.start()
         os.environ["FUSION_REDIS_URL"] = redis_server.url
         use_settings(None)
-        with stage(connect(Settings(redis_url=redis_server.url)), redis_server.url, home) as job:
+        conn = connect(Settings(redis_url=redis_server.url))
+        settings = {"FUSION_EVENTS_FILE": str(home / "events.jsonl")} if into else {}
+        with stage(conn, redis_server.url, home, settings) as job:
             server = ServerProcess(redis_server.url, home / "server", "--no-auth", "--dashboard")
             try:
-                take(server.url, job)
+                if into is None:
+                    take(server.url, job)
+                else:
+                    with furnished(conn, redis_server.url, server, home) as pages, launched() as browser:
+                        take_all(browser, server.url, pages, into)
             finally:
                 server.stop()
     finally:
@@ -61,10 +82,18 @@ def main() -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def take(url: str, job: str) -> None:
-    """All of them. SystemExit for one that is too large."""
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """The browser of the tests, until the end."""
     with chromium.found() as (playwright, program):
         browser = playwright.chromium.launch(executable_path=program, args=chromium.ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def take(url: str, job: str) -> None:
+    """Those of the documentation. SystemExit for one that is too large."""
+    with launched() as browser:
         for name, path, height in (("overview", "/", 1100), ("failures", "/failures", 400), ("job", f"/jobs/{job}", 880)):
             for scheme in ("light", "dark"):
                 picture = with_palette(browser, _seen(browser, url + path, scheme, height))
@@ -72,7 +101,6 @@ def take(url: str, job: str) -> None:
                 print(f"docs/images/{name}-{scheme}.png: {len(picture):,} bytes", flush=True)
                 if len(picture) > MOST:
                     raise SystemExit(f"at most {MOST:,} bytes: make it less high")
-        browser.close()
 
 
 def _seen(browser: Browser, url: str, scheme: Any, height: int) -> bytes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Event, Thread
 
 import redis
 
@@ -41,25 +42,37 @@ FLOWS = (
     ("stock", 1, 20, 0.01, 2, 4),
 )
 
+#: Minutes of history that are written before they come: pictures take some.
+AHEAD = 6
 #: Jobs that run while pictures are taken.
 LONG = ("report-2026-10", "report-2026-09", "sync-berlin", "sync-lyon")
 
 
 @contextmanager
-def stage(conn: redis.Redis, url: str, home: Path) -> Iterator[str]:
-    """Fill it; workers are at work until the end. The id of the job to show."""
+def stage(conn: redis.Redis, url: str, home: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    """Fill it; workers, with these settings besides, are at work until the end. The id of the job to show."""
     random.seed(7)
     shown = _fail(conn)
     with ExitStack() as stack:
         for name, slots, queues in WORKERS:
             flags = ("-n", name, "--slots", str(slots), "--tasks", "shop", "--path", str(home))
             command = fusion_command("worker", *queues, *flags)
-            stack.enter_context(child(command, {"FUSION_REDIS_URL": url, "FUSION_HOLD_TIMEOUT": "86400"}, home / "log"))
+            stack.enter_context(
+                child(command, {"FUSION_REDIS_URL": url, "FUSION_HOLD_TIMEOUT": "86400", **settings}, home / "log")
+            )
         eventually(lambda: conn.zcard("rq:queue:failed") >= sum(row[3] for row in FAILED), timeout=120)
         _run(conn)
         eventually(lambda: all(Job.fetch(name, conn).get_status() == "started" for name in LONG), timeout=60)
         _wait(conn)
         _remember(conn)
+        over = Event()
+        going = Thread(target=_go_on, args=(conn, over))
+        going.start()
+        stack.callback(going.join)
+        stack.callback(over.set)
+        eventually(
+            lambda: len(set((conn.get("rq:flow:mail") or b"").split()[0:8:4])) == 2, timeout=60, why="two samples of the queue"
+        )
         yield shown
 
 
@@ -99,13 +112,46 @@ def _wait(conn: redis.Redis) -> None:
     Queue("mail", conn).enqueue_in("3h", "shop.send_offer", 1)
 
 
+def _remember_waits(conn: redis.Redis, now: int) -> None:
+    """How many waited in each minute: of low and of moderate priority, and the age in seconds of the oldest."""
+    for minute in range(now - 75, now):
+        wave = 1 + 0.3 * math.sin(minute / 9) + random.uniform(-0.15, 0.15)
+        paused = 1840 if now - minute <= 11 else 0
+        behind = 12 if now - minute < 4 else 0
+        depths = ("newsletter", paused, 0), ("mail", 0, int(8 * wave)), ("stock", behind, int(3 * wave))
+        for queue, low, moderate in depths:
+            row = f"{low} {60 if low else 0} {moderate} {2 if moderate else 0} 0 0"
+            conn.hset(f"rq:history:minute:waiting:{queue}:{minute // 60}", str(minute % 60), row)
+            conn.zadd("rq:history:queues", {queue: minute * 60_000})
+
+
+def _forget(conn: redis.Redis, *patterns: str) -> None:
+    for pattern in patterns:
+        for key in conn.keys(pattern):
+            conn.delete(key)
+
+
+def _go_on(conn: redis.Redis, over: Event) -> None:
+    """Jobs come and go while pictures are taken: so the counters of the queues say."""
+    done: Counter[tuple[str, str]] = Counter()
+    second = 0
+    while not over.wait(1.0):
+        second += 1
+        for queue, priority, many, bad, _, _ in FLOWS:
+            for what, rate in (("enqueued", many * 1.1), ("completed", many * (1 - bad)), ("failed", many * bad)):
+                field = f"{what}:{priority}"
+                count = int(rate * second / 60) - done[queue, field]
+                done[queue, field] += count
+                conn.hincrby(f"rq:totals:{queue}", field, count)
+
+
 def _remember(conn: redis.Redis) -> None:
     """The hour, and the day, before."""
     broker, now = Broker(conn), datetime.now(timezone.utc)
     series: dict[tuple[str, str], list[tuple[int, str, int]]] = {}
     for queue, priority, many, bad, waits, runs in FLOWS:
         rows = series.setdefault(("queue", queue), [])
-        for ago in range(1, 75):
+        for ago in range(-AHEAD, 75):
             swing = 1 + 0.25 * math.sin(ago / 9) + random.uniform(-0.12, 0.12)
             slow = 3.0 if queue == "mail" and 18 < ago < 30 else 1.0
             failing = bad * (9 if queue == "payments" and ago < 16 else 1)
@@ -115,12 +161,12 @@ def _remember(conn: redis.Redis) -> None:
             for kind, middle in (("w", waits * slow), ("r", runs)):
                 times = Counter(bucket(random.lognormvariate(math.log(middle), 0.6)) for _ in range(count))
                 rows += [(ago, f"{priority}:{kind}{one}", many) for one, many in times.items()]
+    _forget(conn, "rq:history:*:queue:*", "rq:history:*:waiting:*")  # what failed while this was staged is no spike of a chart
     broker.note_history(WORKERS[0][0], 1_000_000, series)
-    conn.delete(*conn.keys("rq:totals:*"))  # without these nobody samples anew how many jobs come and go
-    for queue in {flow[0] for flow in FLOWS}:
-        many = sum(flow[2] for flow in FLOWS if flow[0] == queue)
-        late = int(now.timestamp() * 1000)
-        conn.set(f"rq:flow:{queue}", f"{late - 60_000} 0 0 0 {late} {int(many * 1.1)} {many} {many // 90}", ex=3600)
+    for name, _, _ in WORKERS:  # so what they have still to tell of it is old
+        conn.hset(f"rq:worker:{name}", "history", 1_000_000)
+    _remember_waits(conn, int(now.timestamp()) // 60)
+    _forget(conn, "rq:flow:*", "rq:totals:*")  # what came while this was staged is no rush
     for group in [one.decode() for one in conn.zrange("rq:failures", 0, -1)]:
         queue = conn.zrange(f"rq:failure:{group}:queues", 0, 0)[0].decode()
         hours = next(row[4] for row in FAILED if row[2] == queue)
