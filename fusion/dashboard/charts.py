@@ -91,7 +91,7 @@ def drawn(chart: Chart) -> Any:
         f"M{_WIDTH * share:.1f} 0V{_HEIGHT}" for _, share in ticks
     )
     lines = Markup("").join(_line(line, height, chart.forming) for line in chart.lines)
-    ys = Markup("").join(Markup("<span>{}</span>").format(chart.show(mark)) for mark in reversed(marks))
+    ys = Markup("").join(Markup("<span>{}</span>").format(chart.show(mark).replace(".0 s", " s")) for mark in reversed(marks))
     xs = Markup("").join(
         Markup('<text x="{:.1f}%" y="1em" data-at="{}"{}>{}</text>').format(
             share * 100, at, Markup(" data-day") if days else "", _when(at, days)

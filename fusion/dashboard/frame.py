@@ -91,9 +91,11 @@ class Frame:
         return environment().get_template(template).render({**around, **context}).encode("utf-8", "replace")
 
     def _under(self, page: Page) -> str:
-        """Return the path of the page in the navigation to which this page belongs."""
-        paths = [one.path for one in self._nav if (page.path + "/").startswith(one.path.rstrip("/") + "/")]
-        return max(paths, key=len, default="/")
+        """Return the path of the page in the navigation to which this page belongs; empty for one that belongs to none."""
+        paths = [
+            one.path for one in self._nav if page.path == one.path or (one.path != "/" and page.path.startswith(one.path + "/"))
+        ]
+        return max(paths, key=len, default="")
 
 
 # -- the fields of a view that a page's template does not place, for "All fields"

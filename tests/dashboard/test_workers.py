@@ -29,7 +29,7 @@ def test_a_worker_is_shown_with_what_it_runs(client: Browser, broker: Broker, co
         "rq:worker:web1.4711", mapping={"hostname": "web1", "pid": 4711, "state": "busy", "memory": 43_000_000, "version": "2.1"}
     )
     page = client.get("/workers")
-    assert re.search(r"web1\.4711 busy web1 4711 sms [\w. ]+ slow 0 0 43\.0 MB", page.text)
+    assert re.search(r"web1\.4711 busy web1 pid 4711 sms [\w. ]+ slow 0 0 43\.0 MB", page.text)
     assert 'href="/jobs/slow"' in page.html and "2.1" in page.text
     one = client.get("/workers/web1.4711")
     assert "Runs 1 job" in one.text and "43.0 MB, without that of its jobs" in one.text

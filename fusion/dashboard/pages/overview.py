@@ -97,7 +97,14 @@ def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str,
         found.append(("Sinks", "good", "none configured", "/relay"))
     troubled = any(one["check"] == "callbacks" for one in info["verdict"]["causes"])
     waiting = info["callbacks"]["waiting"]
-    found.append(("Callbacks", "warn" if troubled else "good", f"{waiting:,} waiting" if waiting else "none waiting", "/relay"))
+    found.append(
+        (
+            "Callbacks",
+            "warn" if troubled else "good",
+            f"{waiting:,} waiting" if waiting else "not delivered" if troubled else "none waiting",
+            "/relay",
+        )
+    )
     return found
 
 
