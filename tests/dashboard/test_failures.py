@@ -43,7 +43,7 @@ def test_one_group_shows_its_example_masked_and_its_jobs(client: Browser, reader
         "tests.jobs.basic:boom:49",
         "Traceback",
         "one",
-        "All 1 failed job",
+        "The failed job",
         "Requeue…",
         "Delete…",
     ):
