@@ -11,6 +11,7 @@ from math import lcm
 
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.classify import OTHERS_DATA
+from fusion.store.layout import codec
 from fusion.store.layout.names import check_queue_name, is_pattern
 from fusion.store.layout.score import MAX_PRIORITY
 
@@ -97,8 +98,8 @@ class ServedQueues:
             if self._order == "random":
                 self.bells = random.sample(self.bells, len(self.bells))
             elif self._shares is not None and (named or wildcard):
-                known = priority.isdigit() and len(priority) < 4  # else another program wrote it
-                self._shares.count(queue if named else wildcard, min(int(priority), MAX_PRIORITY) if known else 0)
+                # Another program may have written any number into the record.
+                self._shares.count(queue if named else wildcard, max(0, min(codec.number(priority), MAX_PRIORITY)))
             return
         self._lasts = {wildcard: queue} if wildcard else {}
         at = self.bells.index(queue) + 1 if named else self.bells.index(wildcard) if wildcard else 0

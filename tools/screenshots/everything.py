@@ -1,5 +1,5 @@
-"""Pictures of every page, light and dark, on a screen and on a phone, for people who look at the pages one by one: of the same shop, which has one of
-everything then."""
+"""Pictures of every page, light and dark, on a screen and on a phone, for people who look at the pages one by one. The shop is the same, with more
+in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Pixels: a screen and a phone.
 WIDTHS = (1280, 390)
 _HEIGHT = 900
-#: Functions: jobs a minute, failures in a thousand, seconds that one waits and runs, of which the slowest is 40 times as long; bytes at most.
+#: Functions: jobs a minute, failures in a thousand, seconds that a job waits and runs, bytes at most. The slowest run is 40 times as long.
 FUNCTIONS = (
     ("shop.send_code", 220, 0, 0.03, 0.2, 41_000_000),
     ("shop.send_offer", 300, 1, 40, 0.3, 43_000_000),
