@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fusion.cli import bulk, names
-from fusion.cli.context import Cli, shared_options
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.failed import age
 from fusion.cli.hints import command
@@ -61,8 +62,8 @@ STOP = _Verb(
     "stopping",
     "stopped",
     "is running: its worker was ordered to stop it; it is stopped unless it finishes or fails first",
-    "told to stop",
-    "are running and would get the request to stop",
+    "still running until their workers stop them",
+    "are running, and their workers would stop them",
 )
 
 
@@ -195,6 +196,7 @@ def _finish(cli: Cli, answers: _Answers, as_json: bool) -> None:
 
 def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str], advance: Callable[[int], None]) -> _Answers:
     from fusion.store.layout.names import check_job_id
+    from fusion.store.query.fields import FIELDS
 
     answers = _Answers(verb)
     for job_id in job_ids:
@@ -202,7 +204,10 @@ def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str], advance: Callable[[in
         try:
             answer = verb.one(cli, check_job_id(job_id))
         except InvalidName as error:
-            answers.refused[job_id] = f"no such job; {error}"
+            selects = (
+                f"to select jobs: {prog()} {verb.name} --query {quote(job_id)}" if job_id.partition(":")[0] in FIELDS else error
+            )
+            answers.refused[job_id] = f"no such job; {selects}"
             continue
         if answer == verb.done:
             answers.done += 1

@@ -111,8 +111,8 @@ def text(found: Verdict, checks: int, within: int | None = None) -> str:
     for one in found.findings[: len(found.findings) - len(notes)]:
         what, *more = folded(f"{one.check}: {one.what} [{one.code}]", 6, taken=len(one.level) + 2)
         lines += ["", f"{styled(one.level.upper(), fg=_COLOURS[one.level])}  {what}", *more]
-        lines += [f"      $ {fix}" if number == 0 else f"        {fix}" for number, fix in enumerate(one.fix.split("\n"))]
+        lines += [f"      -> {fix}" for fix in one.fix.split("\n")]
     if within and notes:
         lines += ["", *(cut(shown(f"NOTE  {one.check}: {one.what}"), within) for one in notes)]
-        lines += [f"      $ {prog()} doctor --notes shows what to do"]
+        lines += [f"      -> {prog()} doctor --notes shows what to do"]
     return "\n".join(lines)

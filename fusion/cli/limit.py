@@ -171,13 +171,17 @@ def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit
     if limit is None and rate is None and not (no_limit or no_rate):
         raise click.UsageError("give N or --rate; or --no-limit, --no-rate to apply the jobs' own limits")
     from fusion.cli import limit_render as render
+    from fusion.store.access import limit_inspector_of
 
+    unknown = limit_inspector_of(cli.looking).limits([key]) == [None]
     if limit is not None or no_limit:
         _broker(cli).pin_limit(key, limit)
     if rate is not None or no_rate:
         _broker(cli).pin_rate(key, rate)
     (info,) = _found(cli, [key])
     echo(f"{key}: {render.bounds(info.limit)}")
+    if unknown:
+        echo(f"No job has the concurrency key {key}: this binds only jobs that are enqueued with it", err=True)
 
 
 @_command("pause", 'run_worker.py limit pause smtp --duration 10m --reason "the provider is down"')

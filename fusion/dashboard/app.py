@@ -15,6 +15,7 @@ from fusion.dashboard.page import Again, Page, PageAction, PageRequest, Said, sa
 from fusion.dashboard.pages import ALL
 from fusion.dashboard.static_files import accepts_gzip, serve
 from fusion.settings import get_settings
+from fusion.store.client.connections import url_of
 from fusion.web.api import Api
 from fusion.web.app import App
 from fusion.web.auth import Authenticator
@@ -57,6 +58,7 @@ class DashboardApp(App):
         tasks: Sequence[str] | None = None,
     ) -> None:
         self._sessions = authenticate if isinstance(authenticate, Sessions) else None
+        self._connection = connection
         self._calls = Calls(Router(Api(connection, get_settings().tasks if tasks is None else tasks).routes()))
         self._read_only, self._prefix = read_only, url_prefix.rstrip("/")
         pages = [page for page in ALL if isinstance(page, Page)]
@@ -93,8 +95,12 @@ class DashboardApp(App):
             if request.header("hx-request") == "true":
                 return Response(200, b"", {"HX-Redirect": to})
             return Response(303, b"", {"Location": to})
-        prefix = request.prefix
-        body = self._frame.bare("error.html", prefix, status=error.status, message=str(error), code=error.code)
+        away = error.code == "redis_unavailable"
+        where = url_of(self._connection) if away and request.actor else ""  # strangers get no address
+        again = request.path if request.method == "GET" else "/"
+        body = self._frame.bare(
+            "error.html", request.prefix, status=error.status, message=str(error), away=away, where=where, again=again
+        )
         return Response(error.status, body, {"Content-Type": _HTML, **error.headers})
 
     def check_change(self, request: Request) -> None:

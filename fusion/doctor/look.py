@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -10,8 +11,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fusion.jobs.failures import newest
+from fusion.jobs.failures import add_calls, function_of, newest
 from fusion.jobs.moment import RunningJob, running_jobs
+from fusion.kernel.importing import is_allowed, module_in
 from fusion.kernel.program import name as program_of_process
 from fusion.settings import Settings
 from fusion.store.access import (
@@ -26,12 +28,12 @@ from fusion.store.access import (
 from fusion.store.client.connections import node_of, unreachable, url_of
 from fusion.store.client.failover import read_risks
 from fusion.store.layout.history import percentile
+from fusion.store.layout.codec import text
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.layout.slots import tag_of
 from fusion.store.read.tolerant import forgiving
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Mapping, Sequence
 
     from redis import Redis
@@ -55,6 +57,10 @@ DEFERRED = 2000
 RECENT = 10
 #: Seconds from which a run counts as long; functions whose usual run is read; jobs of one that must have ended for that; hours that are read.
 _LONG, _FUNCTIONS, _ENOUGH, _HOURS = 60.0, 20, 20, 24
+#: Queues of which single jobs are read at most. Waiting jobs from which a shared key is looked for; and of these at most, the newest.
+_FLAGS, _CROWD = 10, (20, 100)
+#: Stored fields that name who a job is for, and their names for people.
+_KEYS = {"concurrency_key": "concurrency key", "fair_key": "fair key"}
 
 
 class Look:
@@ -65,6 +71,7 @@ class Look:
         self._connection, self.broken = forgiving(connection)
         self.settings, self.program = settings, program or program_of_process()
         self._url = url_of(connection)
+        self._tasks_flags, self._crowds = dict[str, str](), 0
 
     @property
     def redis_cli(self) -> str:
@@ -75,6 +82,13 @@ class Look:
             host, _, port = address.rpartition(":")
             return f"redis-cli -c -h {host.strip('[]')} -p {port}{' --tls' * self._url.startswith('rediss')}"
         return f"redis-cli -u {self._url}" if self._url.startswith(("redis://", "rediss://")) else "redis-cli"
+
+    @property
+    def keep_settings(self) -> str:
+        """How a setting that CONFIG SET has changed outlives the server: a command, or words if the server has no file for it."""
+        if self.server.info.get("config_file"):
+            return f"{self.redis_cli} CONFIG REWRITE"
+        return "set it also where Redis is started, which is done without a configuration file"
 
     @property
     def tagged(self) -> bool:
@@ -168,6 +182,33 @@ class Look:
     def running(self, queue: str, limit: int = 3) -> list[str]:
         """Return some running jobs of a queue, in the order in which their leases end."""
         return inspector_of(self._connection).members("started", queue, 0, limit)
+
+    def tasks_flag(self, queue: str) -> str:
+        """Return ` --tasks MODULE`, quoted, if a worker with these settings may not run the job that waits first in the queue; else nothing."""
+        if queue not in self._tasks_flags and len(self._tasks_flags) < _FLAGS:
+            inspector = inspector_of(self._connection)
+            first = inspector.waiting(queue, 0, 1)
+            rows = inspector.table(first, ["func"]) if first else []
+            add_calls(inspector, first, rows)
+            module = next((module_in(function_of(row).rpartition(".")[0]) for row in rows if not isinstance(row, Exception)), "")
+            needed = module and not is_allowed(module, self.settings.tasks)
+            self._tasks_flags[queue] = f" --tasks {quote(module)}" if needed else ""
+        return self._tasks_flags.get(queue, "")
+
+    def shared_key(self, queue: QueueInfo) -> tuple[str, str, int, int] | None:
+        """The key that at least half of the newest waiting jobs of a queue share: its kind and name, how many of them have it, and how many were
+        read. None if no key is that frequent, or few jobs wait."""
+        if queue.count < _CROWD[0] or self._crowds == _FLAGS:
+            return None
+        self._crowds += 1
+        inspector = inspector_of(self._connection)
+        newest_ids = inspector.waiting(queue.name, max(0, queue.count - _CROWD[1]), _CROWD[1])
+        rows = [row for row in inspector.table(newest_ids, [*_KEYS]) if not isinstance(row, Exception)] if newest_ids else []
+        for field, kind in _KEYS.items():
+            for name, count in Counter(text(row[field]) for row in rows if row[field]).most_common(1):
+                if 2 * count >= len(rows):
+                    return kind, name, count, len(rows)
+        return None
 
     @cached_property
     def everyone(self) -> list[WorkerInfo]:

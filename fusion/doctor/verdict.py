@@ -30,6 +30,7 @@ class Check(NamedTuple):
 CHECKS = (
     Check("server", server.server),
     Check("eviction", server.eviction),
+    Check("memory", server.memory),
     Check("failover", server.failover),
     Check("clocks", server.clocks),
     Check("queues", queues.queues),
@@ -40,6 +41,7 @@ CHECKS = (
     Check("poison", jobs.poison),
     Check("held", jobs.held),
     Check("stuck", jobs.stuck),
+    Check("long_runs", jobs.long_runs),
     Check("relays", telling.relays),
     Check("sinks", telling.sinks),
     Check("stream", telling.stream),
@@ -58,7 +60,6 @@ CHECKS = (
     Check("callbacks_in_python", jobs.callbacks_in_python, deep=True),
     Check("keyless", jobs.keyless, deep=True),
     Check("all_fail", jobs.all_fail, deep=True),
-    Check("long_runs", jobs.long_runs, deep=True),
     Check("circles", jobs.circles, deep=True),
     Check("dropped", jobs.dropped, deep=True),
     Check("unsigned", telling.unsigned, deep=True),

@@ -86,7 +86,7 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
             return meant
         if not _is_job(function):
             raise TaskNotAllowed(
-                f"{path} is not among the tasks of this worker; {how_to_allow(_module_in(module_name), 'start the worker with')}"
+                f"{path} is not among the tasks of this worker; {how_to_allow(module_in(module_name), 'start the worker with')}"
             )
         return function  # type: ignore[no-any-return]
     try:
@@ -207,7 +207,7 @@ def _no_method(entry: Any) -> str:
     return f"is a {type(entry).__name__}, not a static or class method; write a function that calls it"
 
 
-def _module_in(path: str) -> str:
+def module_in(path: str) -> str:
     """Return the part of a path that is probably its module: names of classes begin with a capital letter."""
     module, _, name = path.rpartition(".")
     while module and name[:1].isupper():

@@ -6,13 +6,15 @@ write them before or after the sentence, where they are masked like every messag
 
 from __future__ import annotations
 
+_URL = r"(?:https?://[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?)"  # scheme, host and port
 #: Each kind of value, as a regular expression. The name of a slot begins with its kind: `s_grace` is a number of seconds.
 SLOTS = {
     "s": r"\d{1,9}(?:\.\d{1,3})?(?:e\+\d\d)?",  # seconds: a setting, or a clock
     "n": r"\d{1,12}",  # bytes, MiB, ports, counts: settings, or measured
     "ports": r"\d{1,5}(?:, \d{1,5}){0,100}",  # a setting
     "worker": r"[A-Za-z][\w.-]{0,250}",  # its name: a setting, or host and process
-    "url": r"https?://[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|https?://\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?",  # scheme, host and port
+    "url": _URL,
+    "urls": f"{_URL}(?:, {_URL}){{0,20}}",
 }
 
 TIMED_OUT = "did not end within its timeout of {s} s"
@@ -37,7 +39,9 @@ HEADERS = "headers are over {n} bytes"
 ANSWERED = "{url} answered"
 NO_CONNECTION = "no connection to {url}: "
 NO_ANSWER = "no answer of {url}: "
+UNREACHED = "{urls} can't be reached: "
+UNANSWERED = "{urls} did not answer in time"
 BUSY = "{url} is busy with others"
 MEMORY_LIMIT = "it uses {n} MiB, --max-memory {n_limit}"
 
-TEMPLATES = tuple(value for name, value in sorted(globals().items()) if name.isupper() and name != "SLOTS")
+TEMPLATES = tuple(value for name, value in sorted(globals().items()) if name.isupper() and name not in ("SLOTS", "_URL"))

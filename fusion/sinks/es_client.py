@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fusion.events.sink import SinkUnavailable
 from fusion.exceptions import ConfigurationError, FusionError
+from fusion.kernel.sentences import UNANSWERED, UNREACHED
 from fusion.sinks.es_options import ElasticsearchOptions
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Link:
         except elasticsearch.ApiError as error:
             raise self._meaning(error) from None
         except elasticsearch.TransportError as error:
-            raise SinkUnavailable(f"{self._shown} {_trouble(error)}") from None
+            raise SinkUnavailable(_trouble(self._shown, error)) from None
         if not isinstance(answer, dict):
             raise SinkUnavailable(f"{self._shown} answers, but not like Elasticsearch; correct elasticsearch_url")
         return answer
@@ -193,16 +194,16 @@ def _connect(options: ElasticsearchOptions) -> Elasticsearch:
         ) from None
 
 
-def _trouble(error: TransportError) -> str:
+def _trouble(urls: str, error: TransportError) -> str:
     import elasticsearch
 
     if isinstance(error, elasticsearch.ConnectionTimeout):
-        return "did not answer in time"
+        return UNANSWERED.format(urls=urls)
     if isinstance(error, elasticsearch.SSLError):
-        return f"can't be trusted: {_cause(error)}; set elasticsearch_ca_certs to the certificate authority of the server"
+        return f"{urls} can't be trusted: {_cause(error)}; set elasticsearch_ca_certs to the certificate authority of the server"
     if isinstance(error, elasticsearch.SerializationError):
-        return "answers, but not like Elasticsearch; correct elasticsearch_url"
-    return f"can't be reached: {_cause(error)}"
+        return f"{urls} answers, but not like Elasticsearch; correct elasticsearch_url"
+    return UNREACHED.format(urls=urls) + _cause(error)
 
 
 def _cause(error: BaseException) -> str:

@@ -180,7 +180,7 @@ class Fleet:
 
 
 #: The checks of `doctor` about the server.
-_CHECKS = ("server", "eviction", "clocks", "clients", "persistence", "latency", "rights", "listpack")
+_CHECKS = ("server", "eviction", "memory", "clocks", "clients", "persistence", "latency", "rights", "listpack")
 #: Commands that are shown: those with the most time in total, and single slow calls.
 _COMMANDS, _SLOW = 12, 16
 

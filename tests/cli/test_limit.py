@@ -71,7 +71,8 @@ def test_limit_commands_without_any_key(invoke: Invoke, conn: redis.Redis) -> No
 
 
 def test_set_holds_whatever_jobs_say(invoke: Invoke, conn: redis.Redis, worker: FakeHands) -> None:
-    assert invoke("limit", "set", "user:42", "2").stdout == "user:42: 2 at once (pinned)\n"
+    told = invoke("limit", "set", "user:42", "2")
+    assert (told.stdout, told.stderr) == ("user:42: 2 at once (pinned)\n", "")
     give(conn, "user:42", "d", limit=9)
     assert started(worker) == ["b", "x"]
     assert "* set here" in invoke("limit", "list").stdout
@@ -82,7 +83,8 @@ def test_set_holds_whatever_jobs_say(invoke: Invoke, conn: redis.Redis, worker: 
 
 
 def test_a_limit_for_jobs_to_come(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
-    invoke("limit", "set", "smtp", "2", "--rate", "100/60s")
+    told = invoke("limit", "set", "smtp", "2", "--rate", "100/60s")
+    assert told.stderr == "No job has the concurrency key smtp: this binds only jobs that are enqueued with it\n"
     give(conn, "smtp", "a", "b", "c", limit=9)
     assert set(check_conservation(conn, "abc").items()) == {("a", "queued"), ("b", "blocked"), ("c", "blocked")}, (
         "the rate's burst is 1"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import socket
 
 import redis
 
 from fusion import Queue
+from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
 from fusion.dashboard.static_files import files
+from fusion.web.auth import ANONYMOUS, TokenFile
 from tests.dashboard.browser import Browser
 from tests.web.harness import Tokens
 
@@ -76,6 +79,18 @@ def test_pages_are_compressed_for_who_takes_it(client: Browser) -> None:
 def test_an_unknown_page_is_answered_as_a_page(client: Browser) -> None:
     told = client.get("/nothing")
     assert told.status == 404 and "text/html" in told.headers["content-type"]
+
+
+def test_a_redis_that_is_down_is_named_to_viewers_with_what_to_do(tokens: Tokens) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    away = redis.Redis(port=port, retry=None)
+    told = Browser(DashboardApp(away, lambda request: ANONYMOUS)).get("/queues")
+    assert told.status == 503 and f"Redis at redis://localhost:{port}/0 can't be reached" in told.text
+    assert "Start Redis" in told.text and 'href="/queues">Try again' in told.html
+    stranger = Browser(DashboardApp(away, Sessions(away, TokenFile(str(tokens.path)))), cookies={"fusion_session": "x" * 43})
+    told = stranger.get("/queues")
+    assert told.status == 503 and "Redis can't be reached" in told.text and str(port) not in told.html
 
 
 def test_a_field_that_no_template_places_stands_under_all_fields(client: Browser, conn: redis.Redis) -> None:

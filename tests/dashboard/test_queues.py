@@ -131,6 +131,7 @@ def test_a_token_for_some_queues_sees_nothing_of_the_others(restricted: Callable
 
 def test_a_queue_is_empty_after_its_jobs_at_this_rate() -> None:
     one = {"queue_length": 120, "paused": False, "per_minute": {"came": 10.0, "went": 70.0, "failed": 0.0}}
-    assert empties(one) == ("2m", "at 60.0 a minute more out than in")
-    assert empties(one | {"per_minute": {"came": 75.0, "went": 70.0}}) == ("never", "5.0 a minute more come in than go out")
-    assert empties(one | {"paused": True})[0] == "never" and empties(one | {"queue_length": 0}) == ("", "")
+    assert empties(one) == ("2m", "until it is empty: 60.0 a minute more go out than come in")
+    assert empties(one | {"per_minute": {"came": 75.0, "went": 70.0}}) == ("+5.0", "a minute: more come in than go out")
+    assert empties(one | {"paused": True}) == ("", "it is paused: no job leaves it")
+    assert empties(one | {"queue_length": 0}) == ("", "")

@@ -60,6 +60,8 @@ def test_a_job_that_runs_for_an_hour_without_a_timeout(
 ) -> None:
     runs(doctor, broker, ran, job_timeout=timeout)
     assert [(one.code, one.about) for one in doctor.of("long_runs")] == [("FUS-472", "long")] * found
+    causes = [one.code for one in doctor.verdict().causes if one.check == "long_runs"]
+    assert causes == ["FUS-472"] * found, "so the Overview has it"
 
 
 def test_a_queue_whose_jobs_all_fail_is_named_though_they_are_few(doctor: Doctor, broker: Broker) -> None:
@@ -88,9 +90,9 @@ def test_notes_are_folded_to_a_line_on_a_terminal_and_whole_elsewhere() -> None:
     bad = Finding("FUS-483", "fail", "queues", "q", "q: 1 job waits: no live worker serves it", "run_worker.py worker q")
     found = Verdict("unhealthy", (bad, note), 0.0)
     folded = text(found, 35, 79).splitlines()
-    assert "queues: q: 1 job waits" in folded[2] and folded[3] == "      $ run_worker.py worker q"
+    assert "queues: q: 1 job waits" in folded[2] and folded[3] == "      -> run_worker.py worker q"
     assert folded[5].startswith("NOTE  rights: this process") and len(folded[5]) == 79 and folded[5].endswith("…")
-    assert folded[6:] == ["      $ run_worker.py doctor --notes shows what to do"]
+    assert folded[6:] == ["      -> run_worker.py doctor --notes shows what to do"]
     whole = text(found, 35)
-    assert "      $ mend it\n        then" in whole and "[FUS-415]" in whole and "--notes" not in whole
+    assert "      -> mend it\n      -> then" in whole and "[FUS-415]" in whole and "--notes" not in whole
     assert "--notes" not in text(Verdict("unhealthy", (bad,), 0.0), 35, 79)

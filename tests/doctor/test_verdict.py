@@ -100,6 +100,46 @@ def test_fewer_run_than_may_while_jobs_wait(doctor: Doctor, broker: Broker) -> N
     assert found and found.level == "warn" and "0 of 3 run" in found.what
 
 
+@pytest.mark.parametrize(("went", "level"), [(10, "warn"), (12, None), (80, None)])
+def test_a_queue_that_grows_is_reported_before_its_oldest_job_is_old(
+    doctor: Doctor, broker: Broker, went: int, level: str | None
+) -> None:
+    worker(doctor.conn, "q")
+    doctor.conn.hset("rq:worker:web1.1", "state", "busy")
+    for nth in range(60):
+        put(broker, "q", f"a{nth}")
+    doctor.conn.set("rq:flow:q", f"0 0 0 0 60000 70 {went} 0")
+    arrive(doctor.conn, "a0", 20)
+    assert of_queue(doctor) is None, "they have only just come"
+    arrive(doctor.conn, "a0", 40)
+    found = of_queue(doctor)
+    assert (found and found.level) == level
+    if found:
+        assert "q: 60 a minute more come in than go out, a new job waits 6 min at this rate" in found.what
+
+
+@pytest.mark.parametrize("kind", ["concurrency_key", "fair_key"])
+def test_the_key_that_most_of_the_newest_jobs_share_is_named(doctor: Doctor, kind: str) -> None:
+    for nth in range(120):
+        options = {kind: "tenant-7" if nth % 2 else f"tenant-{nth}00"} | ({"max_concurrent": 500} if kind[0] == "c" else {})
+        Queue("q", doctor.conn).enqueue(basic.noop, job_id=f"j{nth}", **options)
+    found = of_queue(doctor)
+    # with fair turns the jobs of one key stand further back
+    share = 50 if kind == "concurrency_key" else 60
+    assert found and found.what.endswith(f"; {share} of the last 100 that came have the {kind.replace('_', ' ')} tenant-7")
+    assert ("run_worker.py limit set tenant-7 N" in found.fix) == (kind == "concurrency_key")
+    for nth in range(61, 120, 2):
+        doctor.conn.hset(f"rq:job:j{nth}", kind, "tenant-8")
+    assert "of the last" not in of_queue(doctor).what, "both have less than half"  # type: ignore[union-attr]
+
+
+def test_a_command_that_starts_a_worker_names_the_module_of_the_job_that_waits(doctor: Doctor) -> None:
+    Queue("q", doctor.conn).enqueue(basic.noop)
+    assert of_queue(doctor).fix == "run_worker.py worker q --tasks tests.jobs.basic"  # type: ignore[union-attr]
+    use_settings(Settings(tasks=("tests.jobs",)))
+    assert of_queue(doctor).fix == "run_worker.py worker q"  # type: ignore[union-attr]
+
+
 def test_the_first_cause_that_applies_is_named_with_what_mends_it(doctor: Doctor, broker: Broker) -> None:
     conn, found = doctor.conn, None
 
@@ -308,11 +348,11 @@ def test_the_cost_of_a_verdict_does_not_grow_with_the_data(doctor: Doctor) -> No
 
 
 def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis) -> None:
-    assert invoke("doctor").stdout.startswith("healthy: 35 checks")
+    assert invoke("doctor").stdout.startswith("healthy: 36 checks")
     Queue("sms").enqueue(basic.noop)
     told = invoke("doctor", code=3).stdout
     assert (
-        "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it [FUS-483]\n      $ run_worker.py worker sms\n"
+        "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it [FUS-483]\n      -> run_worker.py worker sms --tasks tests.jobs.basic\n"
         in told
     )
     document = json.loads(invoke("doctor", "--json", code=3).stdout)
@@ -328,7 +368,7 @@ def test_jobs_that_wait_for_each_other_are_named(invoke: Invoke, conn: redis.Red
     assert "wait for each other" not in invoke("doctor", code=3).stdout
     conn.sadd("rq:job:b:dependencies", "c")  # as a version without the search could leave it
     told = invoke("doctor", code=3).stdout
-    assert "circles: 2 jobs wait for each other and never run: b -> c -> b [FUS-451]\n      $ run_worker.py cancel b\n" in told
+    assert "circles: 2 jobs wait for each other and never run: b -> c -> b [FUS-451]\n      -> run_worker.py cancel b\n" in told
 
 
 def test_warnings_end_with_3_only_if_strict(invoke: Invoke, broker: Broker) -> None:

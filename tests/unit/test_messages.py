@@ -389,7 +389,8 @@ def test_private_characters_bring_nothing_back() -> None:
 
 # -- Fusion's own sentences
 
-VALUES = {"s": "86400.5", "n": "123456", "ports": "443, 8443", "worker": "host-7.551177", "url": "https://hooks.example.com:8443"}
+VALUES = {"s": "86400.5", "n": "123456", "ports": "443, 8443", "worker": "host-7.551177", "url": "https://hooks.example.com:8443",
+          "urls": "https://hooks.example.com:8443, http://[::1]:9200"}  # fmt: skip
 
 
 @pytest.mark.parametrize("template", sentences.TEMPLATES)

@@ -60,16 +60,16 @@ def charts_of(steps: Steps, span: str) -> list[tuple[str, Chart]]:
 
 
 def empties(queue: Mapping[str, Any]) -> tuple[str, str]:
-    """Return when a queue is empty if jobs come and go on as in the last minute: a value and its words."""
+    """Return how long until a queue is empty, if jobs come and go as in the last minute: a value and its words. Words alone: it grows, or stays."""
     flow, depth = queue["per_minute"], queue["queue_length"]
     if not depth or flow is None:
         return ("", "")
     left = flow["went"] - flow["came"]
     if queue["paused"]:
-        return ("never", "it is paused")
+        return ("", "it is paused: no job leaves it")
     if left > 0:
-        return (seconds(depth / left * 60), f"at {left:,.1f} a minute more out than in")
-    return ("never", f"{-left:,.1f} a minute more come in than go out" if left < 0 else "as many come in as go out")
+        return (seconds(depth / left * 60), f"until it is empty: {left:,.1f} a minute more go out than come in")
+    return (f"+{-left:,.1f}", "a minute: more come in than go out") if left < 0 else ("", "as many come in as go out")
 
 
 def pause(view: PageRequest) -> Said:

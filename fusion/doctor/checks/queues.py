@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEPTH, OLDEST = (10.0, 50.0), (300.0, 1800.0)
 #: Seconds in which no job ended, while jobs wait, that count as no progress.
 NO_PROGRESS = 600.0
-#: Seconds that a job must have waited before free slots of the queue's limit are reported.
+#: Seconds that a job must have waited before it is reported that the queue grows, or that its limit has free slots.
 PATIENCE = 30.0
 
 
@@ -42,15 +42,19 @@ def queues(look: Look) -> Iterator[Finding]:
         if signs:
             level = max((sign for sign, _ in signs), key=("note", "warn", "fail").index)
             told = ", ".join(text for _, text in signs)
-            yield Finding(
-                cause.code,
-                level,
-                "queues",
-                queue.name,
-                f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}",
-                cause.fix,
-                cause.remedy,
-            )
+            who, more = _crowd(look, queue)
+            what = f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}{who}"
+            yield Finding(cause.code, level, "queues", queue.name, what, f"{cause.fix}{more}", cause.remedy)
+
+
+def _crowd(look: Look, queue: QueueInfo) -> tuple[str, str]:
+    """Return the key that most of the newest jobs share, as the end of the sentence, and the command that bounds it."""
+    shared = look.shared_key(queue)
+    if shared is None:
+        return "", ""
+    kind, name, count, read = shared
+    bound = f"\n{look.program} limit set {words(name)} N" if kind == "concurrency key" else ""
+    return f"; {count} of the last {read} that came have the {kind} {name}", bound
 
 
 def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
@@ -62,6 +66,10 @@ def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
     age = _age(look, queue)
     if age > OLDEST[0]:
         yield _level(age, OLDEST), f"the oldest has waited {span(age)}"
+    if (flow := queue.flow) and flow.came > flow.went and age > PATIENCE:
+        more, ahead = flow.came - flow.went, 60 * queue.length / max(flow.went, 1.0)
+        if ahead > OLDEST[0]:
+            yield "warn", f"{more:,.0f} a minute more come in than go out, a new job waits {span(ahead)} at this rate"
     ended = look.recent.get(queue.name)
     if age >= NO_PROGRESS and ended is not None and not sum(ended.values()):
         yield "fail", f"no job has ended for {span(NO_PROGRESS)}"
@@ -95,7 +103,7 @@ def why(look: Look, queue: QueueInfo) -> Cause:
         by = f" by {queue.pause.by}" if queue.pause.by else ""
         return Cause("FUS-482", f"it is paused{by}", f"{call} unpause {words(name)}", "note", Remedy("resume_queue", (name,)))
     if not serving:
-        return Cause("FUS-483", "no live worker serves it", f"{call} worker {words(name)}", "fail")
+        return Cause("FUS-483", "no live worker serves it", f"{call} worker {words(name)}{look.tasks_flag(name)}", "fail")
     held = _held_back(look, serving)
     if held is not None:
         return held
@@ -151,7 +159,7 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
     if not idle:
         jobs = look.running(name)
         runs = f", {queue.started} of its jobs run ({some(jobs)})" if jobs else ", with jobs of other queues"
-        more = f"{call} start -n N --customq {words(name)}"
+        more = f"{call} start -n N --customq {words(name)}{look.tasks_flag(name)}"
         ended = look.recent.get(name)
         if jobs and ended is not None and not sum(ended.values()):
             busy = f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}"
@@ -159,7 +167,7 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
         return Cause("FUS-492", f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
     if not queue.started and _age(look, queue) > PATIENCE:
         what = f"{some(idle)} {'lives' if len(idle) == 1 else 'live'} and {'takes' if len(idle) == 1 else 'take'} none of them: the log says why"
-        return Cause("FUS-493", what, f"{call} worker {words(name)} --burst -v\n{call} info -W", "warn")
+        return Cause("FUS-493", what, f"{call} worker {words(name)}{look.tasks_flag(name)} --burst -v\n{call} info -W", "warn")
     return Cause(
         "FUS-494", f"more comes than its workers start; {some(idle)} had nothing to do just now", f"{call} stats {words(name)}"
     )

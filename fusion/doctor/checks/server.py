@@ -12,6 +12,7 @@ from fusion.store.client.server import MIN_VERSION, parse_version
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
+    from fusion.store.client.failover import Risk
 
 #: Percent of `maxmemory`, and of `maxclients`, from which a finding is reported.
 _FULL, _CLIENTS = (80.0, 95.0), 80.0
@@ -64,7 +65,7 @@ def nodes(look: Look) -> Iterator[Finding]:
 
 
 def eviction(look: Look) -> Iterator[Finding]:
-    """Report a server that may evict keys, has evicted some, or will soon refuse writes."""
+    """Report a server that may evict keys, or has evicted some."""
     info = look.server.info
     policy, evicted = str(info.get("maxmemory_policy") or ""), _number(info.get("evicted_keys"))
     if policy not in ("", "noeviction"):
@@ -76,25 +77,34 @@ def eviction(look: Look) -> Iterator[Finding]:
             "eviction",
             "",
             what,
-            f"{look.redis_cli} CONFIG SET maxmemory-policy noeviction\n{look.redis_cli} CONFIG REWRITE",
+            f"{look.redis_cli} CONFIG SET maxmemory-policy noeviction\n{look.keep_settings}",
         )
     elif evicted:
         what = (
             f"Redis has evicted {counted(evicted, 'key')} since its start: jobs may be lost, and sets may name some that are gone"
         )
         yield Finding("FUS-407", "warn", "eviction", "", what, f"{look.redis_cli} CONFIG RESETSTAT")
+
+
+def memory(look: Look) -> Iterator[Finding]:
+    """Report a server that will soon refuse writes for want of memory."""
+    info = look.server.info
     most, used = _number(info.get("maxmemory")), _number(info.get("used_memory"))
     if most and 100 * used / most > _FULL[0]:
         share = 100 * used / most
         what = f"Redis is {share:.0f} % full ({used >> 20:,} of {most >> 20:,} MiB); when it is full, enqueues fail"
-        fix = f"{look.redis_cli} CONFIG SET maxmemory {2 * most >> 20}mb\n{look.program} info"
-        yield Finding("FUS-408", "fail" if share > _FULL[1] else "warn", "eviction", "", what, fix)
+        fix = f"{look.redis_cli} CONFIG SET maxmemory {2 * most >> 20}mb\n{look.keep_settings}\n{look.program} info"
+        yield Finding("FUS-408", "fail" if share > _FULL[1] else "warn", "memory", "", what, fix)
 
 
 def failover(look: Look) -> Iterator[Finding]:
     """Report why a failover would lose jobs, or could not happen."""
     for risk in look.failover_risks:
-        yield Finding(risk.code, risk.level, "failover", risk.about, risk.what, risk.fix.replace("{cli}", look.redis_cli))
+        yield Finding(risk.code, risk.level, "failover", risk.about, risk.what, _fix_of(risk, look))
+
+
+def _fix_of(risk: Risk, look: Look) -> str:
+    return risk.fix.replace("{cli} CONFIG REWRITE", look.keep_settings).replace("{cli}", look.redis_cli)
 
 
 def persistence(look: Look) -> Iterator[Finding]:
@@ -107,7 +117,7 @@ def persistence(look: Look) -> Iterator[Finding]:
             "persistence",
             "",
             what,
-            f"{look.redis_cli} CONFIG SET appendonly yes\n{look.redis_cli} CONFIG REWRITE",
+            f"{look.redis_cli} CONFIG SET appendonly yes\n{look.keep_settings}",
         )
 
 
@@ -186,7 +196,7 @@ def listpack(look: Look) -> Iterator[Finding]:
             "listpack",
             "",
             what,
-            f"{look.redis_cli} CONFIG SET {name} {_LISTPACK}\n{look.redis_cli} CONFIG REWRITE",
+            f"{look.redis_cli} CONFIG SET {name} {_LISTPACK}\n{look.keep_settings}",
         )
 
 

@@ -67,7 +67,7 @@ def sinks(look: Look) -> Iterator[Finding]:
                 "sinks",
                 sink.name,
                 what,
-                f"{call} events stats\n{call} events setup",
+                f"start it again, or mend its settings, then restart the relay\n{call} events stats",
             )
         if sink.parked:
             why = masked_text(sink.error, 200) or "see there"

@@ -15,7 +15,7 @@ from fusion.cli.main import cli
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import FusionError
 from fusion.job import Job
-from tests.faults.hostile.values import TRAPS, plant, spoil_the_rest, spread
+from tests.faults.hostile.values import REST, REST_TRAPS, TRAPS, plant, spoil_the_rest, spread
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.relays import Relays
 from tests.kit.schedulers import Schedulers
@@ -83,6 +83,14 @@ def run_to_the_end(workers: Workers, conn: redis.Redis, pairs: list[tuple[str, s
 @pytest.mark.timeout(180)
 def test_a_worker_outlives_every_value_of_every_field(workers: Workers, conn: redis.Redis) -> None:
     run_to_the_end(workers, conn, list(plant(conn, "sms", TRAPS, "tests.jobs.basic.noop")))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("task", ["noop", "boom"])
+def test_and_every_value_of_every_rare_field(workers: Workers, conn: redis.Redis, task: str) -> None:
+    assert len(REST) > 50 and {"spared", "ties", "locks", "parents"} <= {*REST}
+    run_to_the_end(workers, conn, list(plant(conn, "sms", REST_TRAPS, f"tests.jobs.basic.{task}")))
 
 
 @pytest.mark.timeout(180)

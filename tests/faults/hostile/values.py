@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import redis
 from fusion import Queue
 from fusion.store.write.broker import Broker
 from tests.kit.hands import new
+from tests.kit.process import ROOT
 
 #: Fields of a job that processes take for a number or a time, for JSON or a call, for a word or a text. docs/keys.md has them all.
 NUMBERS = (
@@ -24,6 +26,14 @@ TEXTS = (
     "execution_id worker_name nonce exc_info reason error_class error_bases error_frame quarantined result_error callback_error raw_id"
 ).split()
 FIELDS = (*NUMBERS, *STRUCTURES, *TEXTS)
+_DOCUMENTED = (ROOT / "docs" / "keys.md").read_text().partition("## Fields of a job\n")[2].partition("\n## ")[0]
+#: Every other field that the page names, rare ones.
+REST = tuple(
+    name
+    for row in re.findall(r"^\| (`.+?) \|", _DOCUMENTED, re.MULTILINE)
+    for name in re.findall(r"`(\w+)`", row)
+    if name not in (*FIELDS, "func")
+)
 _ODD = {
     "empty": b"",
     "not UTF-8": b"\xff\xfe",
@@ -60,6 +70,9 @@ TRAPS: tuple[tuple[str, bytes], ...] = tuple(
     for fields, values in ((NUMBERS, BAD_NUMBERS), (STRUCTURES, BAD_STRUCTURES), (TEXTS, BAD_TEXTS))
     for field in fields
     for value in values.values()
+)
+REST_TRAPS: tuple[tuple[str, bytes], ...] = tuple(
+    (field, value) for field in REST for value in {**BAD_NUMBERS, "a list": b'["x",5]', "deep": b"[" * 100_000}.values()
 )
 
 
