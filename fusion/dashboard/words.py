@@ -33,7 +33,7 @@ VERBS = {
     for verb in (
         Verb("requeue", "Requeue", "requeue", "Requeueing", "requeued", states=REQUEUEABLE),
         Verb("cancel", "Cancel", "cancel", "Canceling", "canceled", danger=True, states=(*WAITING, "started")),
-        Verb("stop", "Stop", "stop", "Stopping", "stopped, or being stopped by its worker", danger=True, states=("started",)),
+        Verb("stop", "Stop", "stop", "Stopping", "stopped, or being stopped", danger=True, states=("started",)),
         Verb("quarantine", "Quarantine", "set aside", "Setting aside", "set aside", asks="reason"),
         Verb("reprioritise", "Reprioritise", "move to another priority", "Moving", "moved to another priority", asks="priority"),
         Verb(

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fusion.jobs.failures import add_calls, function_of, newest
+from fusion.jobs.failures import newest
 from fusion.jobs.moment import RunningJob, running_jobs
 from fusion.kernel.importing import is_allowed, module_in
 from fusion.kernel.program import name as program_of_process
@@ -27,8 +27,8 @@ from fusion.store.access import (
 )
 from fusion.store.client.connections import node_of, unreachable, url_of
 from fusion.store.client.failover import read_risks
-from fusion.store.layout.history import percentile
 from fusion.store.layout.codec import text
+from fusion.store.layout.history import percentile
 from fusion.store.layout.names import CALLBACKS
 from fusion.store.layout.slots import tag_of
 from fusion.store.read.tolerant import forgiving
@@ -57,8 +57,8 @@ DEFERRED = 2000
 RECENT = 10
 #: Seconds from which a run counts as long; functions whose usual run is read; jobs of one that must have ended for that; hours that are read.
 _LONG, _FUNCTIONS, _ENOUGH, _HOURS = 60.0, 20, 20, 24
-#: Queues of which single jobs are read at most. Waiting jobs from which a shared key is looked for; and of these at most, the newest.
-_FLAGS, _CROWD = 10, (20, 100)
+#: Of the jobs of a queue, the newest that are read for the key that they share.
+_NEWEST = 100
 #: Stored fields that name who a job is for, and their names for people.
 _KEYS = {"concurrency_key": "concurrency key", "fair_key": "fair key"}
 
@@ -71,7 +71,6 @@ class Look:
         self._connection, self.broken = forgiving(connection)
         self.settings, self.program = settings, program or program_of_process()
         self._url = url_of(connection)
-        self._tasks_flags, self._crowds = dict[str, str](), 0
 
     @property
     def redis_cli(self) -> str:
@@ -183,26 +182,16 @@ class Look:
         """Return some running jobs of a queue, in the order in which their leases end."""
         return inspector_of(self._connection).members("started", queue, 0, limit)
 
-    def tasks_flag(self, queue: str) -> str:
+    def tasks_flag(self, queue: QueueInfo) -> str:
         """Return ` --tasks MODULE`, quoted, if a worker with these settings may not run the job that waits first in the queue; else nothing."""
-        if queue not in self._tasks_flags and len(self._tasks_flags) < _FLAGS:
-            inspector = inspector_of(self._connection)
-            first = inspector.waiting(queue, 0, 1)
-            rows = inspector.table(first, ["func"]) if first else []
-            add_calls(inspector, first, rows)
-            module = next((module_in(function_of(row).rpartition(".")[0]) for row in rows if not isinstance(row, Exception)), "")
-            needed = module and not is_allowed(module, self.settings.tasks)
-            self._tasks_flags[queue] = f" --tasks {quote(module)}" if needed else ""
-        return self._tasks_flags.get(queue, "")
+        module = module_in(queue.function.rpartition(".")[0])
+        return "" if not module or is_allowed(module, self.settings.tasks) else f" --tasks {quote(module)}"
 
     def shared_key(self, queue: QueueInfo) -> tuple[str, str, int, int] | None:
         """The key that at least half of the newest waiting jobs of a queue share: its kind and name, how many of them have it, and how many were
-        read. None if no key is that frequent, or few jobs wait."""
-        if queue.count < _CROWD[0] or self._crowds == _FLAGS:
-            return None
-        self._crowds += 1
+        read. None if no key is that frequent."""
         inspector = inspector_of(self._connection)
-        newest_ids = inspector.waiting(queue.name, max(0, queue.count - _CROWD[1]), _CROWD[1])
+        newest_ids = inspector.waiting(queue.name, max(0, queue.count - _NEWEST), _NEWEST)
         rows = [row for row in inspector.table(newest_ids, [*_KEYS]) if not isinstance(row, Exception)] if newest_ids else []
         for field, kind in _KEYS.items():
             for name, count in Counter(text(row[field]) for row in rows if row[field]).most_common(1):

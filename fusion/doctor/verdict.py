@@ -59,6 +59,7 @@ CHECKS = (
     Check("foreign", fleet.foreign, deep=True),
     Check("callbacks_in_python", jobs.callbacks_in_python, deep=True),
     Check("keyless", jobs.keyless, deep=True),
+    Check("crowds", queues.crowds, deep=True),
     Check("all_fail", jobs.all_fail, deep=True),
     Check("circles", jobs.circles, deep=True),
     Check("dropped", jobs.dropped, deep=True),

@@ -186,7 +186,7 @@ ROWS: tuple[Row, ...] = (
         lambda conn: (status(conn, "a"), status(conn, "b")) == ("canceled", "queued"), ticked("a"),
     ),
     Row(
-        "/jobs", running, "/jobs?q=state:started", "Stop", "Stop the selected jobs (1 of state:started)?", "1 job stopped, or being stopped by its worker",
+        "/jobs", running, "/jobs?q=state:started", "Stop", "Stop the selected jobs (1 of state:started)?", "1 job stopped, or being stopped",
         lambda conn: conn.hget("rq:job:slow", "cancel") == b"stop", ticked("slow"),
     ),
     Row(

@@ -17,6 +17,8 @@ DEPTH, OLDEST = (10.0, 50.0), (300.0, 1800.0)
 NO_PROGRESS = 600.0
 #: Seconds that a job must have waited before it is reported that the queue grows, or that its limit has free slots.
 PATIENCE = 30.0
+#: Jobs that must wait in a queue, and queues, the longest, of which the newest jobs are read.
+_CROWD, _LONGEST = 20, 10
 
 
 class Cause(NamedTuple):
@@ -42,19 +44,24 @@ def queues(look: Look) -> Iterator[Finding]:
         if signs:
             level = max((sign for sign, _ in signs), key=("note", "warn", "fail").index)
             told = ", ".join(text for _, text in signs)
-            who, more = _crowd(look, queue)
-            what = f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}{who}"
-            yield Finding(cause.code, level, "queues", queue.name, what, f"{cause.fix}{more}", cause.remedy)
+            what = f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}"
+            yield Finding(cause.code, level, "queues", queue.name, what, cause.fix, cause.remedy)
 
 
-def _crowd(look: Look, queue: QueueInfo) -> tuple[str, str]:
-    """Return the key that most of the newest jobs share, as the end of the sentence, and the command that bounds it."""
-    shared = look.shared_key(queue)
-    if shared is None:
-        return "", ""
-    kind, name, count, read = shared
-    bound = f"\n{look.program} limit set {words(name)} N" if kind == "concurrency key" else ""
-    return f"; {count} of the last {read} that came have the {kind} {name}", bound
+def crowds(look: Look) -> Iterator[Finding]:
+    """Report the key that most of the newest jobs share, of the longest queues."""
+    longest = sorted((queue for queue in look.waiting if queue.count >= _CROWD), key=lambda queue: -queue.count)
+    for queue in longest[:_LONGEST]:
+        if (shared := look.shared_key(queue)) is None:
+            continue
+        kind, name, count, read = shared
+        what = f"{queue.name}: {count} of the last {read} jobs that came have the {kind} {name}"
+        bound = (
+            f"{look.program} limit set {words(name)} N"
+            if kind == "concurrency key"
+            else f"{look.program} cancel --fair-key {words(name)} --dry-run"
+        )
+        yield Finding("FUS-495", "note", "crowds", queue.name, what, bound)
 
 
 def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
@@ -103,7 +110,7 @@ def why(look: Look, queue: QueueInfo) -> Cause:
         by = f" by {queue.pause.by}" if queue.pause.by else ""
         return Cause("FUS-482", f"it is paused{by}", f"{call} unpause {words(name)}", "note", Remedy("resume_queue", (name,)))
     if not serving:
-        return Cause("FUS-483", "no live worker serves it", f"{call} worker {words(name)}{look.tasks_flag(name)}", "fail")
+        return Cause("FUS-483", "no live worker serves it", f"{call} worker {words(name)}{look.tasks_flag(queue)}", "fail")
     held = _held_back(look, serving)
     if held is not None:
         return held
@@ -159,7 +166,7 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
     if not idle:
         jobs = look.running(name)
         runs = f", {queue.started} of its jobs run ({some(jobs)})" if jobs else ", with jobs of other queues"
-        more = f"{call} start -n N --customq {words(name)}{look.tasks_flag(name)}"
+        more = f"{call} start -n N --customq {words(name)}{look.tasks_flag(queue)}"
         ended = look.recent.get(name)
         if jobs and ended is not None and not sum(ended.values()):
             busy = f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}"
@@ -167,7 +174,7 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
         return Cause("FUS-492", f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
     if not queue.started and _age(look, queue) > PATIENCE:
         what = f"{some(idle)} {'lives' if len(idle) == 1 else 'live'} and {'takes' if len(idle) == 1 else 'take'} none of them: the log says why"
-        return Cause("FUS-493", what, f"{call} worker {words(name)}{look.tasks_flag(name)} --burst -v\n{call} info -W", "warn")
+        return Cause("FUS-493", what, f"{call} worker {words(name)}{look.tasks_flag(queue)} --burst -v\n{call} info -W", "warn")
     return Cause(
         "FUS-494", f"more comes than its workers start; {some(idle)} had nothing to do just now", f"{call} stats {words(name)}"
     )

@@ -59,6 +59,8 @@ class QueueInfo:
     heads: tuple[datetime | None, ...] = (None, None, None)
     #: How fast it moves; None if it was not sampled lately.
     flow: Flow | None = None
+    #: The function of the job that is claimed next; empty if its record has no field for it.
+    function: str = ""
 
     @property
     def count(self) -> int:
@@ -144,7 +146,7 @@ class QueueInspector(InspectorBase):
         for row in rows:
             for ids in row[_HEADS:_REPLIES]:
                 if ids and isinstance(ids, list):
-                    commands.pipe.hmget(self.keys.job(codec.text(ids[0])), ["enqueued_at", "created_at"])
+                    commands.pipe.hmget(self.keys.job(codec.text(ids[0])), ["enqueued_at", "created_at", "func"])
         arrived = iter((yield commands))
         found = []
         for (name, _), row in zip(waiting, rows, strict=True):
@@ -246,14 +248,16 @@ def _sound(reply: Any) -> Any:
 
 def _info(name: str, replies: list[Any], arrived: Iterator[Any], struck: int, at: datetime) -> QueueInfo:
     """Make it from the replies for a queue. `arrived`: the times of the first jobs that the replies name."""
-    row, error = list(replies), ""
+    row, error, function = list(replies), "", ""
     for nth, reply in enumerate(replies):
         if isinstance(reply, Exception):
             row[nth], error = 0, error or str(reply)
     heads = list[datetime | None]()
     for ids in row[_HEADS:_REPLIES]:
         times = next(arrived) if ids else []  # `enqueued_at` is only stored if it is not `created_at`
-        heads.append(from_iso(times[0] or times[1]) if times and not isinstance(times, Exception) else None)
+        known = bool(times) and not isinstance(times, Exception)
+        heads.append(from_iso(times[0] or times[1]) if known else None)
+        function = codec.text(times[2]) if known and times[2] else function
     ours, in_list = name in LIST_QUEUES, sum(row[_REPLIES:])
     return QueueInfo(
         name=name,
@@ -275,6 +279,7 @@ def _info(name: str, replies: list[Any], arrived: Iterator[Any], struck: int, at
         stopped=row[11],
         rq=None if ours or len(row) == _REPLIES else in_list,
         heads=tuple(heads),
+        function=function,
         flow=flow_of(codec.text(row[13][0])) if row[13] and row[13][0] else None,
     )
 
