@@ -146,3 +146,14 @@ def test_a_copy_is_looked_at_before_it_is_enqueued(dashboard: House, conn: redis
     page.get_by_role("button", name="Show what differs").click()
     assert page.locator("ins").inner_text() == "+ queue: mail" and page.locator("main [name=queue]").input_value() == "mail"
     assert not conn.exists("rq:queue:mail")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 900), (1280, 420)])
+def test_the_navigation_shows_the_page_that_is_open_and_tab_begins_before_it(dashboard: House, width: int, height: int) -> None:
+    page = dashboard.visit("/redis")
+    page.set_viewport_size({"width": width, "height": height})
+    page.reload()
+    inside = "one => { const box = one.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight }"
+    assert page.locator("nav [aria-current]").evaluate(inside)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"

@@ -58,7 +58,9 @@
   document.addEventListener("DOMContentLoaded", () => {
     times(); labels(); tails();
     if (!find("#pause")) return;
-    find("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    const here = find("nav [aria-current]"), nav = here?.closest("nav");  // not by scrollIntoView: Tab would begin behind it
+    if (nav) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+    if (nav) nav.closest("header").scrollTop = here.offsetTop - innerHeight / 2;
     const rate = find("#rate");
     find(".tools").hidden = false;
     rate.value = kept.fusionRate || "2";
