@@ -99,6 +99,8 @@ class Contestant:
 
     def last_start(self) -> float:
         """Milliseconds that the last run of `benchmarks.tasks.stamp` began after its call."""
+        # a line that crosses a page of memory can be read before its second half is written
+        self.until(lambda: self._witness.read_bytes().endswith(b"\n"))
         sent, started = self._witness.read_bytes().rstrip(b"\n").rpartition(b"\n")[2].lstrip(b".").split()
         return (int(started) - int(sent)) / 1e6
 
