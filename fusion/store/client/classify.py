@@ -80,10 +80,24 @@ def is_moving(error: BaseException) -> bool:
 
 def reply_code(error: BaseException) -> str:
     """Return the first word of an error reply (`BUSY`, `WRONGTYPE`), also where redis-py cut it off; empty if there is none."""
-    code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    text = str(error)
+    inner = _WRAPPED.sub("", text)
+    code = (getattr(error, "status_code", None) if inner == text else None) or inner.partition(" ")[0]
     return code if code.isupper() else ""
 
 
+def unwrapped(error: errors.ResponseError) -> errors.ResponseError:
+    """Return the error that a command in a script met, where a server before Redis 7 answers that the script failed; else the error itself."""
+    text = _WRAPPED.sub("", str(error))
+    if text == str(error):
+        return error
+    code, _, rest = text.partition(" ")
+    return _BY_CODE[code](rest) if code in _BY_CODE else errors.ResponseError(text)
+
+
+#: What a server before Redis 7 puts before the error that a command in a script met; those that redis-py has classes for.
+_WRAPPED = re.compile(r"^Error running script \(call to f_[0-9a-f]{40}\): (?:@\S+ (?:\d+: )?)*-(?=[A-Z]+ )")
+_BY_CODE = {"OOM": errors.OutOfMemoryError, "READONLY": errors.ReadOnlyError}
 _PLACE = re.compile(r"\.? script: (?:[0-9a-f]{40}, )?on @\S+$| \(fusion/store/lua/\S+\)$")
 _FULL = "is full and takes no more: raise its maxmemory, or make room there"
 _NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: look at its log and at the room on its disk"}

@@ -18,6 +18,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from fusion.kernel.failpoints import failpoint
+from fusion.store.client.classify import unwrapped
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
 from fusion.store.layout.slots import GUARD, tag_of
@@ -171,7 +172,7 @@ class Script:
         if str(error).startswith(schema.REFUSAL):
             return schema.mismatch(str(error))
         error.args = (with_source(str(error), self.text),)
-        return error
+        return unwrapped(error)
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The words after the script, or its name, in the command."""
