@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from fusion import Job, Queue, Retry
-from fusion.enqueue.copying import Edit, copy_job
+from fusion.enqueue.copying import _TAKEN, Edit, copy_job
+from fusion.enqueue.options import OPTIONS
 from fusion.exceptions import BadSignature, InvalidJobOperation, InvalidName, NoSuchJobError, OptionError, PayloadTooLarge
 from fusion.jobs.sheet import sheet
 from fusion.settings import Settings, use_settings
@@ -34,6 +35,20 @@ def _failed(conn: redis.Redis, *args: Any, queue: str = "sms", **more: Any) -> s
 
 def _shown(conn: redis.Redis, job_id: str) -> Any:
     return to_json(JobView.of(sheet(sheet_inspector_of(conn), job_id), about=True), EVERYONE)
+
+
+#: Stored options that a copy keeps in a way of its own, and those that it leaves: when, where and after what the original was to run.
+KEPT = set("priority timeout result_ttl ttl description meta success_task_handler failed_task_handler callback_url".split())
+LEFT = set(
+    "job_id at_front enqueue_in enqueue_at max_queue_length unique_key unique unique_until unique_window on_duplicate max_delay batch parents "
+    "durability replicas replicas_timeout on_commit".split()
+)
+
+
+def test_every_option_is_kept_by_a_copy_or_named_as_left() -> None:
+    stored = {option.stored for option in OPTIONS}
+    assert stored - KEPT - LEFT - {*_TAKEN} == set(), "name it in _TAKEN of fusion/enqueue/copying.py, or here"
+    assert not {*_TAKEN} & LEFT
 
 
 def test_a_copy_is_a_new_job_with_the_same_options(conn: redis.Redis) -> None:

@@ -229,6 +229,7 @@ def test_every_option_is_explained_and_all_but_callables_and_transactions_can_be
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=lambda spelling: spelling.field)
 def test_an_option_from_a_text_is_one_that_can_be_stored(spelling: Spelling) -> None:
+    assert spelling.field in TEXTS, f"give TEXTS a text for {spelling.field}"
     text = TEXTS[spelling.field]
     read = spelling.reads.from_text(text)
     needed = {"max_concurrent": 1, "unique_key": "k"} | ({"on_duplicate": "replace"} if spelling.field == "max_delay" else {})
